@@ -150,19 +150,19 @@ def sample_events() -> list[Envelope]:
     )
     call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
     return [
-        make.started(1),
+        make.start(1),
         make.delta(message, "Hello"),
         make.thought(message, "Hm"),
         make.step(1, Step("Hello", (call,))),
-        make.calling(call),
-        make.called(ToolResult(call.call_id, call.tool, 1)),
-        make.called(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
+        make.tool_call(call),
+        make.tool_result(ToolResult(call.call_id, call.tool, 1)),
+        make.tool_result(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
         *(
             boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event
             for ask in on_boards
         ),
-        *make.ending(message, "Hello", Status.COMPLETED, None),
-        *make.ending(message, "Hello", Status.FAILED, "No."),
+        *make.end_with_message(message, "Hello", Status.COMPLETED, None),
+        *make.end_with_message(message, "Hello", Status.FAILED, "No."),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),
         on_canvas.view_opened(2, "view_1", "browser", 1),
@@ -257,7 +257,7 @@ WHO = {Access.OPEN: "anyone", Access.USER: "user", Access.ADMIN: "administrator"
 
 
 def answer_of(row: Row) -> str:
-    return f"{row.status} " + code(row.answer if isinstance(row.answer, str) else row.answer.__name__)
+    return f"{row.status} " + code(row.response if isinstance(row.response, str) else row.response.__name__)
 
 
 def routes_table() -> str:
@@ -268,7 +268,7 @@ def routes_table() -> str:
             code(row.body.__name__) if row.body else code("?" + row.query.__name__) if row.query else NOTHING,
             answer_of(row),
             ", ".join(code(error.code) for error in row.errors) or NOTHING,
-            row.says,
+            row.summary,
         )
         for row in ROUTES
     ]

@@ -15,7 +15,7 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
-from easel.host.runs.worker import RunWorker
+from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -68,7 +68,7 @@ class TestTool:
         return await self.work(args)
 
 
-class Bench:
+class RunHarness:
     """Everything a run needs, around one store."""
 
     def __init__(self, database: SqliteDatabase, clock: TurnableClock) -> None:
@@ -114,8 +114,8 @@ class Bench:
             self.artifacts,
             self.database.notifier,
             loop,
+            limits=WorkerLimits(**options),
             audit=self.audit,
-            **options,
         )
 
     async def start(self, message: str, session: str = "s") -> RunId:
@@ -137,9 +137,9 @@ def clock() -> TurnableClock:
 
 
 @pytest_asyncio.fixture
-async def bench(
+async def harness(
     tmp_path: Path, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[RunHarness]:
     monkeypatch.setattr(
         audit_module, "CLOSE_SECONDS", 60.0
     )  # what was noted is stored when it is closed, on a slow disk too
@@ -147,7 +147,7 @@ async def bench(
         tmp_path / "easel.db", clock=clock, synchronous="normal"
     )  # no power is cut here
     await database.migrate()
-    bench = Bench(database, clock)
-    yield bench
-    await bench.audit.close()
+    harness = RunHarness(database, clock)
+    yield harness
+    await harness.audit.close()
     await database.close()

@@ -1,4 +1,4 @@
-"""A tool that says what a test tells it to, and ends when the test says so."""
+"""A tool whose output and end are controlled by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "test__Talk"
 SPEC: dict[str, Any] = {
     "toolPolicy": {"allow": [NAME]},
     "actions": {
-        "go": {"kind": "tool.call", "tool": NAME, "saveAs": "said", "confirm": "never"},
+        "go": {"kind": "tool.call", "tool": NAME, "saveAs": "result", "confirm": "never"},
         "ask": {"kind": "tool.call", "tool": NAME, "confirm": "always"},
     },
 }
@@ -27,16 +27,16 @@ class ControlledTool:
     definition = ToolDefinition(NAME, "For a test.", {"type": "object"})
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.started = asyncio.Event()
+        self._ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.outcomes: list[str] = []
         self._context: ToolContext | None = None
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         self._context = context
-        self.begun.set()
+        self.started.set()
         try:
-            result = await asyncio.shield(self.ended)
+            result = await asyncio.shield(self._ended)
         except asyncio.CancelledError:
             self.outcomes.append("cancelled")
             raise
@@ -44,16 +44,16 @@ class ControlledTool:
         return result
 
     @property
-    def is_heard(self) -> bool:
+    def streams_output(self) -> bool:
         return self._context is not None and (self._context.on_output, self._context.watched) != (None, None)
 
-    def say(self, text: str) -> None:
+    def emit(self, text: str) -> None:
         assert self._context is not None
         assert self._context.on_output is not None
         self._context.on_output(text)
 
-    def end(self, result: Any = "done") -> None:
-        self.ended.set_result(result)
+    def finish(self, result: Any = "done") -> None:
+        self._ended.set_result(result)
 
     def fail(self, reason: str) -> None:
-        self.ended.set_exception(ToolFailed(tool=NAME, reason=reason))
+        self._ended.set_exception(ToolFailed(tool=NAME, reason=reason))

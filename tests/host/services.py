@@ -1,4 +1,6 @@
-"""The services of canvases, actions and refresh jobs on one store. Several of them may share a store, as instances do."""
+"""The services of canvases, actions and refresh jobs on one store. Several of them may share a store, as
+instances do.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from easel.core.principal import Principal
     from easel.host.actions.outcomes import ActionResult
     from easel.host.ports import Tool
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 CLAIM_SECONDS = 30.0
 POLL_SECONDS = 0.05
@@ -44,16 +46,16 @@ TOOL_SECONDS = 60.0
 class HostServices:
     def __init__(
         self,
-        bench: Bench,
+        harness: RunHarness,
         *tools: Tool,
         unwatched: bool = True,
         poll_seconds: float = POLL_SECONDS,
         max_output: int = 2_000,
         max_running: int = 20,
     ) -> None:
-        self.bench = bench
-        database = bench.database
-        notifier, audit, instance = database.notifier, bench.audit, new_worker_id()
+        self.harness = harness
+        database = harness.database
+        notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
         changes = CanvasTransactions(database.canvases, blobs, notifier)
         self.tools = ToolRegistry(
@@ -64,7 +66,7 @@ class HostServices:
             database.canvases,
             changes,
             assets,
-            bench.artifacts,
+            harness.artifacts,
             self.tools,
             notifier=notifier,
             audit=audit,
@@ -73,15 +75,15 @@ class HostServices:
         self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
-        self.runs = Tails(RUNS, database.runs, notifier, room=StreamQuota(100), window=100, **times)
-        records, artifacts = database.canvas_actions, bench.artifacts
+        self.runs = Tails(RUNS, database.runs, notifier, quota=StreamQuota(100), window=100, **times)
+        records, artifacts = database.canvas_actions, harness.artifacts
         limits = ActionLimits(max_running, 100_000, CLAIM_SECONDS, 0.05, 900, Confirm.NEVER)
         self.transitions = transitions = ExecutionTransitions(
             records, changes, artifacts, self.tools, audit=audit, limits=limits, instance_id=instance
         )
         outcomes = ExecutionOutcomes(records, changes, transitions, artifacts, audit=audit, limits=limits)
         self.executor = ActionExecutor(
-            self.tools, bench.queue, self.runs, artifacts, answer_seconds=TOOL_SECONDS
+            self.tools, harness.queue, self.runs, artifacts, answer_seconds=TOOL_SECONDS
         )
         self.actions = ActionService(
             records,
@@ -127,7 +129,7 @@ class HostServices:
         return (await self.library.get(THE_OWNER, "c")).canvas.state
 
     async def log(self, *types: str) -> list[tuple[str, dict[str, Any]]]:
-        events = await self.bench.database.canvases.events_after("owner/c", 0, 1_000)
+        events = await self.harness.database.canvases.events_after("owner/c", 0, 1_000)
         return [
             (event.type, msgspec.json.decode(event.data))
             for event in events

@@ -1,4 +1,4 @@
-"""How things reach the audit trail: at once, soon, or counted; and that nobody is harmed by a store that is away."""
+"""How records reach the audit trail: at once, queued or throttled, and while the database is unavailable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from easel.core.principal import ANONYMOUS, THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
-from easel.host import audit as story
+from easel.host import audit as audit_module
 from easel.host.audit import Audit, agent_of, verify
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId
@@ -24,71 +24,69 @@ from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-    from easel.core.audit.chain import End, Link
+    from easel.core.audit.chain import ChainEnd, Link
     from easel.core.audit.record import Entry
     from easel.host.ports import AuditStore
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 KEY = "sk-live-51HxQq9aZkPlanted"
 
 
 class FaultyStore:
-    """A real chain that can be away, break, or be slow to answer."""
+    """A real chain that can be unavailable, fail, or hang."""
 
-    def __init__(self, behind: AuditStore) -> None:
-        self.behind = behind
-        self.is_away = False
-        self.is_broken = False
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
-        self.asked = 0
+    def __init__(self, store: AuditStore) -> None:
+        self._store = store
+        self.is_unavailable = False
+        self.is_failing = False
+        self.may_continue = asyncio.Event()
+        self.may_continue.set()
+        self.append_count = 0
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        self.asked += 1
-        await self.may_answer.wait()
-        if self.is_away:
+        self.append_count += 1
+        await self.may_continue.wait()
+        if self.is_unavailable:
             raise Unavailable(what="The database")
-        if self.is_broken:
+        if self.is_failing:
             raise RuntimeError("no such table: audit")
-        await self.behind.append(entries)
+        await self._store.append(entries)
 
-    async def get_end(self) -> End:
-        return await self.behind.get_end()
+    async def get_end(self) -> ChainEnd:
+        return await self._store.get_end()
 
     async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
-        return await self.behind.list_after(seq, last, limit)
+        return await self._store.list_after(seq, last, limit)
 
     async def list_records(self, **filters: Any) -> list[Link]:
-        return await self.behind.list_records(**filters)
+        return await self._store.list_records(**filters)
 
 
 @pytest.fixture
-def store(bench: Bench) -> FaultyStore:
-    return FaultyStore(bench.database.audit)
+def store(harness: RunHarness) -> FaultyStore:
+    return FaultyStore(harness.database.audit)
 
 
 @pytest.fixture(autouse=True)
-def no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "GATHER_SECONDS", 0.01)
-    monkeypatch.setattr(story, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(
-        story, "CLOSE_SECONDS", TIMEOUT_SECONDS
-    )  # for a disk that is slow; whoever means a store that is away says so
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "BATCH_SECONDS", 0.01)
+    monkeypatch.setattr(audit_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(audit_module, "CLOSE_SECONDS", TIMEOUT_SECONDS)  # for a slow disk
 
 
 @pytest_asyncio.fixture
 async def audit(store: FaultyStore) -> AsyncIterator[Audit]:
-    opened = Audit(store, secrets=["the owner's own words"], slow_seconds=0.5)
-    yield opened
-    await opened.close()
+    audit = Audit(store, secrets=["the owner's own words"], slow_seconds=0.5)
+    yield audit
+    await audit.close()
 
 
 @pytest.fixture
 def logged() -> Iterator[Sequence[Mapping[str, Any]]]:
-    with structlog.testing.capture_logs() as kept:
-        yield kept
+    with structlog.testing.capture_logs() as lines:
+        yield lines
 
 
 def only_logged(logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -99,28 +97,21 @@ async def records(store: FaultyStore) -> list[dict[str, Any]]:
     return [json.loads(link.record) for link in await store.list_after(0, 2**62, 100_000)]
 
 
-async def soon(holds: Callable[[], bool]) -> None:
-    async def is_so() -> bool:
-        return holds()
-
-    await wait_for(is_so)
-
-
-async def stored(store: FaultyStore, count: int) -> list[dict[str, Any]]:
-    async def are_there() -> bool:
+async def wait_for_records(store: FaultyStore, count: int) -> list[dict[str, Any]]:
+    async def are_stored() -> bool:
         return len(await records(store)) >= count
 
-    await wait_for(are_there)
+    await wait_for(are_stored)
     found = await records(store)
     assert len(found) == count
     return found
 
 
-# --- at once ----------------------------------------------------------------------------------------------------------
+# --- record ----------------------------------------------------------------------------------------------------------
 
 
 @rule("CC-06")
-async def test_what_is_recorded_is_durable_when_it_returns(audit: Audit, store: FaultyStore) -> None:
+async def test_record_is_durable_when_it_returns(audit: Audit, store: FaultyStore) -> None:
     await audit.record(THE_OWNER, "session.deleted", subject="main", details={"runs": 3})
     [record] = await records(store)
     assert (record["action"], record["subject"], record["details"]) == (
@@ -131,110 +122,108 @@ async def test_what_is_recorded_is_durable_when_it_returns(audit: Audit, store: 
     assert record["actor"] == {"user_id": "owner", "name": "owner"}
 
 
-async def test_a_record_that_the_store_cannot_take_now_fails_nobody_and_is_stored_when_it_is_back(
-    audit: Audit, store: FaultyStore
-) -> None:
-    store.is_away = True
+async def test_record_is_queued_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:
+    store.is_unavailable = True
     await audit.record(THE_OWNER, "sign_out")
     assert await records(store) == []
-    store.is_away = False
-    [record] = await stored(store, 1)
+    store.is_unavailable = False
+    [record] = await wait_for_records(store, 1)
     assert record["action"] == "sign_out"
 
 
-async def test_an_action_that_does_not_exist_is_a_mistake_that_shows(
-    audit: Audit, logged: Sequence[Mapping[str, Any]]
-) -> None:
+async def test_unknown_action_raises_or_is_logged(audit: Audit, logged: Sequence[Mapping[str, Any]]) -> None:
     with pytest.raises(KeyError):
         await audit.record(THE_OWNER, "session.danced")
     audit.note(THE_OWNER, "session.danced")
-    assert [line["event"] for line in logged] == ["audit.not_noted"]
+    assert [line["event"] for line in logged] == ["audit.note_error"]
 
 
-# --- soon -------------------------------------------------------------------------------------------------------------
+# --- note -------------------------------------------------------------------------------------------------------------
 
 
-async def test_notes_that_come_together_are_stored_together_and_in_order(
-    audit: Audit, store: FaultyStore
-) -> None:
+async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: FaultyStore) -> None:
     for nth in range(150):
         audit.note(None, "worker.error", subject=str(nth))
-    found = await stored(store, 150)
+    found = await wait_for_records(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
     assert found[0]["actor"] == {"user_id": "easel", "name": "easel"}
-    assert store.asked == 1
+    assert store.append_count == 1
 
 
-async def test_a_note_never_waits_for_the_store(audit: Audit, store: FaultyStore) -> None:
-    store.may_answer.clear()
+async def test_note_does_not_wait_for_the_store(audit: Audit, store: FaultyStore) -> None:
+    store.may_continue.clear()
     audit.note(None, "worker.error", subject="1")
-    await soon(lambda: store.asked > 0)
-    audit.note(None, "worker.error", subject="2")  # returns, though the store is busy with the first
+    await wait_for(lambda: store.append_count > 0)
+    audit.note(None, "worker.error", subject="2")  # returns although the store is busy with the first
     assert await records(store) == []
-    store.may_answer.set()
-    assert [record["subject"] for record in await stored(store, 2)] == ["1", "2"]
+    store.may_continue.set()
+    assert [record["subject"] for record in await wait_for_records(store, 2)] == ["1", "2"]
 
 
-async def test_a_note_never_fails_whatever_it_is_given(
+async def test_note_never_raises(
     audit: Audit, store: FaultyStore, logged: Sequence[Mapping[str, Any]]
 ) -> None:
-    class Unspeakable(Exception):
+    class UnprintableError(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("not even that")
+            raise RuntimeError("__str__ fails")
 
-    audit.note(None, "worker.error", details={"value": Unspeakable()})
-    audit.record_exception(None, "worker.error", Unspeakable(), reference="ref_1")
-    assert [line["event"] for line in logged] == ["audit.not_noted", "audit.not_told"]
-    [record] = await stored(store, 1)
+    audit.note(None, "worker.error", details={"value": UnprintableError()})
+    audit.record_exception(None, "worker.error", UnprintableError(), reference="ref_1")
+    assert [line["event"] for line in logged] == ["audit.note_error", "audit.describe_error"]
+    [record] = await wait_for_records(store, 1)
     assert record["details"] == {"reference": "ref_1"}
 
 
 @case("D1")
-async def test_notes_wait_for_a_store_that_is_away_and_lose_nothing(audit: Audit, store: FaultyStore) -> None:
-    store.is_away = True
+async def test_notes_wait_for_a_store_that_is_unavailable_and_lose_nothing(
+    audit: Audit, store: FaultyStore
+) -> None:
+    store.is_unavailable = True
     for nth in range(500):
         audit.note(None, "worker.error", subject=str(nth))
-    await soon(lambda: store.asked >= 3)
-    store.is_away = False
-    assert [record["subject"] for record in await stored(store, 500)] == [str(nth) for nth in range(500)]
+    await wait_for(lambda: store.append_count >= 3)
+    store.is_unavailable = False
+    assert [record["subject"] for record in await wait_for_records(store, 500)] == [
+        str(nth) for nth in range(500)
+    ]
 
 
-async def test_what_does_not_fit_is_logged_and_the_trail_says_how_much(
+async def test_notes_over_the_queue_limit_are_logged_and_counted_in_the_trail(
     audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch, logged: Sequence[Mapping[str, Any]]
 ) -> None:
-    monkeypatch.setattr(story, "MAX_WAITING", 10)
-    store.is_away = True
+    monkeypatch.setattr(audit_module, "MAX_QUEUED", 10)
+    store.is_unavailable = True
     for nth in range(25):
         audit.note(None, "worker.error", subject=str(nth))
-    store.is_away = False
-    found = await stored(store, 11)
+    store.is_unavailable = False
+    found = await wait_for_records(store, 11)
     assert [record.get("subject") for record in found[:10]] == [str(nth) for nth in range(10)]
     assert (found[10]["action"], found[10]["details"]) == ("audit.overflowed", {"count": 15})
     assert [record["subject"] for record in only_logged(logged)] == [str(nth) for nth in range(10, 25)]
     audit.note(None, "worker.error")
-    assert (await stored(store, 12))[11]["action"] == "worker.error", "the gap is told once"
+    assert (await wait_for_records(store, 12))[11]["action"] == "worker.error", (
+        "the overflow is recorded once"
+    )
 
 
-async def test_a_store_that_refuses_loses_the_notes_to_the_log_and_goes_on(
+async def test_notes_that_the_store_rejects_are_logged(
     audit: Audit, store: FaultyStore, logged: Sequence[Mapping[str, Any]]
 ) -> None:
-    store.is_broken = True
-    audit.note(None, "worker.error", subject="lost")
-    await soon(lambda: bool(only_logged(logged)))
-    store.is_broken = False
-    audit.note(None, "worker.error", subject="kept")
-    assert [record["subject"] for record in await stored(store, 1)] == ["kept"]
-    assert [record["subject"] for record in only_logged(logged)] == ["lost"]
-    assert "audit.not_stored" in [line["event"] for line in logged]
+    store.is_failing = True
+    audit.note(None, "worker.error", subject="rejected")
+    await wait_for(lambda: bool(only_logged(logged)))
+    store.is_failing = False
+    audit.note(None, "worker.error", subject="stored")
+    assert [record["subject"] for record in await wait_for_records(store, 1)] == ["stored"]
+    assert [record["subject"] for record in only_logged(logged)] == ["rejected"]
+    assert "audit.store_error" in [line["event"] for line in logged]
 
 
 # --- closing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_is_stored_when_the_process_ends(
-    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(story, "GATHER_SECONDS", 60)
+async def test_close_stores_what_is_queued(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "BATCH_SECONDS", 60)
     audit = Audit(store)
     for nth in range(450):
         audit.note(None, "worker.error", subject=str(nth))
@@ -246,39 +235,39 @@ async def test_what_waits_is_stored_when_the_process_ends(
     assert [record["details"]["count"] for record in found[-2:]] == [1, 1]
 
 
-@pytest.mark.parametrize("is_silent", [False, True], ids=["away", "silent"])
-async def test_what_cannot_be_stored_at_the_end_is_logged_and_the_end_comes_soon(
-    store: FaultyStore, logged: Sequence[Mapping[str, Any]], monkeypatch: pytest.MonkeyPatch, is_silent: bool
+@pytest.mark.parametrize("hangs", [False, True], ids=["unavailable", "hanging"])
+async def test_close_logs_what_cannot_be_stored_in_time(
+    store: FaultyStore, logged: Sequence[Mapping[str, Any]], monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    monkeypatch.setattr(story, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(audit_module, "CLOSE_SECONDS", 0.1)
     audit = Audit(store)
-    store.is_away = True
-    if is_silent:
-        store.may_answer.clear()
-    audit.note(None, "worker.error", subject="last words", details={"api_key": KEY})
+    store.is_unavailable = True
+    if hangs:
+        store.may_continue.clear()
+    audit.note(None, "worker.error", subject="last", details={"api_key": KEY})
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await audit.close()
     audit.note(None, "worker.error", subject="too late")
-    assert [record["subject"] for record in only_logged(logged)] == ["last words", "too late"]
+    assert [record["subject"] for record in only_logged(logged)] == ["last", "too late"]
     assert KEY not in str(logged)
 
 
-# --- counted ----------------------------------------------------------------------------------------------------------
+# --- throttling ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_flood_is_one_record_in_a_while_with_its_count(audit: Audit, store: FaultyStore) -> None:
+async def test_repetitions_are_one_record_per_interval_with_a_count(audit: Audit, store: FaultyStore) -> None:
     for nth in range(1_000):
-        audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": nth}, every=0.3)
-    [first, rest] = await stored(store, 2)
+        audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": nth}, every=0.1)
+    [first, rest] = await wait_for_records(store, 2)
     assert first["details"] == {"nth": 0, "count": 1}
     assert rest["details"] == {"nth": 999, "count": 999}
-    await soon(lambda: not audit._tallies)  # a whole while in which nothing happened
-    audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": 1_000}, every=0.3)
-    [*_, again] = await stored(store, 3)
+    await wait_for(lambda: not audit._throttled)  # an interval without repetitions
+    audit.record_throttled(ANONYMOUS, "sign_in.failed", details={"nth": 1_000}, every=0.1)
+    [*_, again] = await wait_for_records(store, 3)
     assert again["details"] == {"nth": 1_000, "count": 1}
 
 
-async def test_one_actors_flood_hides_nothing_of_anothers(audit: Audit, store: FaultyStore) -> None:
+async def test_actors_and_actions_are_throttled_separately(audit: Audit, store: FaultyStore) -> None:
     for _ in range(100):
         audit.record_throttled(ANONYMOUS, "guardrail.refused", details={"path": "/noise"})
     audit.record_throttled(THE_OWNER, "guardrail.refused", details={"path": "/mine"})
@@ -297,10 +286,10 @@ async def test_one_actors_flood_hides_nothing_of_anothers(audit: Audit, store: F
 
 
 @rule("CC-05")
-async def test_only_what_is_slow_is_told(audit: Audit, store: FaultyStore) -> None:
-    audit.slow("append.slow", 0.5, subject="run_1")
-    audit.slow("append.slow", 0.501, subject="run_2")
-    [record] = await stored(store, 1)
+async def test_only_slow_operations_are_recorded(audit: Audit, store: FaultyStore) -> None:
+    audit.record_slow("append.slow", 0.5, subject="run_1")
+    audit.record_slow("append.slow", 0.501, subject="run_2")
+    [record] = await wait_for_records(store, 1)
     assert (record["subject"], record["storage_class"], record["details"]) == (
         "run_2",
         "ops",
@@ -308,109 +297,107 @@ async def test_only_what_is_slow_is_told(audit: Audit, store: FaultyStore) -> No
     )
 
 
-# --- what broke -------------------------------------------------------------------------------------------------------
+# --- exceptions -------------------------------------------------------------------------------------------------------
 
 
-def deep_inside(message: str) -> None:
+def raise_deep_inside(message: str) -> None:
     raise RuntimeError(message)
 
 
 @rule("CC-05")
 @case("P6")
-async def test_what_broke_is_told_with_its_trace_and_without_secrets(
+async def test_exception_is_recorded_with_its_traceback_and_without_secrets(
     audit: Audit, store: FaultyStore
 ) -> None:
     try:
-        deep_inside(f"no luck with {KEY}, nor with the owner's own words")
+        raise_deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
         audit.record_exception(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
-    [record] = await stored(store, 1)
+    [record] = await wait_for_records(store, 1)
     assert record["actor"] == {"user_id": "owner", "name": "agent"}
     details = record["details"]
     assert (details["reference"], details["exception"]) == ("ref_1", "RuntimeError")
     assert details["message"] == f"no luck with {HIDDEN}, nor with {HIDDEN}"
     assert details["traceback"].startswith("Traceback (most recent call last):\n")
-    assert "in deep_inside" in details["traceback"]
+    assert "in raise_deep_inside" in details["traceback"]
     assert KEY not in str(record)
     assert "own words" not in str(record)
 
 
-async def test_a_failure_of_ours_tells_its_name_and_its_cause(audit: Audit, store: FaultyStore) -> None:
-    problem = ModelFailed(reason="it is asleep")
+async def test_host_error_is_recorded_with_its_code_and_cause(audit: Audit, store: FaultyStore) -> None:
+    problem = ModelFailed(reason="timeout")
     problem.__cause__ = ConnectionRefusedError(111, "refused")
     audit.record_exception(None, "run.failed", problem)
-    [record] = await stored(store, 1)
+    [record] = await wait_for_records(store, 1)
     assert record["details"]["error"] == "MODEL_FAILED"
     assert record["details"]["cause"] == "ConnectionRefusedError: [Errno 111] refused"
 
 
 @case("P6")
-async def test_a_secret_that_becomes_known_later_is_hidden_from_then_on(audit: Audit) -> None:
-    assert audit.redacted("rosebud-rosebud") == "rosebud-rosebud"
+async def test_added_secret_is_redacted_from_then_on(audit: Audit) -> None:
+    assert audit.redact("rosebud-rosebud") == "rosebud-rosebud"
     audit.add_secret("rosebud-rosebud")
-    assert audit.redacted("it is rosebud-rosebud") == f"it is {HIDDEN}"
-    assert audit.redacted("the owner's own words") == HIDDEN, "what was known is not forgotten"
+    assert audit.redact("it is rosebud-rosebud") == f"it is {HIDDEN}"
+    assert audit.redact("the owner's own words") == HIDDEN, "earlier secrets stay known"
 
 
-# --- the toolbox ------------------------------------------------------------------------------------------------------
+# --- tools ------------------------------------------------------------------------------------------------------
 
 
-async def use(bench: Bench, audit: Audit, tool: TestTool) -> Any:
-    await bench.start("noop")
-    [claim] = await bench.runs.claim_queued(bench.worker().worker_id, 1, 60, 0)
-    box = ToolRegistry([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
-    return claim, await box.use(ToolCall(CallId("call_1"), tool.name, {}), ToolContext.of_run(claim))
+async def use(harness: RunHarness, audit: Audit, tool: TestTool) -> Any:
+    await harness.start("noop")
+    [claim] = await harness.runs.claim_queued(harness.worker().worker_id, 1, 60, 0)
+    tools = ToolRegistry([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
+    return claim, await tools.use(ToolCall(CallId("call_1"), tool.name, {}), ToolContext.of_run(claim))
 
 
 @rule("CC-05")
 @case("P6")
-async def test_a_tool_that_breaks_tells_the_model_that_it_did_and_operators_the_rest(
-    bench: Bench, audit: Audit, store: FaultyStore
+async def test_exception_of_a_tool_is_recorded_in_full_and_hidden_from_the_model(
+    harness: RunHarness, audit: Audit, store: FaultyStore
 ) -> None:
-    async def break_down(_: Mapping[str, Any]) -> None:
-        deep_inside(f"401 for {KEY} at db.internal:5432")
+    async def fail(_: Mapping[str, Any]) -> None:
+        raise_deep_inside(f"401 for {KEY} at db.internal:5432")
 
-    claim, result = await use(bench, audit, TestTool("probe__Break", break_down))
+    claim, result = await use(harness, audit, TestTool("probe__Break", fail))
     assert result.is_error
-    for inside in (KEY, "db.internal", "Traceback", "deep_inside", ".py"):
+    for inside in (KEY, "db.internal", "Traceback", "raise_deep_inside", ".py"):
         assert inside not in str(result.value)
-    [record] = await stored(store, 1)
+    [record] = await wait_for_records(store, 1)
     assert (record["action"], record["subject"], record["details"]["tool"]) == (
         "tool.error",
         claim.run_id,
         "probe__Break",
     )
     assert "db.internal:5432" in record["details"]["message"]
-    assert "in deep_inside" in record["details"]["traceback"]
+    assert "in raise_deep_inside" in record["details"]["traceback"]
     assert KEY not in str(record)
 
 
 @case("P6")
-async def test_the_reason_why_a_tool_failed_is_told_without_the_key_that_it_quotes(
-    bench: Bench, audit: Audit
-) -> None:
+async def test_failure_message_of_a_tool_is_redacted(harness: RunHarness, audit: Audit) -> None:
     async def fail(_: Mapping[str, Any]) -> None:
         raise ToolFailed(tool="probe__Fail", reason=f"the service refused the key {KEY}")
 
-    _, result = await use(bench, audit, TestTool("probe__Fail", fail))
+    _, result = await use(harness, audit, TestTool("probe__Fail", fail))
     assert result.value == f"probe__Fail: the service refused the key {HIDDEN}"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-async def test_only_actions_that_exist_can_be_asked_for(audit: Audit) -> None:
+async def test_listing_an_unknown_action_is_refused(audit: Audit) -> None:
     with pytest.raises(BadInput, match=r"sign_in\.failed"):
         await audit.list_records(action="sign_in.faild", limit=10)
     assert await audit.list_records(action="sign_in.failed", limit=10) == []
 
 
-async def test_verifying_gives_the_place_after_every_page(
+async def test_verification_reports_progress_after_every_page(
     audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "PAGE", 10)
+    monkeypatch.setattr(audit_module, "VERIFY_PAGE_SIZE", 10)
     for _ in range(25):
         audit.note(None, "worker.error")
-    await stored(store, 25)
-    steps = [(reached.seq, reached.last, reached.is_end) async for reached in verify(store)]
+    await wait_for_records(store, 25)
+    steps = [(step.seq, step.last, step.is_end) async for step in verify(store)]
     assert steps == [(10, 25, False), (20, 25, False), (25, 25, False), (25, 25, True)]

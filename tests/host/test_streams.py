@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from easel.core.run.run import Claim
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 NEVER = 3600.0
 
@@ -33,8 +33,8 @@ NEVER = 3600.0
 class Counting:
     """The store, with a count of what it is asked."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._runs = bench.runs
+    def __init__(self, harness: RunHarness) -> None:
+        self._runs = harness.runs
         self.asked: Counter[str] = Counter()
         self.is_away = False
 
@@ -51,8 +51,8 @@ class Counting:
 class Writer:
     """Writes a run's log by hand."""
 
-    def __init__(self, bench: Bench, claim: Claim) -> None:
-        self._bench = bench
+    def __init__(self, harness: RunHarness, claim: Claim) -> None:
+        self._bench = harness
         self._claim = claim
         self._batch = 0
         self._events = RunEvents(claim.run_id, agent_id="main", node_id="test")
@@ -68,7 +68,7 @@ class Writer:
 
     async def end(self, *, notification: bool = True) -> int:
         return await self._append(
-            self._events.ending(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, notification
+            self._events.end_with_message(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, notification
         )
 
     async def _append(self, events: Any, status: Status | None, notification: bool) -> int:
@@ -81,27 +81,27 @@ class Writer:
 
 
 @pytest_asyncio.fixture
-async def writer(bench: Bench) -> Writer:
-    await bench.start("by hand")
-    [claim] = await bench.runs.claim_queued(WorkerId("wrk_hand"), 1, 600, 0)
-    return Writer(bench, claim)
+async def writer(harness: RunHarness) -> Writer:
+    await harness.start("by hand")
+    [claim] = await harness.runs.claim_queued(WorkerId("wrk_hand"), 1, 600, 0)
+    return Writer(harness, claim)
 
 
-def tails_of(bench: Bench, store: Counting | None = None, **changed: Any) -> Tails:
+def tails_of(harness: RunHarness, store: Counting | None = None, **changed: Any) -> Tails:
     options = {
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
-        "room": StreamQuota(2_000),
+        "quota": StreamQuota(2_000),
         "window": 100,
         **changed,
     }
-    return Tails(RUNS, store or bench.runs, bench.database.notifier, **options)  # pyright: ignore[reportArgumentType]
+    return Tails(RUNS, store or harness.runs, harness.database.notifier, **options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest_asyncio.fixture
-async def tails(bench: Bench) -> AsyncIterator[Tails]:
-    made = tails_of(bench)
+async def tails(harness: RunHarness) -> AsyncIterator[Tails]:
+    made = tails_of(harness)
     yield made
     await made.close()
 
@@ -131,10 +131,10 @@ async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: Ta
 
 
 @rule("RX-34", "RX-36")
-async def test_a_page_has_at_most_a_hundred_events(bench: Bench, writer: Writer):
+async def test_a_page_has_at_most_a_hundred_events(harness: RunHarness, writer: Writer):
     await writer.say(250)
     await writer.end()
-    viewer = await opened(tails_of(bench), writer.run_id)
+    viewer = await opened(tails_of(harness), writer.run_id)
     pages = [len(await viewer.next() or []) for _ in range(3)]
     assert pages == [100, 100, 53]
 
@@ -192,9 +192,9 @@ async def all_watched(tails: Tails) -> int:
 
 @rule("RX-11")
 @case("D3")
-async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(bench: Bench, writer: Writer):
-    store = Counting(bench)
-    tails = tails_of(bench, store)
+async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(harness: RunHarness, writer: Writer):
+    store = Counting(harness)
+    tails = tails_of(harness, store)
     await writer.say()
     viewers = [asyncio.create_task(all_of(await opened(tails, writer.run_id, 1))) for _ in range(300)]
     opened_with = store.asked.copy()
@@ -210,8 +210,8 @@ async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(bench: B
 
 
 @rule("RX-11")
-async def test_with_every_ring_lost_the_poll_delivers_everything(bench: Bench, writer: Writer):
-    tails = tails_of(bench, poll_seconds=0.02)
+async def test_with_every_ring_lost_the_poll_delivers_everything(harness: RunHarness, writer: Writer):
+    tails = tails_of(harness, poll_seconds=0.02)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(5):
         await writer.say(2, notification=False)
@@ -220,31 +220,31 @@ async def test_with_every_ring_lost_the_poll_delivers_everything(bench: Bench, w
     await tails.close()
 
 
-async def test_a_ring_between_the_look_and_the_watch_is_not_lost(bench: Bench, writer: Writer):
+async def test_a_ring_between_the_look_and_the_watch_is_not_lost(harness: RunHarness, writer: Writer):
     class Slow(Counting):
         async def bounds(self, *args: Any) -> Any:
             found = await self._runs.bounds(*args)
             await writer.end()  # grows and rings after the look, before it is told
             return found
 
-    tails = tails_of(bench, Slow(bench))
+    tails = tails_of(harness, Slow(harness))
     assert await all_of(await opened(tails, writer.run_id)) == [1, 2, 3]
     await tails.close()
 
 
 @case("E8")
 async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothing(
-    bench: Bench, writer: Writer
+    harness: RunHarness, writer: Writer
 ):
-    store = Counting(bench)
-    tails = tails_of(bench, store)
+    store = Counting(harness)
+    tails = tails_of(harness, store)
     slow = await opened(tails, writer.run_id)
     quick = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(30):
         await writer.say(100)
     last = await writer.end()
     assert await quick == list(range(1, last + 1))
-    kept = tails._tails[writer.run_id].stretch
+    kept = tails._tails[writer.run_id].events
     assert len(kept) <= 200, "what is kept in memory has a bound"
     assert await all_of(slow) == list(range(1, last + 1))
     await tails.close()
@@ -253,16 +253,16 @@ async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothin
 @rule("RS-34")
 @pytest.mark.parametrize("pages", [0, 1], ids=["before its first page", "between two pages"])
 async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_sees_no_gap(
-    bench: Bench, writer: Writer, pages: int
+    harness: RunHarness, writer: Writer, pages: int
 ):
     await writer.say(150)
     last = await writer.end()
-    tails = tails_of(bench)
+    tails = tails_of(harness)
     slow = await opened(tails, writer.run_id)
     for _ in range(pages):
         assert [event.seq for event in await slow.next() or []] == list(range(1, 101))
-    bench.clock.ahead += 61
-    assert await bench.runs.prune(60) == 1
+    harness.clock.ahead += 61
+    assert await harness.runs.prune(60) == 1
     assert await all_of(slow) == []
     assert not slow.has_seen_all, "it has not come to the end of the log, and comes back with its cursor"
     with pytest.raises(CursorOutOfRange) as gone:
@@ -271,9 +271,9 @@ async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_se
     await tails.close()
 
 
-async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, writer: Writer):
-    store = Counting(bench)
-    tails = tails_of(bench, store, poll_seconds=0.02)
+async def test_a_store_that_is_away_for_a_while_ends_no_stream(harness: RunHarness, writer: Writer):
+    store = Counting(harness)
+    tails = tails_of(harness, store, poll_seconds=0.02)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     store.is_away = True
     await writer.say(5)
@@ -288,16 +288,16 @@ async def test_a_store_that_is_away_for_a_while_ends_no_stream(bench: Bench, wri
     await tails.close()
 
 
-async def test_a_quiet_stream_gives_a_sign_of_life(bench: Bench, writer: Writer):
-    tails = tails_of(bench, heartbeat_seconds=0.02)
+async def test_a_quiet_stream_gives_a_sign_of_life(harness: RunHarness, writer: Writer):
+    tails = tails_of(harness, heartbeat_seconds=0.02)
     viewer = await opened(tails, writer.run_id)
     assert await within_timeout(viewer.next()) == []
     await tails.close()
 
 
 @case("E12")
-async def test_closing_ends_every_stream_and_opens_no_new_one(bench: Bench, writer: Writer):
-    tails = tails_of(bench)
+async def test_closing_ends_every_stream_and_opens_no_new_one(harness: RunHarness, writer: Writer):
+    tails = tails_of(harness)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     await asyncio.sleep(0)
     await tails.close()
@@ -306,8 +306,8 @@ async def test_closing_ends_every_stream_and_opens_no_new_one(bench: Bench, writ
         await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)
 
 
-async def test_the_number_of_streams_has_a_limit_and_places_come_free(bench: Bench, writer: Writer):
-    tails = tails_of(bench, room=StreamQuota(2))
+async def test_the_number_of_streams_has_a_limit_and_places_come_free(harness: RunHarness, writer: Writer):
+    tails = tails_of(harness, quota=StreamQuota(2))
     first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
     with pytest.raises(TooMany):
         await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)

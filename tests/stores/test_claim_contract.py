@@ -1,4 +1,4 @@
-"""Claims on every store: who holds a run, until when, and what the fence keeps out."""
+"""Claims on every store: claiming, renewal, expiry, takeover and fencing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOUR = 3600
 
 
 @rule("RX-22", "RX-13")
-async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
+async def test_claimed_run_belongs_to_its_worker_until_the_claim_expires(
     runs: RunStore, store: Store
 ) -> None:
     queued = (await runs.enqueue(new_run("talk", "hello"))).run
@@ -64,7 +64,7 @@ async def test_a_claim_makes_the_run_its_workers_for_the_time_of_the_claim(
 
 
 @rule("RX-22", "RS-60")
-async def test_one_claim_takes_several_runs_up_to_its_room_oldest_first(runs: RunStore) -> None:
+async def test_claim_takes_the_oldest_runs_up_to_its_capacity(runs: RunStore) -> None:
     arrived = [(await runs.enqueue(new_run(f"s{n}"))).run.run_id for n in range(7)]
     assert [claim.run_id for claim in await runs.claim_queued(A, 3, CLAIM_SECONDS, 0)] == arrived[:3]
     assert await runs.claim_queued(A, 0, CLAIM_SECONDS, 0) == []
@@ -75,7 +75,7 @@ async def test_one_claim_takes_several_runs_up_to_its_room_oldest_first(runs: Ru
 
 
 @rule("RX-23")
-async def test_a_worker_that_looks_after_a_turn_misses_only_what_came_before_it(runs: RunStore) -> None:
+async def test_claim_after_a_turn_skips_only_earlier_turns(runs: RunStore) -> None:
     [first, _] = await start_runs(runs, new_run("a"), new_run("b"))
     later = (await runs.enqueue(new_run("c"))).run
     assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, first.turn_no)] == [
@@ -87,11 +87,11 @@ async def test_a_worker_that_looks_after_a_turn_misses_only_what_came_before_it(
 
 
 @rule("RX-26")
-async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, store: Store) -> None:
+async def test_only_the_owner_of_a_claim_renews_it(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     stranger: Claim = _as(claim, worker=B)
     earlier: Claim = _as(claim, attempt=0)
-    await store.expire_claim(claim.run_id, -60)  # a minute is left
+    await store.expire_claim(claim.run_id, -60)  # one minute remains
     assert await runs.renew([stranger], CLAIM_SECONDS) == {}
     assert await runs.renew([earlier], CLAIM_SECONDS) == {}
     assert await runs.renew([claim], CLAIM_SECONDS) == {claim.run_id: False}
@@ -100,7 +100,7 @@ async def test_its_owner_renews_a_claim_and_nobody_else_does(runs: RunStore, sto
 
 
 @rule("RX-13", "RS-39")
-async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore) -> None:
+async def test_other_worker_with_the_right_attempt_changes_nothing(runs: RunStore) -> None:
     claim = await start_run(runs, worker=A)
     assert_stored(await runs.append(delta_batch(claim, 1, "mine")))
     before = await get_run(runs, claim.run_id)
@@ -114,7 +114,7 @@ async def test_a_stranger_who_guesses_the_attempt_changes_nothing(runs: RunStore
 
 
 @rule("RX-26")
-async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_from_the_answer(
+async def test_many_claims_are_renewed_in_one_call_and_lost_ones_not_returned(
     runs: RunStore, store: Store
 ) -> None:
     kept, over, ended, flagged = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
@@ -129,7 +129,7 @@ async def test_many_claims_are_renewed_at_once_and_the_lost_ones_are_missing_fro
 
 
 @rule("RX-37")
-async def test_a_run_is_taken_over_only_once_its_claim_has_run_out(runs: RunStore, store: Store) -> None:
+async def test_run_is_taken_over_only_after_its_claim_expired(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs, worker=A)
     assert await runs.claim_expired(B, 5, CLAIM_SECONDS) == []
     await store.expire_claim(claim.run_id)
@@ -139,7 +139,9 @@ async def test_a_run_is_taken_over_only_once_its_claim_has_run_out(runs: RunStor
 
 
 @rule("RX-22", "RX-37")
-async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunStore, store: Store) -> None:
+async def test_earliest_expired_claims_are_taken_over_first_up_to_the_capacity(
+    runs: RunStore, store: Store
+) -> None:
     claims = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
     for claim, seconds in zip(claims, (10, 40, 20, 30), strict=True):
         await store.expire_claim(claim.run_id, seconds)
@@ -154,10 +156,8 @@ async def test_what_ran_out_first_is_taken_over_first_up_to_the_room(runs: RunSt
 
 
 @rule("RX-37", "RS-38")
-async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(
-    runs: RunStore, store: Store
-) -> None:
-    """A worker tries what may have killed its predecessors one at a time, so that it takes no other run with it."""
+async def test_runs_on_their_last_attempt_are_taken_over_separately(runs: RunStore, store: Store) -> None:
+    """A run that may have crashed its workers is tried alone, so that it does not affect other runs."""
     first, last, exhausted = await start_runs(
         runs, new_run("a", attempts=3), new_run("b", attempts=2), new_run("c", attempts=1)
     )
@@ -172,9 +172,7 @@ async def test_runs_on_their_last_attempt_are_taken_over_apart_from_the_others(
 
 
 @rule("RX-30", "RX-13")
-async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(
-    runs: RunStore, store: Store
-) -> None:
+async def test_taken_over_run_continues_after_its_last_seq(runs: RunStore, store: Store) -> None:
     lost = await start_run(runs, worker=A)
     assert_stored(await runs.append(delta_batch(lost, 1, "one", "two")))
     before = await read_log(runs, lost.run_id)
@@ -191,7 +189,7 @@ async def test_a_taken_over_run_goes_on_after_its_last_seq_and_rewrites_nothing(
 
 
 @rule("RX-13", "RS-39")
-async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, store: Store) -> None:
+async def test_worker_that_lost_its_claim_changes_nothing(runs: RunStore, store: Store) -> None:
     stale = await start_run(runs, worker=A)
     assert_stored(await runs.append(delta_batch(stale, 1, "one")))
     await store.expire_claim(stale.run_id)
@@ -208,9 +206,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(runs: RunStore, stor
 
 
 @rule("RX-13", "RX-37")
-async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(
-    runs: RunStore, store: Store
-) -> None:
+async def test_expired_claim_is_invalid_even_without_a_takeover(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     await store.expire_claim(claim.run_id)
     assert await runs.append(delta_batch(claim, 1, "late")) is None
@@ -220,9 +216,7 @@ async def test_a_claim_that_has_run_out_is_over_even_if_nobody_else_took_it(
 
 
 @rule("RX-13", "RS-39")
-async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(
-    runs: RunStore, store: Store
-) -> None:
+async def test_worker_is_fenced_from_its_own_earlier_attempt(runs: RunStore, store: Store) -> None:
     earlier = await start_run(runs, worker=A)
     await store.expire_claim(earlier.run_id)
     [later] = await runs.claim_expired(A, 1, CLAIM_SECONDS)
@@ -233,12 +227,12 @@ async def test_the_same_worker_is_fenced_off_from_its_own_earlier_attempt(
     assert not await runs.release_claim(earlier)
     assert await runs.append(delta_batch(later, 1, "now")) is not None
     assert await runs.append(delta_batch(earlier, 1, "late")) is None, (
-        "the same number of another attempt is another batch"
+        "a batch number belongs to its attempt"
     )
 
 
 @rule("RX-49")
-async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: RunStore) -> None:
+async def test_released_run_keeps_its_place_and_its_attempts(runs: RunStore) -> None:
     [first, _] = await start_runs(runs, new_run("a"), new_run("b"))
     behind = (await runs.enqueue(new_run("c"))).run
     waiting = (await runs.enqueue(new_run("a"))).run
@@ -258,7 +252,7 @@ async def test_a_run_that_is_handed_back_keeps_its_place_and_its_attempts(runs: 
     assert [claim.run_id for claim in await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)] == [waiting.run_id]
 
 
-async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, store: Store) -> None:
+async def test_cancel_request_survives_a_takeover(runs: RunStore, store: Store) -> None:
     lost, returned = await start_runs(runs, new_run("a"), new_run("b"))
     for claim in (lost, returned):
         await runs.request_cancel(claim.user_id, claim.run_id, [])
@@ -269,7 +263,7 @@ async def test_a_cancel_that_was_asked_for_outlives_its_worker(runs: RunStore, s
 
 
 @rule("RS-38")
-async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended(
+async def test_run_without_attempts_left_is_claimed_once_more_to_be_closed(
     runs: RunStore, store: Store
 ) -> None:
     [claim] = await start_runs(runs, new_run(attempts=2))
@@ -284,7 +278,7 @@ async def test_a_run_whose_attempts_are_used_up_is_claimed_once_more_to_be_ended
     assert (run.status, run.error_message) == (Status.FAILED, "gave up")
 
 
-async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
+async def test_running_time_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     await store.sql(
         f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}"
@@ -298,7 +292,7 @@ async def test_the_time_since_the_first_start_counts_over_all_attempts(runs: Run
 @case("J8")
 @rule("RX-22", "RX-26", "RX-37")
 @pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["an hour slow", "an hour fast"])
-async def test_the_workers_own_clock_does_not_matter(
+async def test_clock_of_the_worker_is_ignored(
     runs: RunStore, store: Store, monkeypatch: pytest.MonkeyPatch, skew: int
 ) -> None:
     real, real_ns = time.time, time.time_ns
@@ -319,7 +313,7 @@ async def test_the_workers_own_clock_does_not_matter(
 
 
 def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
-    """A claim that someone else might make up."""
+    """Return a forged claim."""
     return replace(
         claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt
     )
@@ -329,7 +323,7 @@ OPENING = RunEvents.unclaimed_start(agent_id="main", node_id="tool_loop")
 
 
 @rule("RX-13", "RX-28", "CC-10", "CC-11")
-async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> None:
+async def test_claim_writes_the_opening_event_of_each_run(runs: RunStore) -> None:
     arrived = [(await runs.enqueue(new_run(f"s{n}"))).run.run_id for n in range(3)]
     claims = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0, OPENING)
     assert [(claim.run_id, claim.last_seq) for claim in claims] == [(run_id, 0) for run_id in arrived]
@@ -341,12 +335,12 @@ async def test_a_claim_opens_the_log_of_each_run_it_takes(runs: RunStore) -> Non
         assert data["attempt"] == 1
         assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
         assert assert_stored(await runs.append(ending_batch(claim, 1))).last_seq == 4, (
-            "the log goes on after its opening, without a hole"
+            "the log continues after its opening without a gap"
         )
 
 
 @rule("RX-22", "RX-37")
-async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_closes_opens_nothing(
+async def test_takeover_writes_an_opening_event_unless_it_only_closes_the_run(
     runs: RunStore, store: Store
 ) -> None:
     await runs.enqueue(new_run("talk", attempts=2))
@@ -366,9 +360,7 @@ async def test_a_take_over_opens_the_next_attempt_and_a_last_claim_that_only_clo
 
 @case("D4")
 @rule("RX-22", "RX-49")
-async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
-    runs: RunStore, store: Store
-) -> None:
+async def test_unacknowledged_claims_are_returned_to_their_worker(runs: RunStore, store: Store) -> None:
     for session in ("heard", "unheard", "spoken", "over", "ended"):
         await runs.enqueue(new_run(session))
     heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
@@ -386,15 +378,13 @@ async def test_a_worker_is_given_the_claims_again_whose_answer_it_never_got(
     )
     assert row["pushed_out"]
     assert assert_stored(await runs.append(ending_batch(again, 1))).last_seq == 4, (
-        "it goes on as if nothing had been"
+        "it continues normally"
     )
     assert await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True) == []
 
 
 @case("D4")
-async def test_a_claim_that_only_closes_has_opened_nothing_when_it_is_given_again(
-    runs: RunStore, store: Store
-) -> None:
+async def test_unacknowledged_closing_claim_has_no_opening_event(runs: RunStore, store: Store) -> None:
     await runs.enqueue(new_run("talk", attempts=1))
     [first] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0, OPENING)
     await store.expire_claim(first.run_id)

@@ -1,4 +1,4 @@
-"""The log of every store: gapless, in order, each batch once, nothing after the end, and what is left after pruning."""
+"""Run logs on every store: without gaps, in order, each batch once, nothing after the end; and pruning."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @rule("RX-25", "RX-50")
-async def test_events_follow_each_other_without_a_gap(runs: RunStore) -> None:
+async def test_events_have_no_gap(runs: RunStore) -> None:
     claim = await start_run(runs)
     assert assert_stored(await runs.append(delta_batch(claim, 1, "a"))).last_seq == 1
     assert assert_stored(await runs.append(delta_batch(claim, 2, "b", "c", "d"))).last_seq == 4
@@ -52,7 +52,7 @@ async def test_events_follow_each_other_without_a_gap(runs: RunStore) -> None:
     assert (await get_run(runs, claim.run_id)).last_seq == 5
 
 
-async def test_an_event_is_read_back_as_it_was_sealed(runs: RunStore) -> None:
+async def test_event_is_read_back_as_sealed(runs: RunStore) -> None:
     claim = await start_run(runs)
     events = run_events(claim.run_id)
     sent = [
@@ -70,7 +70,7 @@ async def test_an_event_is_read_back_as_it_was_sealed(runs: RunStore) -> None:
     assert all(event.at.utcoffset() == timedelta(0) and event.at >= run.created_at for event in log)
 
 
-async def test_what_no_database_can_carry_does_not_stop_a_run(runs: RunStore) -> None:
+async def test_characters_that_a_database_cannot_store_do_not_fail_a_run(runs: RunStore) -> None:
     claim = await start_run(runs)
     assert_stored(await runs.append(delta_batch(claim, 1, "nul \x00 half \ud83c pair", "fine")))
     assert [decode_payload(event)["text"] for event in await read_log(runs, claim.run_id)] == [
@@ -80,7 +80,7 @@ async def test_what_no_database_can_carry_does_not_stop_a_run(runs: RunStore) ->
 
 
 @rule("RX-29")
-async def test_a_repeated_batch_stores_nothing_and_gets_the_first_answer(runs: RunStore) -> None:
+async def test_repeated_batch_stores_nothing_and_returns_the_first_answer(runs: RunStore) -> None:
     claim = await start_run(runs)
     first = assert_stored(await runs.append(delta_batch(claim, 1, "a", "b")))
     before = await read_log(runs, claim.run_id)
@@ -91,7 +91,7 @@ async def test_a_repeated_batch_stores_nothing_and_gets_the_first_answer(runs: R
 
 
 @rule("RX-29")
-async def test_a_repeated_last_batch_gets_its_answer_although_the_run_has_ended(runs: RunStore) -> None:
+async def test_repeated_last_batch_returns_its_answer_after_the_end(runs: RunStore) -> None:
     claim = await start_run(runs, "talk")
     await runs.enqueue(new_run("talk"))
     first = assert_stored(await runs.append(ending_batch(claim, 1)))
@@ -102,7 +102,7 @@ async def test_a_repeated_last_batch_gets_its_answer_although_the_run_has_ended(
 
 
 @rule("RX-29")
-async def test_a_repeated_batch_tells_of_a_cancel_that_came_since(runs: RunStore) -> None:
+async def test_repeated_batch_reports_a_later_cancel_request(runs: RunStore) -> None:
     claim = await start_run(runs)
     assert not assert_stored(await runs.append(delta_batch(claim, 1, "a"))).cancel_requested
     await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
@@ -111,7 +111,7 @@ async def test_a_repeated_batch_tells_of_a_cancel_that_came_since(runs: RunStore
 
 @rule("RX-25", "RX-29")
 @pytest.mark.parametrize("number", [-1, 0, 1, 2, 5, 100], ids=lambda number: f"batch {number} after 3")
-async def test_a_batch_out_of_order_is_refused(runs: RunStore, number: int) -> None:
+async def test_batch_out_of_order_is_refused(runs: RunStore, number: int) -> None:
     claim = await start_run(runs)
     for nth in (1, 2, 3):
         assert_stored(await runs.append(delta_batch(claim, nth, "x")))
@@ -121,8 +121,8 @@ async def test_a_batch_out_of_order_is_refused(runs: RunStore, number: int) -> N
     assert await get_run(runs, claim.run_id) == before
 
 
-async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(runs: RunStore) -> None:
-    """A reason without a failure: the database refuses it. The next batch of the same run is the same number again."""
+async def test_batch_that_violates_a_constraint_fails_alone(runs: RunStore) -> None:
+    """An error without a failure violates a constraint. The next batch of the run uses the same number."""
     wrong, right = await start_runs(runs, new_run("wrong"), new_run("right"))
     broken = Batch(wrong, 1, delta_batch(wrong, 1, "a").events, None, "a reason for nothing")
     answers = await asyncio.gather(
@@ -142,7 +142,7 @@ async def test_a_batch_that_breaks_a_law_is_refused_whole_and_harms_no_other(run
 @pytest.mark.parametrize(
     "status, error", [(Status.COMPLETED, None), (Status.FAILED, "the model failed"), (Status.CANCELLED, None)]
 )
-async def test_a_run_ends_in_one_state_with_its_last_events(
+async def test_last_batch_ends_the_run_with_its_events(
     runs: RunStore, store: Store, status: Status, error: str | None
 ) -> None:
     claim = await start_run(runs)
@@ -161,7 +161,7 @@ async def test_a_run_ends_in_one_state_with_its_last_events(
 
 
 @rule("RX-28")
-async def test_nothing_follows_the_end(runs: RunStore, store: Store) -> None:
+async def test_no_event_is_stored_after_the_end(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     assert_stored(await runs.append(ending_batch(claim, 1)))
     before = await get_run(runs, claim.run_id)
@@ -174,7 +174,7 @@ async def test_nothing_follows_the_end(runs: RunStore, store: Store) -> None:
     assert await get_run(runs, claim.run_id) == before
 
 
-async def test_a_run_ends_without_events_where_it_has_none(runs: RunStore) -> None:
+async def test_run_can_end_without_events(runs: RunStore) -> None:
     claim = await start_run(runs)
     assert assert_stored(await runs.append(Batch(claim, 1, [], Status.COMPLETED))).last_seq == 0
     assert (await get_run(runs, claim.run_id)).status is Status.COMPLETED
@@ -184,7 +184,7 @@ async def test_a_run_ends_without_events_where_it_has_none(runs: RunStore) -> No
 
 
 @rule("RX-36", "RX-50")
-async def test_a_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
+async def test_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
     claim = await start_run(runs)
     assert_stored(await runs.append(delta_batch(claim, 1, *(str(nth) for nth in range(1, 251)))))
     read: list[int] = []
@@ -197,7 +197,7 @@ async def test_a_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
     assert await runs.events_after(claim.run_id, 2**63 - 1, 100) == []
 
 
-async def test_a_log_has_only_the_events_of_its_run(runs: RunStore) -> None:
+async def test_log_has_only_the_events_of_its_run(runs: RunStore) -> None:
     one, other = await start_runs(runs, new_run("a"), new_run("b"))
     assert_stored(await runs.append(delta_batch(one, 1, "mine")))
     assert_stored(await runs.append(delta_batch(other, 1, "yours", "too")))
@@ -205,7 +205,7 @@ async def test_a_log_has_only_the_events_of_its_run(runs: RunStore) -> None:
     assert await runs.heads([one.run_id, other.run_id]) == {one.run_id: 1, other.run_id: 2}
 
 
-async def test_the_bounds_of_a_log_follow_its_life(runs: RunStore) -> None:
+async def test_log_bounds_follow_appends_and_pruning(runs: RunStore) -> None:
     queued = (await runs.enqueue(new_run())).run
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=0, ended=False)
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
@@ -215,12 +215,10 @@ async def test_the_bounds_of_a_log_follow_its_life(runs: RunStore) -> None:
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=5, ended=True)
 
 
-# --- keeping ----------------------------------------------------------------------------------------------------------
+# --- pruning ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_log_of_a_run_that_ended_long_ago_is_cut_to_its_last_event(
-    runs: RunStore, store: Store
-) -> None:
+async def test_prune_trims_old_logs_to_their_last_event(runs: RunStore, store: Store) -> None:
     old, recent, running = await start_runs(runs, *(new_run(f"s{n}") for n in range(3)))
     for claim in (old, recent, running):
         assert_stored(await runs.append(delta_batch(claim, 1, *"abc")))
@@ -239,7 +237,7 @@ async def test_the_log_of_a_run_that_ended_long_ago_is_cut_to_its_last_event(
     assert (await get_run(runs, old.run_id)).status is Status.COMPLETED
 
 
-async def test_a_log_with_nothing_to_drop_is_left_alone(runs: RunStore, store: Store) -> None:
+async def test_log_with_one_event_is_not_pruned(runs: RunStore, store: Store) -> None:
     one_event, no_event = await start_runs(runs, new_run("a"), new_run("b"))
     assert_stored(
         await runs.append(Batch(one_event, 1, closing_events(one_event.run_id)[1:], Status.COMPLETED))
@@ -251,7 +249,7 @@ async def test_a_log_with_nothing_to_drop_is_left_alone(runs: RunStore, store: S
     assert await event_types(runs, one_event.run_id) == ["done"]
 
 
-async def test_a_long_log_is_cut_whole(runs: RunStore, store: Store) -> None:
+async def test_long_log_is_pruned_completely(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     assert_stored(await runs.append(delta_batch(claim, 1, *("x" for _ in range(12_000)))))
     assert_stored(await runs.append(ending_batch(claim, 2)))

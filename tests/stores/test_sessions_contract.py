@@ -50,9 +50,7 @@ def spoken(events: list[LoggedEvent]) -> list[tuple[int, str, Any]]:
 
 
 @rule("CC-03", "CC-04", "RS-03", "RS-34")
-async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
-    runs: RunStore, sessions: SessionStore
-) -> None:
+async def test_thread_has_questions_and_answers_in_order(runs: RunStore, sessions: SessionStore) -> None:
     first = asks("hello")
     assert (await runs.enqueue(first)).thread_seq == 1
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
@@ -65,7 +63,7 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
     )
     second = asks("and then?")
     assert (await runs.enqueue(second)).thread_seq == 3, (
-        "a message sent meanwhile has its place among what is being said"
+        "a message sent during a run has its place among the events"
     )
     assert assert_stored(await runs.append(answers(claim, 2, "hi there"))).thread_seq == 4
     assert spoken(await thread(sessions)) == [
@@ -84,7 +82,9 @@ async def test_a_thread_has_what_was_asked_and_what_was_said_in_one_order(
     bounds = await sessions.bounds(OWNER, TALK)
     assert bounds is not None
     assert (bounds.oldest, bounds.newest, bounds.ended) == (1, 4, False)
-    assert await sessions.heads([scoped_key(OWNER, "talk"), scoped_key(OWNER, "none")]) == {scoped_key(OWNER, "talk"): 4}
+    assert await sessions.heads([scoped_key(OWNER, "talk"), scoped_key(OWNER, "none")]) == {
+        scoped_key(OWNER, "talk"): 4
+    }
 
 
 @rule("CC-02", "RS-03")
@@ -108,7 +108,7 @@ async def test_state_events_have_no_place_in_the_thread(
 
 
 @rule("RX-13", "RS-34")
-async def test_a_worker_that_lost_its_claim_leaves_no_gap_in_the_thread(
+async def test_refused_batch_leaves_no_gap_in_the_thread(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await runs.enqueue(asks("hello"))
@@ -124,9 +124,7 @@ async def test_a_worker_that_lost_its_claim_leaves_no_gap_in_the_thread(
 
 
 @rule("RX-29")
-async def test_a_repeated_batch_takes_its_place_in_the_thread_once(
-    runs: RunStore, sessions: SessionStore
-) -> None:
+async def test_repeated_batch_has_one_place_in_the_thread(runs: RunStore, sessions: SessionStore) -> None:
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     delta = run_events(claim.run_id).delta(answer_id(claim.run_id), "hi")
@@ -136,10 +134,8 @@ async def test_a_repeated_batch_takes_its_place_in_the_thread_once(
 
 
 @rule("RS-34")
-async def test_many_runs_at_once_leave_every_thread_without_a_gap(
-    runs: RunStore, sessions: SessionStore
-) -> None:
-    """Enqueues into the same sessions race with appends and endings of their active runs."""
+async def test_concurrent_runs_leave_no_gap_in_any_thread(runs: RunStore, sessions: SessionStore) -> None:
+    """Enqueues race with appends and ends of the active runs of the same sessions."""
     names = [f"s{n}" for n in range(5)]
 
     async def talk(name: str) -> None:
@@ -162,14 +158,16 @@ async def test_many_runs_at_once_leave_every_thread_without_a_gap(
         assert [event.seq for event in seen] == list(range(1, 8 * 4 + 1))
 
 
-async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_message(
+async def test_cancelled_queued_run_with_output_keeps_its_message(
     runs: RunStore, sessions: SessionStore
 ) -> None:
     await runs.enqueue(asks("hello"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     await runs.append(Batch(claim, 1, [run_events(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
     assert await runs.release_claim(claim)
-    closing = run_events(claim.run_id).end_with_message(answer_id(claim.run_id), "so far", Status.CANCELLED, None)
+    closing = run_events(claim.run_id).end_with_message(
+        answer_id(claim.run_id), "so far", Status.CANCELLED, None
+    )
     answer = await runs.request_cancel(
         OWNER, claim.run_id, closing, message(answer_id(claim.run_id), "so far")
     )
@@ -183,9 +181,7 @@ async def test_cancelling_a_queued_run_that_has_said_something_leaves_its_messag
     assert [event.seq for event in await thread(sessions)] == [1, 2, 3]
 
 
-async def test_sessions_are_listed_by_their_latest_message_and_in_pages(
-    runs: RunStore, sessions: SessionStore
-) -> None:
+async def test_sessions_are_listed_by_latest_message_in_pages(runs: RunStore, sessions: SessionStore) -> None:
     for n in range(5):
         await runs.enqueue(asks(f"message {n}", f"s{n}"))
     await runs.enqueue(asks("again", "s1"))
@@ -196,7 +192,7 @@ async def test_sessions_are_listed_by_their_latest_message_and_in_pages(
     )
     assert [one.session_id for one in rest] == ["s2", "s0"]
     assert [one.title for one in first] == ["message 1", "message 4", "message 3"], (
-        "the first message names the session, not a later one"
+        "only the first message sets the title"
     )
 
 
@@ -204,9 +200,7 @@ async def test_sessions_are_listed_by_their_latest_message_and_in_pages(
     "search, found",
     [("ALPHA", ["a"]), ("100%", ["b"]), ("_", ["c"]), ("a%b", []), ("\\", ["d"]), ("zz", ["zz"])],
 )
-async def test_a_search_finds_what_it_says_and_has_no_wildcards(
-    sessions: SessionStore, search: str, found: list[str]
-) -> None:
+async def test_search_is_literal(sessions: SessionStore, search: str, found: list[str]) -> None:
     for name, title in (
         ("a", "Alpha beta"),
         ("b", "at 100% now"),
@@ -221,7 +215,7 @@ async def test_a_search_finds_what_it_says_and_has_no_wildcards(
 
 
 IN_EITHER_CASE = [
-    # searched for, found
+    # search, title found
     ("ärger", ["umlaut"]),
     ("ÄRGER ÜBER", ["umlaut"]),
     ("привет", ["cyrillic"]),
@@ -239,7 +233,7 @@ IN_EITHER_CASE = [
 
 
 @pytest.mark.parametrize("search, found", IN_EITHER_CASE)
-async def test_a_search_finds_letters_of_every_language_in_either_case(
+async def test_search_ignores_case_in_every_language(
     sessions: SessionStore, search: str, found: list[str]
 ) -> None:
     titles = {
@@ -258,7 +252,7 @@ async def test_a_search_finds_letters_of_every_language_in_either_case(
     ] == found
 
 
-async def test_a_session_is_made_once_renamed_and_found(sessions: SessionStore) -> None:
+async def test_session_is_created_once_renamed_and_found(sessions: SessionStore) -> None:
     made = await sessions.create(OWNER, TALK, None)
     assert made is not None
     assert (made.title, made.last_thread_seq, made.active_run_id) == (None, 0, None)
@@ -270,9 +264,7 @@ async def test_a_session_is_made_once_renamed_and_found(sessions: SessionStore) 
     assert await sessions.get(OWNER, SessionId("none")) is None
 
 
-async def test_a_title_of_ones_own_is_not_replaced_by_a_message(
-    runs: RunStore, sessions: SessionStore
-) -> None:
+async def test_chosen_title_is_not_replaced_by_a_message(runs: RunStore, sessions: SessionStore) -> None:
     await sessions.create(OWNER, TALK, "My talk")
     await runs.enqueue(asks("hello"))
     session = await sessions.get(OWNER, TALK)
@@ -282,7 +274,7 @@ async def test_a_title_of_ones_own_is_not_replaced_by_a_message(
 
 
 @rule("RX-13")
-async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_nothing_more(
+async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     new = asks("hello")
@@ -300,7 +292,7 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
         assert row["left_over"] == 0, table
     assert await sessions.get(OWNER, SessionId("other")) is not None
     assert (await runs.enqueue(asks("anew"))).thread_seq == 3, (
-        "the same name is a new session, whose numbers go on: no old cursor fits it"
+        "a new session of the same id continues the numbers, so that no old cursor fits"
     )
     assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == [
         "anew"
@@ -308,7 +300,7 @@ async def test_a_deleted_session_takes_everything_with_it_and_its_worker_writes_
 
 
 @rule("RX-54")
-async def test_another_users_session_is_not_there(
+async def test_session_of_another_user_is_not_found(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await store.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
@@ -322,9 +314,7 @@ async def test_another_users_session_is_not_there(
     assert await sessions.delete(OWNER, TALK) is None
 
 
-async def test_messages_come_in_pages_of_the_newest_each_in_order(
-    runs: RunStore, sessions: SessionStore
-) -> None:
+async def test_messages_are_paged_from_the_newest_in_order(runs: RunStore, sessions: SessionStore) -> None:
     for n in range(5):
         await runs.enqueue(asks(f"{n}"))
     newest = await sessions.list_messages(OWNER, TALK, before=None, limit=2)
@@ -334,7 +324,7 @@ async def test_messages_come_in_pages_of_the_newest_each_in_order(
 
 
 @rule("RS-34")
-async def test_a_pruned_run_moves_the_start_of_its_thread_and_never_makes_a_hole(
+async def test_pruned_run_moves_the_start_of_its_thread_without_a_gap(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await runs.enqueue(asks("old"))
@@ -348,11 +338,11 @@ async def test_a_pruned_run_moves_the_start_of_its_thread_and_never_makes_a_hole
     assert (bounds.oldest, bounds.newest) == (3, 3)
     assert spoken(await thread(sessions, after=bounds.oldest - 1)) == [(3, "message.completed", "new")]
     assert len(await sessions.list_messages(OWNER, TALK, before=None, limit=9)) == 3, (
-        "what was said is kept; only its stream is shortened"
+        "messages are kept; only the stream is trimmed"
     )
 
 
-async def test_a_run_without_a_question_opens_no_place_in_the_thread(
+async def test_run_without_a_question_takes_no_place_in_the_thread(
     runs: RunStore, sessions: SessionStore
 ) -> None:
     new = NewRun(RunId(new_run_id()), OWNER, TALK, "by a job", 3)

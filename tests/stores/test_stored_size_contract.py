@@ -1,4 +1,4 @@
-"""What is read back from either database is as light as what was sealed, also where numbers are kept as decimals."""
+"""Events are read back from either database within the size limit, also where numbers are stored as decimals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEAVY: dict[str, Any] = {
 
 
 def compact(payload: str) -> str:
-    """The JSON as the database writes it, but for the spaces that it puts between, and without what seal adds."""
+    """Return the JSON as the database writes it, without its spaces and the members that `seal` adds."""
     data = json.loads(payload, parse_float=Written, parse_int=Written)
     return (
         "{"
@@ -49,7 +49,7 @@ def compact(payload: str) -> str:
 
 
 class Written(str):
-    """A number as it stands there."""
+    """A number as written in the JSON."""
 
     __slots__ = ()
 
@@ -79,13 +79,13 @@ def assert_is_light_and_whole(payload: str, sealed: Envelope, given: Any, where:
 
 
 def numbers(value: Any) -> Any:
-    """JSON has one kind of number: 1e22 and 10000000000000000000000 are the same."""
+    """Return the value with all numbers as decimals: 1e22 equals 10000000000000000000000."""
     return json.loads(json.dumps(value), parse_int=float)
 
 
 @rule("RS-35", "CC-25", "RX-17")
 @pytest.mark.parametrize("what", HEAVY)
-async def test_an_event_of_a_run_is_read_back_in_at_most_2_kb(store: Store, what: str) -> None:
+async def test_run_event_is_read_back_within_2_kb(store: Store, what: str) -> None:
     claim = await start_run(store.runs)
     sealed = run_events(claim.run_id).tool_result(ToolResult(CallId("call_1"), "gsv__Echo", HEAVY[what]))
     assert_stored(await store.runs.append(Batch(claim, 1, [sealed])))
@@ -97,7 +97,7 @@ async def test_an_event_of_a_run_is_read_back_in_at_most_2_kb(store: Store, what
 
 @rule("RS-35", "CC-25")
 @pytest.mark.parametrize("what", HEAVY)
-async def test_an_event_of_a_canvas_is_read_back_in_at_most_2_kb(store: Store, what: str) -> None:
+async def test_canvas_event_is_read_back_within_2_kb(store: Store, what: str) -> None:
     name = CanvasId("cockpit")
     events = CanvasEvents(name, agent_id="owner", event_id="evt_1")
     sealed = events.action("finished", 1, {"result": HEAVY[what]})

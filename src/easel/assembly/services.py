@@ -148,7 +148,7 @@ def build_services(shared: SharedServices) -> Services:
             poll_seconds=settings.poll_seconds,
             heartbeat_seconds=settings.heartbeat_seconds,
             stall_seconds=settings.stall_seconds,
-            room=quota,
+            quota=quota,
             window=settings.tail_window,
         )
 

@@ -5,7 +5,7 @@ from easel.host.actions.outcomes import RecordRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.periodic import Periodic
 from easel.host.runs.tool_loop import ToolLoop
-from easel.host.runs.worker import RunWorker
+from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
 
@@ -21,21 +21,23 @@ def build_worker(shared: SharedServices) -> RunWorker:
         resources.artifacts,
         database.notifier,
         ToolLoop(ScriptedModel(), shared.tools, max_steps=settings.max_steps),
-        slots=settings.worker_runs,
-        claim_seconds=settings.claim_seconds,
-        poll_seconds=settings.poll_seconds,
-        drain_seconds=settings.drain_seconds,
-        run_timeout_seconds=settings.run_timeout_seconds,
-        # On SQLite there is no other worker.
-        prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,
-        retention_seconds=retention_seconds,
+        limits=WorkerLimits(
+            slots=settings.worker_runs,
+            claim_seconds=settings.claim_seconds,
+            poll_seconds=settings.poll_seconds,
+            drain_seconds=settings.drain_seconds,
+            run_timeout_seconds=settings.run_timeout_seconds,
+            # On SQLite there is no other worker.
+            prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,
+            retention_seconds=retention_seconds,
+        ),
         audit=resources.audit,
-        also=[
-            RecordRetention(database.canvas_actions, retention_seconds).periodic().run,
-            CanvasLogRetention(database.canvases, retention_seconds).periodic().run,
-            resources.artifacts.periodic().run,
-            shared.assets.periodic().run,
-            shared.nodes.periodic().run,
-            Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once).run,
+        background_tasks=[
+            RecordRetention(database.canvas_actions, retention_seconds).periodic(),
+            CanvasLogRetention(database.canvases, retention_seconds).periodic(),
+            resources.artifacts.periodic(),
+            shared.assets.periodic(),
+            shared.nodes.periodic(),
+            Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],
     )

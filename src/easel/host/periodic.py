@@ -6,6 +6,7 @@ error loudly, and neither ends the loop. Does not know what the work is.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -13,6 +14,8 @@ import structlog
 from easel.errors import Unavailable
 
 log = structlog.get_logger("periodic")
+
+QUIET_SECONDS = 10.0  # an unavailable database is logged this often, however short the interval is
 
 Work = Callable[[], Awaitable[object]]
 
@@ -39,6 +42,7 @@ class Periodic:
         self._on_error = on_error
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._quiet_until = 0.0
 
     def wake(self) -> None:
         """Call `work` now instead of at the end of the interval."""
@@ -71,7 +75,9 @@ class Periodic:
         try:
             await self._work()
         except Unavailable:
-            log.info("periodic.database_unavailable", work=self.name)
+            if time.monotonic() >= self._quiet_until:
+                self._quiet_until = time.monotonic() + QUIET_SECONDS
+                log.info("periodic.database_unavailable", work=self.name)
         except Exception as problem:
             log.exception("periodic.error", work=self.name)
             if self._on_error is not None:

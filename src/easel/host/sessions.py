@@ -4,13 +4,13 @@ from datetime import datetime
 
 from easel.core.principal import Principal
 from easel.core.session.message import StoredMessage
-from easel.core.session.session import Session, checked_title
+from easel.core.session.session import Session, require_title
 from easel.core.stream.notifications import CancelRequested, LogDeleted
 from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
 from easel.host.ports import Notifier, SessionStore
 from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
-from easel.ids import SessionId, is_name, new_session_id, owned
+from easel.ids import SessionId, is_name, new_session_id, scoped_key
 
 MAX_SEARCH_LENGTH = 200
 
@@ -27,7 +27,7 @@ class Sessions:
             raise BadInput(problem=NO_SESSION_NAME)
         name = SessionId(session_id) if session_id is not None else new_session_id()
         session = await self._sessions.create(
-            principal.user_id, name, checked_title(title) if title is not None else None
+            principal.user_id, name, require_title(title) if title is not None else None
         )
         if session is None:
             raise AlreadyExists(what="session", id=name)
@@ -52,7 +52,7 @@ class Sessions:
         )
 
     async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
-        new = checked_title(title)
+        new = require_title(title)
         session = (
             await self._sessions.rename(principal.user_id, SessionId(session_id), new)
             if is_name(session_id)
@@ -74,7 +74,7 @@ class Sessions:
         await self._audit.record(
             principal, "session.deleted", subject=session_id, details={"runs": len(gone)}
         )
-        self._notifier.notify(LogDeleted("session", owned(principal.user_id, session_id)))
+        self._notifier.notify(LogDeleted("session", scoped_key(principal.user_id, session_id)))
         for run_id in gone:
             self._notifier.notify(CancelRequested(run_id))
             self._notifier.notify(LogDeleted("run", run_id))

@@ -1,10 +1,9 @@
-"""Tails of logs: one reader per instance and log, however many viewers it has.
+"""Streams of logs to viewers: one reader per log, and a cursor per viewer.
 
-Runs, threads and canvases have logs; a tail of each works alike, and what a viewer may see of it is the viewer's filter.
-
-A viewer holds a cursor, not a queue: it takes what lies after its cursor from the log's newest stretch, which all
-viewers share, or pages through the store while it is further behind. So a slow viewer costs no memory and an idle one
-no query. The bell says when a log grew; one query a second for all watched logs finds what the bell did not say.
+Owns subscriptions, heartbeats and the end of a stream. A viewer has a cursor, not a queue: it takes new events from memory that
+all viewers of the log share, and older ones page by page from the store. So a slow viewer costs no memory, and an idle one no
+query. A notification says that a log has grown; one query per poll for all watched logs finds events whose notification was
+lost. Does not know any wire format.
 """
 
 import asyncio
@@ -26,74 +25,75 @@ from easel.core.stream.notifications import (
 )
 from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
+from easel.host.periodic import Periodic
 from easel.host.ports import LogSource, Notifier
-from easel.ids import UserId, is_made_here, is_name, owned
+from easel.ids import UserId, is_generated_id, is_name, scoped_key
 
 PAGE = 100  # RX-36
 EMPTY = Bounds(1, 0, ended=False)
 LAST = "done"  # the last event of a run's log
 
-log = structlog.get_logger("tails")
+log = structlog.get_logger("streams")
 
 
 @dataclass(frozen=True, slots=True)
 class LogKind:
-    """What tells one kind of log from another: its word, its names, its keys and its rings."""
+    """A kind of log: its name in messages, its ids, its keys and its notifications."""
 
     what: str
     is_name: Callable[[str], bool]
     key: Callable[[UserId, str], str]
-    grew: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
-    is_there: bool = True  # whether a log that nobody has written to yet is an error
+    appended: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
+    is_created_first: bool = True  # False: a log without any event can be watched too
 
 
-RUNS = LogKind("run", is_made_here, lambda _, name: name, RunAppended)
-THREADS = LogKind("session", is_name, owned, ThreadAppended, is_there=False)
-CANVASES = LogKind("canvas", is_name, owned, CanvasAppended)
+RUNS = LogKind("run", is_generated_id, lambda _, name: name, RunAppended)
+THREADS = LogKind("session", is_name, scoped_key, ThreadAppended, is_created_first=False)
+CANVASES = LogKind("canvas", is_name, scoped_key, CanvasAppended)
 
 
 class LogTail:
-    """The newest stretch of one log and those who watch it."""
+    """The newest events of one log, and its subscriptions."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.head = -1  # up to here the stretch is read; -1: nobody has looked yet
-        self.known = 0  # up to here the bell says there is something
-        self.stretch: list[LoggedEvent] = []
+        self.head = -1  # position up to which events are read; -1: unknown
+        self.known = 0  # position up to which events exist, as far as notified
+        self.events: list[LoggedEvent] = []
         self.viewers: set[Subscription] = set()
         self.reader: asyncio.Task[None] | None = None
 
-    def begin_at(self, head: int) -> None:
+    def start_at(self, head: int) -> None:
         if self.head < 0:
             self.head = head
 
     def after(self, cursor: int) -> Sequence[LoggedEvent] | None:
-        """What follows the cursor, or None when that is further back than what is kept."""
+        """Return the events after the cursor; None when they are older than those in memory."""
         if cursor >= self.head:
             return ()
-        if not self.stretch or cursor + 1 < self.stretch[0].seq:
+        if not self.events or cursor + 1 < self.events[0].seq:
             return None
-        start = cursor + 1 - self.stretch[0].seq
-        return self.stretch[start : start + PAGE]
+        start = cursor + 1 - self.events[0].seq
+        return self.events[start : start + PAGE]
 
     def grow(self, page: list[LoggedEvent], window: int) -> None:
-        self.stretch += page
+        self.events += page
         self.head = page[-1].seq
-        if len(self.stretch) > 2 * window:
-            del self.stretch[:-window]
+        if len(self.events) > 2 * window:
+            del self.events[:-window]
         for viewer in self.viewers:
             viewer.wake()
 
 
 class Subscription:
-    """One viewer's place in a log."""
+    """One viewer's position in a log."""
 
-    def __init__(self, tails: "Tails", tail: LogTail, view: EventFilter) -> None:
+    def __init__(self, tails: "Tails", tail: LogTail, event_filter: EventFilter) -> None:
         self._tails = tails
         self._tail = tail
         self._cursor = 0
-        self._view = view
-        self._notifier: asyncio.Future[None] | None = None
+        self._filter = event_filter
+        self._wakeup: asyncio.Future[None] | None = None
         self._is_over = False
         self.has_seen_all = False
         self.is_cut = False
@@ -102,29 +102,28 @@ class Subscription:
         self.task = asyncio.current_task()
 
     async def next(self) -> list[LoggedEvent] | None:
-        """The next events in order; an empty list when it is time for a sign of life; None when there is nothing more."""
+        """Return the next events in order; an empty list when a heartbeat is due; None when the stream has ended."""
         while not self._is_over:
             page = self._tail.after(self._cursor)
             if page is None:
                 page = await self._tails.read(self._tail.key, self._cursor)
             if not page:
-                self._notifier = asyncio.get_running_loop().create_future()
-                await self._notifier
-                self._notifier = None
+                self._wakeup = asyncio.get_running_loop().create_future()
+                await self._wakeup
+                self._wakeup = None
                 if self._tail.head <= self._cursor and not self._is_over:
                     return []
                 continue
-            if (
-                page[0].seq != self._cursor + 1
-            ):  # the log was shortened meanwhile: its viewer must hear so, not see a gap
+            if page[0].seq != self._cursor + 1:
+                # The log was pruned during the read. The viewer must reconnect and get an error, not see a gap.
                 self.end()
                 break
             self._cursor = page[-1].seq
             self.has_seen_all = page[-1].type == LAST
             self._is_over = self._is_over or self.has_seen_all  # an `end()` during the read still counts
-            if shown := [event for event in page if self._view.shows(event)]:
-                EVENTS_SENT.inc(len(shown))
-                return shown
+            if visible := [event for event in page if self._filter.shows(event)]:
+                EVENTS_SENT.inc(len(visible))
+                return visible
         return None
 
     @property
@@ -133,7 +132,7 @@ class Subscription:
 
     @contextlib.contextmanager
     def sending(self) -> Generator[None]:
-        """Around each sending, of several at a time too: whoever is in one for too long is cut."""
+        """Measure how long sending takes, several at once too: a viewer that takes too long is cut."""
         self._senders += 1
         if self.sending_since is None:
             self.sending_since = asyncio.get_running_loop().time()
@@ -145,18 +144,18 @@ class Subscription:
                 self.sending_since = None
 
     def wake(self) -> None:
-        if self._notifier is not None and not self._notifier.done():
-            self._notifier.set_result(None)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     def cut(self) -> None:
-        """Its reader takes nothing: give up the connection and what is buffered for it."""
+        """Drop the connection of a reader that takes nothing, with everything buffered for it."""
         self.sending_since = None
         self.is_cut = True
         if self.task is not None:
             self.task.cancel()
 
     def end(self) -> None:
-        """No more events; the viewer may come back with its cursor."""
+        """End the stream; the viewer may resume with its cursor."""
         self._is_over = True
         self.wake()
 
@@ -168,14 +167,14 @@ class Subscription:
 
 
 class StreamQuota:
-    """How many streams an instance may have open, of all kinds together."""
+    """The number of streams that an instance may have open, of all kinds together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.taken = 0
+        self.used = 0
 
     def check(self) -> None:
-        if self.taken >= self._limit:
+        if self.used >= self._limit:
             raise TooMany(what="open streams", limit=self._limit)
 
 
@@ -189,48 +188,52 @@ class Tails:
         poll_seconds: float,
         heartbeat_seconds: float,
         stall_seconds: float,
-        room: "StreamQuota",
+        quota: StreamQuota,
         window: int,
     ) -> None:
         self._kind = kind
         self._source = source
-        self._poll_seconds = poll_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._stall_seconds = stall_seconds
-        self._room = room
+        self._quota = quota
         self._window = window
         self._tails: dict[str, LogTail] = {}
-        self._viewers: set[Subscription] = (
-            set()
-        )  # of all tails, and of those that are no more but whose viewers have yet to leave
+        # Of all tails, and of deleted logs whose viewers have not left yet.
+        self._viewers: set[Subscription] = set()
         self._count = 0
         self._is_closing = False
-        self._duties: list[asyncio.Task[None]] = []
+        self._heartbeat_in = heartbeat_seconds
+        self._tick_seconds = min(1.0, heartbeat_seconds, stall_seconds / 4)
+        self._loops = (
+            Periodic(f"{kind.what}_streams.poll", poll_seconds, self.poll, delay=poll_seconds),
+            Periodic(f"{kind.what}_streams.tick", self._tick_seconds, self._tick, delay=self._tick_seconds),
+        )
         notifier.listen(self._on_notification)
 
     async def open(
-        self, principal: Principal, name: str, cursor: int | None, view: EventFilter
+        self, principal: Principal, name: str, cursor: int | None, event_filter: EventFilter
     ) -> Subscription | None:
-        """A place after `cursor`, or before the oldest event that is kept; None when there is nothing more to come.
+        """Return a subscription after `cursor`, or at the oldest event; None when the log has ended there.
 
-        Raises for a foreign log or a cursor outside the log.
+        Raises `NotFound` for an unknown log or another user's, `CursorOutOfRange` for a cursor outside the log.
         """
         if self._is_closing:
             raise Unavailable(what="This instance")
-        self._room.check()
+        self._quota.check()
         if not self._kind.is_name(name):
             raise NotFound(what=self._kind.what, id=name)
-        self._start_duties()
-        # Watched before looked at: a ring between the look and the watch would otherwise be lost.
+        for loop in self._loops:
+            loop.start()
+        # Subscribe before reading the bounds: a notification between the two would be lost otherwise.
         key = self._kind.key(principal.user_id, name)
         tail = self._tails.setdefault(key, LogTail(key))
-        viewer = Subscription(self, tail, view)
+        viewer = Subscription(self, tail, event_filter)
         tail.viewers.add(viewer)
         self._viewers.add(viewer)
-        self._counted(+1)
+        self._count_viewers(+1)
         try:
             bounds = await self._source.bounds(principal.user_id, name)
-            if bounds is None and not self._kind.is_there:
+            if bounds is None and not self._kind.is_created_first:
                 bounds = EMPTY
             if bounds is None:
                 raise NotFound(what=self._kind.what, id=name)
@@ -243,7 +246,7 @@ class Tails:
         except BaseException:
             viewer.close()
             raise
-        tail.begin_at(bounds.newest)
+        tail.start_at(bounds.newest)
         self._note(tail, bounds.newest)
         return viewer
 
@@ -252,7 +255,7 @@ class Tails:
             return
         tail.viewers.discard(viewer)
         self._viewers.discard(viewer)
-        self._counted(-1)
+        self._count_viewers(-1)
         if not tail.viewers and self._tails.get(tail.key) is tail:
             del self._tails[tail.key]
             WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
@@ -261,24 +264,23 @@ class Tails:
         return await self._source.events_after(key, cursor, PAGE)
 
     async def close(self) -> None:
-        """Every stream ends in good order; its viewer resumes elsewhere by its cursor."""
+        """End every stream; viewers resume at another instance with their cursor."""
         self._is_closing = True
-        for duty in self._duties:
-            duty.cancel()
         for viewer in self._viewers:
             viewer.end()
-        await asyncio.gather(*self._duties, return_exceptions=True)
+        for loop in self._loops:
+            await loop.stop()
 
-    def _counted(self, change: int) -> None:
+    def _count_viewers(self, change: int) -> None:
         self._count += change
-        self._room.taken += change
+        self._quota.used += change
         SUBSCRIBERS.labels(self._kind.what).set(self._count)
         WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 
-    # -- growing ---------------------------------------------------------------------------------------------------
+    # -- new events -----------------------------------------------------------------------------------------------
 
     def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, self._kind.grew):
+        if isinstance(notification, self._kind.appended):
             if tail := self._tails.get(notification.key):
                 self._note(tail, notification.seq)
         elif (
@@ -289,7 +291,7 @@ class Tails:
             self._end(tail)
 
     def _end(self, tail: LogTail) -> None:
-        """The log is no more: whoever comes back is told so, and finds nothing of it here."""
+        """End all subscriptions of a deleted log; a viewer that reconnects gets an error."""
         if self._tails.get(tail.key) is tail:
             del self._tails[tail.key]
         for viewer in list(tail.viewers):
@@ -301,7 +303,7 @@ class Tails:
             tail.reader = asyncio.create_task(self._read_on(tail))
 
     async def _read_on(self, tail: LogTail) -> None:
-        """Read what was added. A store that is away is asked again by the poll."""
+        """Read new events. If the store is unavailable, the next poll reads them."""
         try:
             while tail.viewers and tail.head < tail.known:
                 page = await self.read(tail.key, tail.head)
@@ -309,53 +311,33 @@ class Tails:
                     return
                 tail.grow(page, self._window)
         except Unavailable:
-            log.info("tail.database_unavailable", log=tail.key)
+            log.info("stream.database_unavailable", log=tail.key)
         finally:
             tail.reader = None
 
-    # -- what time brings ------------------------------------------------------------------------------------------
-
-    def _start_duties(self) -> None:
-        if not self._duties:
-            self._duties = [
-                asyncio.create_task(self._poll_forever()),
-                asyncio.create_task(self._beat_forever()),
-            ]
-
-    async def _poll_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll_seconds)
-            try:
-                await self.poll()
-            except Unavailable:
-                pass  # the next look may find it back
-            except Exception:  # a poll that is given up would never find what the bell did not say
-                log.exception("tails.poll_error", logs=self._kind.what)
+    # -- periodic work ---------------------------------------------------------------------------------------------
 
     async def poll(self) -> None:
-        """One query for all watched logs."""
+        """Find new events whose notification was lost, with one query for all watched logs."""
         watched = [(tail, tail.head) for tail in self._tails.values() if tail.head >= 0]
         if not watched:
             return
         heads = await self._source.heads([tail.key for tail, _ in watched])
-        for tail, head_before in watched:  # as it was when we asked: what came meanwhile is not in the answer
+        for tail, head_before in watched:  # the head before the query: newer events are not in its result
             head = heads.get(tail.key)
             if head is not None:
                 self._note(tail, head)
-            elif self._kind.is_there or head_before > 0:
+            elif self._kind.is_created_first or head_before > 0:
                 self._end(tail)
 
-    async def _beat_forever(self) -> None:
-        beats_in = self._heartbeat_seconds
-        tick = min(1.0, self._heartbeat_seconds, self._stall_seconds / 4)
-        while True:
-            await asyncio.sleep(tick)
-            beats_in -= tick
-            self._cut_stalled()
-            if beats_in <= 0:
-                beats_in = self._heartbeat_seconds
-                for viewer in list(self._viewers):
-                    viewer.wake()
+    async def _tick(self) -> None:
+        """Cut stalled viewers, and wake all of them when a heartbeat is due."""
+        self._heartbeat_in -= self._tick_seconds
+        self._cut_stalled()
+        if self._heartbeat_in <= 0:
+            self._heartbeat_in = self._heartbeat_seconds
+            for viewer in list(self._viewers):
+                viewer.wake()
 
     def _cut_stalled(self) -> None:
         latest = asyncio.get_running_loop().time() - self._stall_seconds

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel import ids
-from easel.core.run.conversation import Step, ToolCall, ToolResult, said
+from easel.core.run.conversation import Step, ToolCall, ToolResult, assistant_text
 from easel.core.run.deltas import DELTA_BYTES, split_text
 from easel.core.run.events import RunEvents
-from easel.core.run.progress import progress
+from easel.core.run.progress import to_progress
 from easel.core.run.status import Status
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import MAX_DEPTH, is_too_deep
-from easel.ids import CallId, MessageId, RunId, answer_id, is_made_here, is_name, new_run_id
+from easel.ids import CallId, MessageId, RunId, answer_id, is_generated_id, is_name, new_run_id
 from tests.requirements import rule
 
 EVENTS = RunEvents(RunId("run_x"), agent_id="main", node_id="tool_loop")
@@ -33,24 +33,29 @@ def read_back(*envelopes: object) -> list[tuple[str, dict[str, object]]]:
 STORIES = [
     # says                                      log                                                                     steps                              begun
     ("nothing yet", [], (), set()),
-    ("only started", [EVENTS.started(1)], (), set()),
-    ("a model call that was cut off", [EVENTS.started(1), EVENTS.delta(MESSAGE, "Hel")], (), set()),
+    ("only started", [EVENTS.start(1)], (), set()),
+    ("a model call that was cut off", [EVENTS.start(1), EVENTS.delta(MESSAGE, "Hel")], (), set()),
     ("a step whose call was not made", [EVENTS.step(1, Step("hi", (CALL,)))], (Step("hi", (CALL,)),), set()),
     (
         "a call in flight",
-        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL)],
+        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.tool_call(CALL)],
         (Step("hi", (CALL,)),),
         {"call_1"},
     ),
     (
         "a call with its result",
-        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.calling(CALL), EVENTS.called(RESULT)],
+        [EVENTS.step(1, Step("hi", (CALL,))), EVENTS.tool_call(CALL), EVENTS.tool_result(RESULT)],
         (Step("hi", (CALL,), (RESULT,)),),
         {"call_1"},
     ),
     (
         "a call that failed",
-        [EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(FAILURE), EVENTS.started(2)],
+        [
+            EVENTS.step(1, Step("", (CALL,))),
+            EVENTS.tool_call(CALL),
+            EVENTS.tool_result(FAILURE),
+            EVENTS.start(2),
+        ],
         (Step("", (CALL,), (FAILURE,)),),
         {"call_1"},
     ),
@@ -62,23 +67,23 @@ STORIES = [
 def test_the_log_tells_how_far_a_run_came(
     says: str, log: list[object], steps: tuple[Step, ...], begun: set[str]
 ):
-    found = progress(read_back(*log))
+    found = to_progress(read_back(*log))
     assert found.steps == steps
-    assert found.begun == begun
+    assert found.started_calls == begun
 
 
 def test_a_result_of_none_is_a_result():
     nothing = ToolResult(CallId("call_1"), "gsv__Echo", None)
-    found = progress(
-        read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.calling(CALL), EVENTS.called(nothing))
+    found = to_progress(
+        read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.tool_call(CALL), EVENTS.tool_result(nothing))
     )
     assert found.steps[-1].results == (nothing,)
     assert found.steps[-1].is_finished
 
 
 def test_what_was_said_is_the_text_of_all_steps_with_a_break_between():
-    assert said((Step("a", ()), Step("", ()), Step("b", ()))) == "a\n\nb"
-    assert said(()) == ""
+    assert assistant_text((Step("a", ()), Step("", ()), Step("b", ()))) == "a\n\nb"
+    assert assistant_text(()) == ""
 
 
 @rule("RS-35")
@@ -96,12 +101,14 @@ def test_an_ordinary_delta_is_one_piece():
 
 @rule("RX-35")
 def test_a_run_closes_with_its_message_its_status_and_done():
-    closing = EVENTS.ending(MESSAGE, "hello", Status.FAILED, "broke")
+    closing = EVENTS.end_with_message(MESSAGE, "hello", Status.FAILED, "broke")
     assert [event.type for event in closing] == ["message.completed", "run.status", "done"]
     assert closing[0].data["role"] == "assistant"
     assert {event.data["status"] for event in closing} == {"failed"}
     assert {event.data["error"] for event in closing} == {"broke"}
-    assert all("error" not in event.data for event in EVENTS.ending(MESSAGE, "", Status.COMPLETED, None))
+    assert all(
+        "error" not in event.data for event in EVENTS.end_with_message(MESSAGE, "", Status.COMPLETED, None)
+    )
 
 
 @rule("RS-38")
@@ -117,8 +124,8 @@ def test_only_a_harmless_or_repeatable_tool_may_be_called_again(declared: dict[s
 def test_ids_are_sortable_typed_and_recognised():
     made = [new_run_id() for _ in range(50)]
     assert len(set(made)) == 50
-    assert all(is_made_here(run_id) for run_id in made)
-    assert is_made_here(answer_id(made[0]))
+    assert all(is_generated_id(run_id) for run_id in made)
+    assert is_generated_id(answer_id(made[0]))
     assert answer_id(made[0]) == answer_id(made[0])
 
 
@@ -145,7 +152,7 @@ def test_what_is_named_one_after_another_is_in_that_order(monkeypatch: pytest.Mo
     ],
 )
 def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
-    assert not is_made_here(text)
+    assert not is_generated_id(text)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Canvases with a job that runs by itself, and what it takes to watch it do so."""
+"""Canvases with refresh jobs, and helpers that run them."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from easel.host.actions import refresh as canvas_refresh
+from easel.host.actions import refresh
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import HandClock
 
@@ -26,10 +26,14 @@ ECHO = {
 }
 
 
-def polling(
-    action: Mapping[str, Any], *, every_ms: int = 60_000, tools: tuple[str, ...] = ("gsv__Echo",), **more: Any
+def spec_with_refresh(
+    action: Mapping[str, Any],
+    *,
+    every_ms: int = 60_000,
+    tools: tuple[str, ...] = ("gsv__Echo",),
+    **options: Any,
 ) -> Any:
-    job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": True, **more}
+    job = {"id": "poll", "everyMs": every_ms, "action": "look", "enabled": True, **options}
     return {
         "toolPolicy": {"allow": list(tools)},
         "state": {"n": 0},
@@ -38,51 +42,52 @@ def polling(
     }
 
 
-def take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job's next start counts from its last one: with a store's clock that stands still, what it takes on a slow machine must not count."""
-    monkeypatch.setattr(canvas_refresh, "time", HandClock())
+def freeze_job_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeze the clock that measures jobs: their interval counts from start to start, also on a slow machine.
+    """
+    monkeypatch.setattr(refresh, "time", HandClock())
 
 
-async def fired(*instances: HostServices) -> int:
-    """One look of each instance for what is due; how many jobs were started. They have ended when it returns."""
+async def run_due_jobs(*instances: HostServices) -> int:
+    """Start the due jobs of each instance and wait for their end. Returns how many were started."""
     count = sum([await services.refresh.claim_and_start() for services in instances])
     for services in instances:
         await asyncio.gather(*services.refresh.running.values())
     return count
 
 
-class Slow:
-    """A job that is slower than its interval of a second: it begins, and ends when it is let."""
+class SlowJob:
+    """A job with an interval of one second that runs until `release` is set."""
 
     def __init__(self) -> None:
         self.tool = TestTool("slow", self._use, read_only=True)
-        self.spec = polling(
+        self.spec = spec_with_refresh(
             {"kind": "tool.call", "tool": "slow", "timeoutMs": 600_000}, every_ms=1_000, tools=("slow",)
         )
         self.times = 0
-        self.began, self.may_end = asyncio.Event(), asyncio.Event()
+        self.started, self.release = asyncio.Event(), asyncio.Event()
 
     async def _use(self, _: Mapping[str, Any]) -> Any:
         self.times += 1
-        self.began.set()
-        await self.may_end.wait()
+        self.started.set()
+        await self.release.wait()
 
 
 def count_statements(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the database is asked to do from now on: `read` or `write`."""
-    asked: list[str] = []
+    """Record each statement from now on as `read` or `write`."""
+    statements: list[str] = []
 
     def counted(name: str, real: Any) -> Any:
-        async def ask(*args: Any, **given: Any) -> Any:
-            asked.append(name)
-            return await real(*args, **given)
+        async def ask(*args: Any, **options: Any) -> Any:
+            statements.append(name)
+            return await real(*args, **options)
 
         return ask
 
     for name in ("read", "write"):
         monkeypatch.setattr(database, name, counted(name, getattr(database, name)))
-    return asked
+    return statements
 
 
-async def has_seen(services: HostServices, count: int) -> bool:
+async def has_results(services: HostServices, count: int) -> bool:
     return len((await services.state()).get("seen", [])) >= count

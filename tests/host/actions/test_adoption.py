@@ -1,4 +1,5 @@
-"""An action waits for a run, and its instance is gone: another one waits on, and settles it as it would have been."""
+"""Adoption: another instance waits for the run of an action whose instance stopped, and stores its outcome.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +16,14 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.ids import OWNER, CanvasId, new_event_id
-from tests.host.runs.workers import at_work, ended, script
+from tests.host.runs.workers import script, wait_until_ended, working
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from easel.core.run.run import Run
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 LONG_MS = 3_600_000
 SEND: dict[str, Any] = {
@@ -36,68 +35,59 @@ SEND: dict[str, Any] = {
 SPEC: dict[str, Any] = {
     "actions": {
         "send": {**SEND, "timeoutMs": LONG_MS},
-        "quick": {**SEND, "timeoutMs": 20_000},  # quicker than a lease, and slower than any machine
+        "quick": {**SEND, "timeoutMs": 20_000},  # shorter than a claim, and longer than any machine takes
         "ask": {**SEND, "confirm": "always"},
         "tell": {"kind": "session.send", "message": "hello"},
     }
 }
 
 
-@pytest_asyncio.fixture
-async def services(bench: Bench) -> AsyncIterator[HostServices]:
-    services = HostServices(bench)
+@pytest_asyncio.fixture(autouse=True)
+async def canvas(services: HostServices) -> None:
     await services.create(SPEC)
-    yield services
-    await services.close()
 
 
-@pytest_asyncio.fixture
-async def other(bench: Bench, services: HostServices) -> AsyncIterator[HostServices]:
-    """Another instance with the same store."""
-    other = HostServices(bench)
-    yield other
-    await other.close()
-
-
-async def sent(services: HostServices, action_id: str = "send", **how: Any) -> tuple[asyncio.Task[Any], Run]:
-    """Pressed, and its run is there; no worker is."""
-    press = asyncio.create_task(services.run(action_id, **how))
+async def send(
+    services: HostServices, action_id: str = "send", **options: Any
+) -> tuple[asyncio.Task[Any], Run]:
+    """Start the action and wait until its run is enqueued; there is no worker yet."""
+    request = asyncio.create_task(services.run(action_id, **options))
     runs: list[Run] = []
 
-    async def is_there() -> bool:
-        runs[:] = await services.bench.queue.list_runs(THE_OWNER, None, [], None, 10)
+    async def has_run() -> bool:
+        runs[:] = await services.harness.queue.list_runs(THE_OWNER, None, [], None, 10)
         return bool(runs)
 
-    await wait_for(is_there)
-    return press, runs[0]
+    await wait_for(has_run, what="the run exists")
+    return request, runs[0]
 
 
-async def left(services: HostServices, action_id: str = "send", **how: Any) -> Run:
-    """As it is left by an instance that stops."""
-    press, run = await sent(services, action_id, **how)
+async def leave_waiting(services: HostServices, action_id: str = "send", **options: Any) -> Run:
+    """Stop the instance while its action waits for the run."""
+    request, run = await send(services, action_id, **options)
     await services.actions.stop()
     with pytest.raises(ActionFailed, match="The run continues"):
-        await press
+        await request
     return run
 
 
-async def worked(bench: Bench, run: Run) -> None:
-    async with at_work(bench.worker()):
-        await ended(bench, run.run_id)
+async def complete_run(harness: RunHarness, run: Run) -> None:
+    async with working(harness.worker()):
+        await wait_until_ended(harness, run.run_id)
 
 
-async def over(services: HostServices) -> Execution:
+async def wait_for_end(services: HostServices) -> Execution:
     found: list[Execution] = []
 
-    async def is_over() -> bool:
+    async def has_ended() -> bool:
         found[:] = await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)
         return found[0].status.is_terminal
 
-    await wait_for(is_over)
+    await wait_for(has_ended, what="the execution has ended")
     return found[0]
 
 
-async def told(services: HostServices) -> list[str]:
+async def action_events(services: HostServices) -> list[str]:
     return [
         name.removeprefix("canvas.action.")
         for name, _ in await services.log()
@@ -106,66 +96,66 @@ async def told(services: HostServices) -> list[str]:
 
 
 async def answers(services: HostServices) -> list[Any]:
-    return [one["result"] for one in (await services.state()).get("answers", [])]
+    return [outcome["result"] for outcome in (await services.state()).get("answers", [])]
 
 
 @rule("CV-43", "CV-42", "CV-48")
 @case("D1")
-async def test_who_finds_it_waits_on_for_its_run_and_settles_it_with_the_answer(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_adopting_instance_waits_for_the_run_and_stores_its_reply(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    run = await left(services, request_id="r")
-    assert await other.actions.renew_and_recover() == 0, "it is not lost before its time"
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    run = await leave_waiting(services, request_id="r")
+    assert await other.actions.renew_and_recover() == 0, "the claim has not expired"
+    harness.clock.ahead += CLAIM_SECONDS + 1
     assert await other.actions.renew_and_recover() == 1
     again = asyncio.create_task(other.run("send", request_id="r"))
-    await asyncio.sleep(0)  # it is at work
-    bench.clock.ahead += CLAIM_SECONDS + 1
-    assert await other.actions.renew_and_recover() == 0, "it is renewed as any other"
-    await worked(bench, run)
+    await asyncio.sleep(0)  # the adopted execution runs
+    harness.clock.ahead += CLAIM_SECONDS + 1
+    assert await other.actions.renew_and_recover() == 0, "the adopted execution is renewed"
+    await complete_run(harness, run)
     answer = await asyncio.wait_for(again, TIMEOUT_SECONDS)
     assert (answer.status, answer.result, answer.revision) == (ExecutionStatus.COMPLETED, "at last", 2)
     assert await answers(other) == ["at last"]
-    assert await told(other) == ["started", "finished"]
-    assert len(await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1, "and nothing is sent twice"
+    assert await action_events(other) == ["started", "finished"]
+    assert len(await harness.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1, "the message was sent once"
 
 
 @rule("CV-43", "CV-23")
 @case("J2")
-async def test_an_instance_that_was_only_slow_answers_with_what_the_other_has_stored(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_slow_instance_returns_the_outcome_that_the_adopting_one_stored(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    press, run = await sent(services)
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    request, run = await send(services)
+    harness.clock.ahead += CLAIM_SECONDS + 1
     assert await other.actions.renew_and_recover() == 1
-    await worked(bench, run)  # both hear of it
-    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
-    await over(other)
-    assert (await answers(other), await told(other)) == (["at last"], ["started", "finished"])
-    await bench.audit.close()  # all that was noted is stored then
-    assert not await bench.database.audit.list_records(
+    await complete_run(harness, run)
+    assert (await asyncio.wait_for(request, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
+    await wait_for_end(other)
+    assert (await answers(other), await action_events(other)) == (["at last"], ["started", "finished"])
+    await harness.audit.close()  # flushes the records
+    assert not await harness.database.audit.list_records(
         action="gateway.error", storage_class=None, since=None, until=None, before=None, limit=1
     )
 
 
 @rule("CV-43")
-async def test_an_instance_that_hears_that_it_was_taken_up_stops_neither_it_nor_its_run(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_instance_that_lost_its_claim_cancels_neither_execution_nor_run(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    press, run = await sent(services)
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    request, run = await send(services)
+    harness.clock.ahead += CLAIM_SECONDS + 1
     await other.actions.renew_and_recover()
     await services.actions.renew_and_recover()
     await asyncio.sleep(0)
-    assert not press.done()
-    await worked(bench, run)
-    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
-    assert (await bench.run(run.run_id)).status is RunStatus.COMPLETED
+    assert not request.done()
+    await complete_run(harness, run)
+    assert (await asyncio.wait_for(request, TIMEOUT_SECONDS)).status is ExecutionStatus.COMPLETED
+    assert (await harness.run(run.run_id)).status is RunStatus.COMPLETED
 
 
-async def begun(bench: Bench, action_id: str) -> Execution:
-    """As it is left by an instance that died before anything else was stored."""
-    one = Execution(
+async def store_orphan(harness: RunHarness, action_id: str) -> Execution:
+    """Store a running execution of an instance that crashed right after the start."""
+    execution = Execution(
         user_id=OWNER,
         canvas_id=CanvasId("c"),
         event_id=new_event_id(),
@@ -175,110 +165,110 @@ async def begun(bench: Bench, action_id: str) -> Execution:
         request_id="r",
         owner_id="gone",
     )
-    began = CanvasEvents(one.canvas_id, agent_id=OWNER, event_id=one.event_id).action("started", 1, one.named)
+    event = CanvasEvents(execution.canvas_id, agent_id=OWNER, event_id=execution.event_id).action(
+        "started", 1, execution.event_fields
+    )
 
     def begin(snapshot: CanvasSnapshot) -> Change:
-        return Change(events=[began], is_mutation=False, transition=Transition(one))
+        return Change(events=[event], is_mutation=False, transition=Transition(execution))
 
-    await bench.database.canvases.change(OWNER, one.canvas_id, begin)
-    return one
+    await harness.database.canvases.change(OWNER, execution.canvas_id, begin)
+    return execution
 
 
 @rule("CV-42")
-async def test_one_whose_run_was_never_started_has_failed(services: HostServices, bench: Bench) -> None:
-    await begun(bench, "send")
+async def test_orphan_without_a_run_is_failed(services: HostServices, harness: RunHarness) -> None:
+    await store_orphan(harness, "send")
     assert await services.actions.recover_orphans(["gone"]) == 1
-    assert (await over(services)).status is ExecutionStatus.FAILED
-    assert (await told(services), await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == (
+    assert (await wait_for_end(services)).status is ExecutionStatus.FAILED
+    assert (await action_events(services), await harness.queue.list_runs(THE_OWNER, None, [], None, 10)) == (
         ["started", "failed"],
         [],
     )
 
 
 @rule("CV-24", "CV-42")
-async def test_one_that_only_sends_is_done_when_its_run_is_there(
-    services: HostServices, bench: Bench
+async def test_orphan_that_does_not_wait_for_a_reply_completes_if_its_run_exists(
+    services: HostServices, harness: RunHarness
 ) -> None:
-    sends = await begun(bench, "tell")
-    run = await bench.queue.start(THE_OWNER, "main", "hello", sends.event_id)
+    sends = await store_orphan(harness, "tell")
+    run = await harness.queue.start(THE_OWNER, "main", "hello", sends.event_id)
     assert await services.actions.recover_orphans(["gone"]) == 1
-    done = await over(services)
+    done = await wait_for_end(services)
     assert (done.status, done.answer) == (
         ExecutionStatus.COMPLETED,
         {"result": {"runId": run.run_id, "sessionKey": "agent:main:main"}},
     )
-    assert await told(services) == ["started", "finished"]
+    assert await action_events(services) == ["started", "finished"]
 
 
 @rule("CV-23", "CV-43")
-async def test_its_time_counts_from_the_press(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_timeout_of_an_adopted_execution_counts_from_its_start(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    await left(services, request_id="r")
-    bench.clock.ahead += LONG_MS / 1000 + 1
+    await leave_waiting(services, request_id="r")
+    harness.clock.ahead += LONG_MS / 1000 + 1
     await other.actions.renew_and_recover()
     with pytest.raises(TimedOut, match="3600 s"):
         await asyncio.wait_for(other.run("send", request_id="r"), TIMEOUT_SECONDS)
-    assert await told(other) == ["started", "failed"]
+    assert await action_events(other) == ["started", "failed"]
 
 
 @rule("CV-43")
-async def test_an_answer_that_is_there_is_taken_however_late_its_action_is_found(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_reply_that_exists_is_read_even_after_the_timeout(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    run = await left(services, "quick")
-    await worked(bench, run)
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    run = await leave_waiting(services, "quick")
+    await complete_run(harness, run)
+    harness.clock.ahead += CLAIM_SECONDS + 1
     await other.actions.renew_and_recover()
-    assert (await over(other)).status is ExecutionStatus.COMPLETED
+    assert (await wait_for_end(other)).status is ExecutionStatus.COMPLETED
     assert await answers(other) == ["at last"]
 
 
 @rule("CV-43")
 @case("X6")
-async def test_an_answer_is_not_put_where_nobody_has_agreed_to(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_adopted_reply_is_not_saved_where_no_person_confirmed(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    asked = await services.run("ask")
-    press = asyncio.create_task(services.actions.confirm(THE_OWNER, asked.event_id, approve=True))
-    await wait_for(lambda: has_runs(bench))
+    pending = await services.run("ask")
+    request = asyncio.create_task(services.actions.confirm(THE_OWNER, pending.event_id, approve=True))
+    await wait_for(lambda: has_runs(harness))
     await services.actions.stop()
     with pytest.raises(ActionFailed, match="The run continues"):
-        await press
-    offloaded = {"version": 1, "actions": {"ask": {**SPEC["actions"]["ask"], "saveAs": "elsewhere"}}}
-    await other.library.patch(
-        THE_OWNER, "c", spec=offloaded, state_patch=None, title=None, expected_revision=None
-    )
-    bench.clock.ahead += CLAIM_SECONDS + 1
+        await request
+    spec = {"version": 1, "actions": {"ask": {**SPEC["actions"]["ask"], "saveAs": "elsewhere"}}}
+    await other.library.patch(THE_OWNER, "c", spec=spec, state_patch=None, title=None, expected_revision=None)
+    harness.clock.ahead += CLAIM_SECONDS + 1
     await other.actions.renew_and_recover()
-    assert (await over(other)).status is ExecutionStatus.FAILED
-    assert await told(other) == ["asked", "started", "failed"]
+    assert (await wait_for_end(other)).status is ExecutionStatus.FAILED
+    assert await action_events(other) == ["asked", "started", "failed"]
 
 
-async def has_runs(bench: Bench) -> bool:
-    return bool(await bench.queue.list_runs(THE_OWNER, None, [], None, 10))
+async def has_runs(harness: RunHarness) -> bool:
+    return bool(await harness.queue.list_runs(THE_OWNER, None, [], None, 10))
 
 
 @rule("CV-24")
-async def test_what_was_taken_up_can_be_stopped_and_its_run_with_it(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_cancel_of_an_adopted_execution_also_cancels_its_run(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    run = await left(services, request_id="r")
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    run = await leave_waiting(services, request_id="r")
+    harness.clock.ahead += CLAIM_SECONDS + 1
     await other.actions.renew_and_recover()
     again = asyncio.create_task(other.run("send", request_id="r"))
     [record] = await other.actions.list_records(THE_OWNER, "c", before=None, limit=10)
     await other.actions.cancel(THE_OWNER, "c", record.event_id)
     with pytest.raises(Cancelled):
         await asyncio.wait_for(again, TIMEOUT_SECONDS)
-    assert (await bench.run(run.run_id)).status is RunStatus.CANCELLED
+    assert (await harness.run(run.run_id)).status is RunStatus.CANCELLED
 
 
 @rule("CV-42")
-async def test_a_canvas_that_is_gone_leaves_nothing_to_wait_for(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_execution_of_a_deleted_canvas_is_not_adopted(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    await left(services)
+    await leave_waiting(services)
     await other.library.delete(THE_OWNER, "c")
-    bench.clock.ahead += CLAIM_SECONDS + 1
+    harness.clock.ahead += CLAIM_SECONDS + 1
     assert await other.actions.renew_and_recover() == 0

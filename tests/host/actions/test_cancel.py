@@ -1,4 +1,4 @@
-"""Stopping an action, and questions that nobody answers: one end, told once, whoever else tries at the same time."""
+"""Cancelling an execution, and confirmations that expire: one end, stored once, whatever competes with it."""
 
 from __future__ import annotations
 
@@ -22,40 +22,24 @@ from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 CI = Principal(OWNER, "ci", kind=PrincipalKind.SERVICE)
-CONFIRM_SECONDS = 900.0  # as the services has it
+CONFIRM_SECONDS = 900.0  # as in HostServices
 
 
-@pytest_asyncio.fixture
-async def tool() -> ControlledTool:
-    return ControlledTool()
-
-
-@pytest_asyncio.fixture
-async def services(bench: Bench, tool: ControlledTool) -> AsyncIterator[HostServices]:
-    services = HostServices(bench, tool)
+@pytest_asyncio.fixture(autouse=True)
+async def canvas(services: HostServices) -> None:
     await services.create(SPEC)
-    yield services
-    await services.close()
 
 
-@pytest_asyncio.fixture
-async def other(bench: Bench, services: HostServices, tool: ControlledTool) -> AsyncIterator[HostServices]:
-    """Another instance with the same store."""
-    other = HostServices(bench, tool)
-    yield other
-    await other.close()
-
-
-async def started(services: HostServices, tool: ControlledTool, **how: Any) -> tuple[asyncio.Task[Any], str]:
-    press = asyncio.create_task(services.run("go", **how))
-    await within_timeout(tool.begun.wait())
+async def start(
+    services: HostServices, tool: ControlledTool, **options: Any
+) -> tuple[asyncio.Task[Any], str]:
+    request = asyncio.create_task(services.run("go", **options))
+    await within_timeout(tool.started.wait())
     [(_, event)] = await services.log("canvas.action.started")
-    return press, event["eventId"]
+    return request, event["eventId"]
 
 
 async def cancel(
@@ -64,7 +48,7 @@ async def cancel(
     return await services.actions.cancel(principal, canvas_id, event_id)
 
 
-async def ends(services: HostServices) -> list[str]:
+async def action_events(services: HostServices) -> list[str]:
     return [
         name.removeprefix("canvas.action.")
         for name, _ in await services.log()
@@ -72,221 +56,223 @@ async def ends(services: HostServices) -> list[str]:
     ]
 
 
-async def audited(services: HostServices, action: str) -> list[dict[str, Any]]:
+async def audit_details(services: HostServices, action: str) -> list[dict[str, Any]]:
     await asyncio.sleep(0)
-    await services.bench.audit.close()  # all that was noted is stored then
-    found = await services.bench.database.audit.list_records(
+    await services.harness.audit.close()  # all that was noted is stored then
+    found = await services.harness.database.audit.list_records(
         action=action, storage_class=None, since=None, until=None, before=None, limit=10
     )
     return [json.loads(link.record)["details"] for link in found]
 
 
 @rule("CV-23", "CV-42", "CV-48")
-async def test_whoever_presses_stop_ends_it_and_whoever_waits_is_told(
+async def test_cancel_ends_the_execution_and_answers_its_request(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool, request_id="r")
-    tool.say("half done\n")
+    request, event_id = await start(services, tool, request_id="r")
+    tool.emit("half done\n")
     answer = await cancel(services, event_id)
     assert (answer.status, answer.event_id, answer.revision) == (ExecutionStatus.FAILED, event_id, 1)
-    assert tool.outcomes == ["cancelled"], "when it is told, its tool is gone"
+    assert tool.outcomes == ["cancelled"], "the tool has ended before the cancel is answered"
     with pytest.raises(Cancelled, match="owner stopped it") as problem:
-        await press
+        await request
     assert problem.value.details == {"eventId": event_id}
-    tool.end()
-    assert await ends(services) == ["started", "output", "failed"]
-    [(_, told)] = await services.log("canvas.action.failed")
-    assert (told["error"]["name"], told["error"]["code"]) == ("CANCELLED", 409)
-    assert "said" not in await services.state()
+    tool.finish()
+    assert await action_events(services) == ["started", "output", "failed"]
+    [(_, payload)] = await services.log("canvas.action.failed")
+    assert (payload["error"]["name"], payload["error"]["code"]) == ("CANCELLED", 409)
+    assert "result" not in await services.state()
     with pytest.raises(Cancelled):
         await services.run("go", request_id="r")
     [record] = await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)
     assert record.status is ExecutionStatus.FAILED
-    assert [one["eventId"] for one in await audited(services, "canvas.cancelled")] == [event_id]
+    assert [details["eventId"] for details in await audit_details(services, "canvas.cancelled")] == [event_id]
     assert [
-        (one["status"], "owner stopped it" in one["problem"])
-        for one in await audited(services, "canvas.action")
+        (details["status"], "owner stopped it" in details["problem"])
+        for details in await audit_details(services, "canvas.action")
     ] == [("failed", True)]
 
 
 @rule("CV-23")
-async def test_it_is_stopped_where_it_runs_when_somebody_stops_it_elsewhere(
+async def test_cancel_on_another_instance_stops_the_tool_where_it_runs(
     services: HostServices, other: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
-    await services.actions.start()  # which hears the bell
+    request, event_id = await start(services, tool)
+    await services.actions.start()  # subscribes to notifications
     assert (await cancel(other, event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(press, TIMEOUT_SECONDS)
+        await asyncio.wait_for(request, TIMEOUT_SECONDS)
     assert tool.outcomes == ["cancelled"]
-    assert await ends(services) == ["started", "failed"]
-    assert len(await audited(services, "canvas.action")) == 1
+    assert await action_events(services) == ["started", "failed"]
+    assert len(await audit_details(services, "canvas.action")) == 1
 
 
 @rule("CV-23")
 @case("E11")
-async def test_a_lost_bell_costs_one_renewal(
+async def test_cancel_whose_notification_was_lost_takes_effect_at_the_next_renewal(
     services: HostServices, other: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
+    request, event_id = await start(services, tool)
     await cancel(other, event_id)
     await asyncio.sleep(0)
-    assert not press.done()
+    assert not request.done()
     await services.actions.renew_and_recover()
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(press, TIMEOUT_SECONDS)
+        await asyncio.wait_for(request, TIMEOUT_SECONDS)
     assert tool.outcomes == ["cancelled"]
 
 
 @rule("CV-23")
-async def test_what_it_gives_in_the_moment_of_the_stop_is_not_stored(
+async def test_result_of_a_cancelled_execution_is_not_stored(
     services: HostServices, other: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
-    await cancel(other, event_id)  # which the instance that runs it has not heard of
-    tool.end()
+    request, event_id = await start(services, tool)
+    await cancel(other, event_id)  # the instance that runs it was not notified yet
+    tool.finish()
     with pytest.raises(Cancelled, match="owner stopped it"):
-        await press
-    assert await ends(services) == ["started", "failed"]
-    assert "said" not in await services.state()
-    assert len(await audited(services, "canvas.action")) == 1
+        await request
+    assert await action_events(services) == ["started", "failed"]
+    assert "result" not in await services.state()
+    assert len(await audit_details(services, "canvas.action")) == 1
 
 
 @rule("CV-23")
-async def test_of_its_own_end_and_many_stops_exactly_one_wins(bench: Bench) -> None:
-    for lead in range(8):
+async def test_exactly_one_of_completion_and_competing_cancels_wins(harness: RunHarness) -> None:
+    for lead in range(4):
         tool = ControlledTool()
-        services, other = HostServices(bench, tool), HostServices(bench, tool)
+        services, other = HostServices(harness, tool), HostServices(harness, tool)
         name = f"race-{lead}"
         await services.create(SPEC, canvas_id=name)
-        press = asyncio.create_task(services.run("go", canvas_id=name))
-        await within_timeout(tool.begun.wait())
+        request = asyncio.create_task(services.run("go", canvas_id=name))
+        await within_timeout(tool.started.wait())
         [record] = await services.actions.list_records(THE_OWNER, name, before=None, limit=10)
         stops = [
             asyncio.create_task(cancel((services, other)[n % 2], record.event_id, canvas_id=name))
             for n in range(4)
         ]
-        for _ in range(lead):
+        for _ in range(2 * lead):
             await asyncio.sleep(0)
-        tool.end()
+        tool.finish()
         answers = await asyncio.gather(*stops, return_exceptions=True)
-        [how] = await asyncio.gather(press, return_exceptions=True)
-        won = [one for one in answers if not isinstance(one, BaseException)]
-        assert all(isinstance(one, NotRunning) for one in answers if isinstance(one, BaseException)), answers
-        if isinstance(how, BaseException):
-            assert (type(how), len(won)) == (Cancelled, 1)
+        [result] = await asyncio.gather(request, return_exceptions=True)
+        won = [answer for answer in answers if not isinstance(answer, BaseException)]
+        assert all(
+            isinstance(answer, NotRunning) for answer in answers if isinstance(answer, BaseException)
+        ), answers
+        if isinstance(result, BaseException):
+            assert (type(result), len(won)) == (Cancelled, 1)
         else:
-            assert (how.status, won) == (ExecutionStatus.COMPLETED, [])
+            assert (result.status, won) == (ExecutionStatus.COMPLETED, [])
         canvas = (await services.library.get(THE_OWNER, name)).canvas
-        assert ("said" in canvas.state) == (not won)
-        events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 0, 100)]
-        assert sum(one in ("canvas.action.finished", "canvas.action.failed") for one in events) == 1
+        assert ("result" in canvas.state) == (not won)
+        events = [event.type for event in await harness.database.canvases.events_after(f"owner/{name}", 0, 100)]
+        assert sum(event in ("canvas.action.finished", "canvas.action.failed") for event in events) == 1
         await services.close()
         await other.close()
 
 
 @rule("CV-42", "CV-48")
-async def test_what_ends_by_itself_is_not_given_up_because_a_renewal_finds_it_ended(
+async def test_renewal_does_not_abandon_an_execution_whose_end_was_just_stored(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end is stored, and whoever stored it has yet to hear so."""
-    press, _ = await started(services, tool)
-    canvases: Any = services.bench.database.canvases
-    change, is_stored, let_go = canvases.change, asyncio.Event(), asyncio.Event()
+    """The end is committed, and the reply of the store is still on its way."""
+    request, _ = await start(services, tool)
+    canvases: Any = services.harness.database.canvases
+    change, is_stored, release = canvases.change, asyncio.Event(), asyncio.Event()
 
     async def slow(*args: Any, **more: Any) -> Any:
         outcome = await change(*args, **more)
         is_stored.set()
-        await let_go.wait()
+        await release.wait()
         return outcome
 
     monkeypatch.setattr(canvases, "change", slow)
-    tool.end({"n": 1})
+    tool.finish({"n": 1})
     await asyncio.wait_for(is_stored.wait(), TIMEOUT_SECONDS)
     await services.actions.renew_and_recover()
-    let_go.set()
-    answer = await asyncio.wait_for(press, TIMEOUT_SECONDS)
-    assert (answer.status, answer.result) == (ExecutionStatus.COMPLETED, {"n": 1}), "with all that it gave"
-    assert [one["status"] for one in await audited(services, "canvas.action")] == ["completed"]
+    release.set()
+    answer = await asyncio.wait_for(request, TIMEOUT_SECONDS)
+    assert (answer.status, answer.result) == (ExecutionStatus.COMPLETED, {"n": 1})
+    assert [details["status"] for details in await audit_details(services, "canvas.action")] == ["completed"]
 
 
 @rule("CV-42")
-async def test_what_has_ended_cannot_be_stopped_and_that_is_said(
+async def test_cancel_of_an_ended_execution_is_refused_with_its_status(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
-    tool.end()
-    await press
+    request, event_id = await start(services, tool)
+    tool.finish()
+    await request
     with pytest.raises(NotRunning, match="it is completed") as problem:
         await cancel(services, event_id)
     assert problem.value.gateway == 409
-    assert await ends(services) == ["started", "finished"]
+    assert await action_events(services) == ["started", "finished"]
 
 
 @rule("CV-42")
 @case("D1")
-async def test_what_a_dead_instance_ran_can_be_stopped_at_once(
-    services: HostServices, other: HostServices, tool: ControlledTool, bench: Bench
+async def test_execution_of_a_crashed_instance_can_be_cancelled_at_once(
+    services: HostServices, other: HostServices, tool: ControlledTool, harness: RunHarness
 ) -> None:
-    press, event_id = await started(services, tool)
-    press.cancel()  # it is not heard of any more, and its lease has not run out
+    request, event_id = await start(services, tool)
+    request.cancel()  # the claim has not expired
     await cancel(other, event_id)
-    bench.clock.ahead += 2 * CLAIM_SECONDS
-    assert await other.actions.renew_and_recover() == 0, "it is over, and is not told a second time"
-    assert (await ends(services)).count("failed") == 1
+    harness.clock.ahead += 2 * CLAIM_SECONDS
+    assert await other.actions.renew_and_recover() == 0, "it was ended by the cancel"
+    assert (await action_events(services)).count("failed") == 1
     with contextlib.suppress(asyncio.CancelledError):
-        await press
+        await request
 
 
 @rule("RS-59")
-async def test_an_agent_stops_nothing_that_it_could_not_have_pressed(
+async def test_agents_and_nodes_cannot_cancel_executions(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
+    request, event_id = await start(services, tool)
     for kind in (PrincipalKind.AGENT, PrincipalKind.NODE):
         with pytest.raises(Forbidden):
             await cancel(services, event_id, Principal(OWNER, "agent", kind=kind))
-    assert not press.done()
+    assert not request.done()
     assert (
         await cancel(services, event_id, Principal(OWNER, "ci", kind=PrincipalKind.SERVICE))
     ).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled, match="ci stopped it"):
-        await press
+        await request
 
 
 @rule("SB-19")
-async def test_only_an_execution_of_the_own_canvas_is_found(
+async def test_cancel_finds_only_executions_of_the_named_canvas_and_user(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press, event_id = await started(services, tool)
+    request, event_id = await start(services, tool)
     await services.create(SPEC, canvas_id="d")
-    for principal, canvas_id, named in (
+    for principal, canvas_id, name in (
         (Principal(UserId("ann"), "Ann"), "c", event_id),
         (THE_OWNER, "d", event_id),
         (THE_OWNER, "c", "evt_" + "0" * 26),
         (THE_OWNER, "c", "../x"),
     ):
         with pytest.raises(NotFound):
-            await cancel(services, named, principal, canvas_id)
-    assert not press.done()
+            await cancel(services, name, principal, canvas_id)
+    assert not request.done()
 
 
 @rule("CV-22", "RS-59")
-async def test_what_waits_for_a_person_is_refused_by_them(services: HostServices) -> None:
-    asked = await services.run("ask")
-    with pytest.raises(Forbidden, match="by a person, or by whoever pressed it"):
-        await cancel(services, asked.event_id, CI)
-    with pytest.raises(Forbidden, match="An agent presses no buttons"):
-        await cancel(services, asked.event_id, Principal(OWNER, "agent", kind=PrincipalKind.AGENT))
-    assert (await cancel(services, asked.event_id)).status is ExecutionStatus.REFUSED
+async def test_pending_execution_is_withdrawn_by_a_person(services: HostServices) -> None:
+    pending = await services.run("ask")
+    with pytest.raises(Forbidden, match="by a person or by the program that started"):
+        await cancel(services, pending.event_id, CI)
+    with pytest.raises(Forbidden, match="Agents cannot run or cancel"):
+        await cancel(services, pending.event_id, Principal(OWNER, "agent", kind=PrincipalKind.AGENT))
+    assert (await cancel(services, pending.event_id)).status is ExecutionStatus.REFUSED
     with pytest.raises(NotRunning, match="it is refused"):
-        await cancel(services, asked.event_id)
-    assert await ends(services) == ["asked", "refused"]
+        await cancel(services, pending.event_id)
+    assert await action_events(services) == ["asked", "refused"]
 
 
 @rule("CV-22", "RS-59")
-async def test_a_program_withdraws_its_own_question_and_cannot_confirm_it(services: HostServices) -> None:
-    asked = await services.actions.execute(
+async def test_program_withdraws_its_own_confirmation_and_cannot_approve_it(services: HostServices) -> None:
+    pending = await services.actions.execute(
         CI, ActionRequest(canvas_id="c", action_id="ask", input={}, client_id="test")
     )
     for principal in (
@@ -294,96 +280,96 @@ async def test_a_program_withdraws_its_own_question_and_cannot_confirm_it(servic
         Principal(OWNER, "ci", kind=PrincipalKind.AGENT),
     ):
         with pytest.raises(Forbidden):
-            await cancel(services, asked.event_id, principal)
+            await cancel(services, pending.event_id, principal)
     with pytest.raises(Forbidden):
-        await services.actions.confirm(CI, asked.event_id, approve=True)
-    assert (await cancel(services, asked.event_id, CI)).status is ExecutionStatus.REFUSED
-    assert await ends(services) == ["asked", "refused"]
-    [(_, told)] = await services.log("canvas.action.refused")
-    assert told["refusedBy"] == "ci"
+        await services.actions.confirm(CI, pending.event_id, approve=True)
+    assert (await cancel(services, pending.event_id, CI)).status is ExecutionStatus.REFUSED
+    assert await action_events(services) == ["asked", "refused"]
+    [(_, payload)] = await services.log("canvas.action.refused")
+    assert payload["refusedBy"] == "ci"
 
 
 @rule("CV-22", "CV-23")
-async def test_a_stop_that_finds_the_question_just_confirmed_stops_what_runs(
-    services: HostServices, tool: ControlledTool, bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_cancel_of_a_confirmation_that_was_just_approved_cancels_the_execution(
+    services: HostServices, tool: ControlledTool, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = await services.run("ask")
-    real, confirms = bench.database.canvas_actions.get, list[asyncio.Task[Any]]()
+    pending = await services.run("ask")
+    real, confirms = harness.database.canvas_actions.get, list[asyncio.Task[Any]]()
 
-    async def get_and_agree(*whose: Any) -> Any:
-        found = await real(*whose)
+    async def get_and_approve(*args: Any) -> Any:
+        found = await real(*args)
         if not confirms:
             confirms.append(
-                asyncio.create_task(services.actions.confirm(THE_OWNER, asked.event_id, approve=True))
+                asyncio.create_task(services.actions.confirm(THE_OWNER, pending.event_id, approve=True))
             )
-            await within_timeout(tool.begun.wait())
+            await within_timeout(tool.started.wait())
         return found
 
-    monkeypatch.setattr(bench.database.canvas_actions, "get", get_and_agree)
-    assert (await cancel(services, asked.event_id)).status is ExecutionStatus.FAILED
+    monkeypatch.setattr(harness.database.canvas_actions, "get", get_and_approve)
+    assert (await cancel(services, pending.event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
         await confirms[0]
     assert tool.outcomes == ["cancelled"]
-    assert await ends(services) == ["asked", "started", "failed"]
+    assert await action_events(services) == ["asked", "started", "failed"]
 
 
 @rule("CV-22")
-async def test_a_question_whose_time_is_over_is_over_for_everybody_who_asks(
-    services: HostServices, bench: Bench
+async def test_expired_confirmation_is_ended_by_the_next_request(
+    services: HostServices, harness: RunHarness
 ) -> None:
-    """Before anybody has gone over what is left."""
-    for number, look in enumerate(("cancel", "press")):
+    """Without waiting for the maintenance."""
+    for number, request in enumerate(("cancel", "run")):
         name = f"d{number}"
         await services.create(SPEC, canvas_id=name)
-        asked = await services.run("ask", canvas_id=name, request_id="r")
-        bench.clock.ahead += CONFIRM_SECONDS + 1
-        if look == "cancel":
+        pending = await services.run("ask", canvas_id=name, request_id="r")
+        harness.clock.ahead += CONFIRM_SECONDS + 1
+        if request == "cancel":
             with pytest.raises(NotRunning, match="it is refused"):
-                await cancel(services, asked.event_id, canvas_id=name)
+                await cancel(services, pending.event_id, canvas_id=name)
         assert (
             await services.run("ask", canvas_id=name, request_id="r")
-        ).status is ExecutionStatus.REFUSED, look
-        events = [event.type for event in await bench.database.canvases.events_after(f"owner/{name}", 1, 100)]
+        ).status is ExecutionStatus.REFUSED, request
+        events = [event.type for event in await harness.database.canvases.events_after(f"owner/{name}", 1, 100)]
         assert events == ["canvas.action.asked", "canvas.action.refused"]
-    assert await services.actions.renew_and_recover() == 0, "it is told once"
+    assert await services.actions.renew_and_recover() == 0, "it was expired once"
 
 
 @rule("CV-24")
-async def test_a_run_that_was_started_only_for_it_is_stopped_with_it(bench: Bench) -> None:
-    services = HostServices(bench)
+async def test_cancel_of_a_message_also_cancels_its_run(harness: RunHarness) -> None:
+    services = HostServices(harness)
     await services.create(
         {"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}}
     )
-    press = asyncio.create_task(services.run("send"))
+    request = asyncio.create_task(services.run("send"))
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not (runs := await bench.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
+        while not (runs := await harness.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
             await asyncio.sleep(0.01)
     [record] = await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)
     await cancel(services, record.event_id)
     with pytest.raises(Cancelled):
-        await press
-    assert (await bench.run(runs[0].run_id)).status is RunStatus.CANCELLED
+        await request
+    assert (await harness.run(runs[0].run_id)).status is RunStatus.CANCELLED
     await services.close()
 
 
-# --- questions that nobody answers --------------------------------------------------------------------------------------
+# --- confirmations that expire --------------------------------------------------------------------
 
 
 @rule("CV-22", "CV-48")
-async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_told_once(
-    services: HostServices, other: HostServices, bench: Bench
+async def test_unanswered_confirmation_expires_once(
+    services: HostServices, other: HostServices, harness: RunHarness
 ) -> None:
-    asked = await services.run("ask", request_id="r")
+    pending = await services.run("ask", request_id="r")
     assert await services.actions.renew_and_recover() == 0
-    bench.clock.ahead += CONFIRM_SECONDS + 1
+    harness.clock.ahead += CONFIRM_SECONDS + 1
     assert (
         sum(await asyncio.gather(services.actions.renew_and_recover(), other.actions.renew_and_recover()))
         >= 1
     )
-    assert await ends(services) == ["asked", "refused"]
-    [(_, told)] = await services.log("canvas.action.refused")
-    assert (told["eventId"], told["reason"], "refusedBy" in told) == (
-        asked.event_id,
+    assert await action_events(services) == ["asked", "refused"]
+    [(_, payload)] = await services.log("canvas.action.refused")
+    assert (payload["eventId"], payload["reason"], "refusedBy" in payload) == (
+        pending.event_id,
         "No person answered in time.",
         False,
     )
@@ -393,11 +379,11 @@ async def test_a_question_that_nobody_answers_is_over_when_its_time_is_and_is_to
         ExecutionStatus.REFUSED,
         None,
         True,
-    ), "so it is pruned one day"
+    ), "it is pruned like any other"
     assert await services.actions.confirmations.list_pending(THE_OWNER, "c") == []
     with pytest.raises(ConfirmationClosed):
-        await services.actions.confirm(THE_OWNER, asked.event_id, approve=True)
+        await services.actions.confirm(THE_OWNER, pending.event_id, approve=True)
     assert (await services.run("ask", request_id="r")).status is ExecutionStatus.REFUSED
-    assert [(one["status"], one["problem"]) for one in await audited(services, "canvas.action")] == [
-        ("refused", "No person answered in time.")
-    ]
+    assert [
+        (details["status"], details["problem"]) for details in await audit_details(services, "canvas.action")
+    ] == [("refused", "No person answered in time.")]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from easel.core.tool.context import ToolContext
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 SET = {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"text": "hi"}, "confirm": "never"}
@@ -30,18 +30,18 @@ ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"text": "hi"}, "confi
 
 @rule("CV-03", "CV-39")
 async def test_tool_call_makes_one_change_for_its_start_and_one_for_its_end(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(bench)
+    services = HostServices(harness)
     await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
-    change, count = bench.database.canvases.change, 0
+    change, count = harness.database.canvases.change, 0
 
     async def count_changes(*args: Any, **options: Any) -> Any:
         nonlocal count
         count += 1
         return await change(*args, **options)
 
-    monkeypatch.setattr(bench.database.canvases, "change", count_changes)
+    monkeypatch.setattr(harness.database.canvases, "change", count_changes)
     await services.run("echo")
     assert count == 2
     await services.run("set")
@@ -52,9 +52,9 @@ async def test_tool_call_makes_one_change_for_its_start_and_one_for_its_end(
 @rule("CV-25")
 @case("D1")
 async def test_state_patch_runs_while_tool_definitions_are_unavailable(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(bench)
+    services = HostServices(harness)
     await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
 
     async def fail(user_id: str) -> Any:
@@ -104,12 +104,12 @@ ENDS = {
 @case("X8")
 @pytest.mark.parametrize("end, fails", [*((end, False) for end in ENDS), ("cancel", True)])
 async def test_tool_that_ignores_its_cancellation_is_abandoned_and_counted_until_it_ends(
-    bench: Bench, end: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, end: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slow disk must not look like a tool that ignores its cancellation.
     monkeypatch.setattr(service, "STOP_SECONDS", TIMEOUT_SECONDS)
     tool = StubbornTool()
-    services = HostServices(bench, tool)
+    services = HostServices(harness, tool)
     services.executor.grace_seconds = 0.05
     call = {
         "kind": "tool.call",
@@ -146,9 +146,9 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned_and_counted_until
 
 
 @rule("CV-23")
-async def test_abandoned_tool_counts_against_the_limit_of_running_actions(bench: Bench) -> None:
+async def test_abandoned_tool_counts_against_the_limit_of_running_actions(harness: RunHarness) -> None:
     tool = StubbornTool()
-    services = HostServices(bench, tool, max_running=2)
+    services = HostServices(harness, tool, max_running=2)
     services.executor.grace_seconds = 0.01
     call = {"kind": "tool.call", "tool": "test__Stubborn", "confirm": "never", "timeoutMs": 10}
     await services.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
@@ -166,34 +166,34 @@ async def test_abandoned_tool_counts_against_the_limit_of_running_actions(bench:
 @rule("CV-42")
 @case("D1")
 async def test_message_whose_enqueue_reply_was_lost_is_reported_as_maybe_stored(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run exists, and only the reply was lost: a blind retry would send the message twice."""
-    services = HostServices(bench)
+    services = HostServices(harness)
     await services.create(
         {"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}}
     )
-    enqueue = bench.database.runs.enqueue
+    enqueue = harness.database.runs.enqueue
 
     async def lose_reply(new: Any) -> Any:
         await enqueue(new)
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(bench.database.runs, "enqueue", lose_reply)
+    monkeypatch.setattr(harness.database.runs, "enqueue", lose_reply)
     with pytest.raises(Unavailable, match="may be stored") as problem:
         await services.run("send")
     assert (problem.value.details["mayBeStored"], problem.value.retry_after) == (True, None)
     [(_, failed)] = await services.log("canvas.action.failed")
     assert "may be stored" in failed["error"]["message"]
-    assert len(await bench.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1
+    assert len(await harness.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1
     await services.close()
 
 
 @rule("CV-48")
 async def test_expired_records_are_deleted_batch_by_batch_until_none_is_left(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(bench)
+    services = HostServices(harness)
     await services.create({"actions": {"set": SET}})
     await services.run("set")
     batches = [500, 20, 0]
@@ -202,11 +202,11 @@ async def test_expired_records_are_deleted_batch_by_batch_until_none_is_left(
         return batches.pop(0)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench.database.canvas_actions, "prune", prune)
-        await RecordRetention(bench.database.canvas_actions, 1e-6).prune()
+        patched.setattr(harness.database.canvas_actions, "prune", prune)
+        await RecordRetention(harness.database.canvas_actions, 1e-6).prune()
     assert batches == []
-    await RecordRetention(bench.database.canvas_actions, 0).prune()
+    await RecordRetention(harness.database.canvas_actions, 0).prune()
     assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1)
-    await RecordRetention(bench.database.canvas_actions, 1e-6).prune()
+    await RecordRetention(harness.database.canvas_actions, 1e-6).prune()
     assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1) == []
     await services.close()

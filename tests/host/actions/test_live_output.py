@@ -1,4 +1,4 @@
-"""What a tool says while its action runs: in the canvas's log, in order, within bounds, and never in the tool's way."""
+"""Live output of a running action: in the canvas log, in order, limited, and never delaying the tool."""
 
 from __future__ import annotations
 
@@ -11,259 +11,253 @@ import pytest_asyncio
 from easel.core.action.output import GAP
 from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
-from easel.host.actions import live_output as canvas_output
+from easel.host.actions import live_output
 from easel.ids import OWNER, CanvasId
 from tests.host.controlled_tool import SPEC, ControlledTool
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
-from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 
-@pytest_asyncio.fixture
-async def tool() -> ControlledTool:
-    return ControlledTool()
-
-
-@pytest_asyncio.fixture
-async def services(bench: Bench, tool: ControlledTool) -> AsyncIterator[HostServices]:
-    services = HostServices(bench, tool)
+@pytest_asyncio.fixture(autouse=True)
+async def canvas(services: HostServices) -> None:
     await services.create(SPEC)
-    yield services
-    await services.close()
 
 
-async def started(services: HostServices, tool: ControlledTool) -> asyncio.Task[Any]:
-    press = asyncio.create_task(services.run("go"))
-    await within_timeout(tool.begun.wait())
-    return press
+async def start(services: HostServices, tool: ControlledTool) -> asyncio.Task[Any]:
+    request = asyncio.create_task(services.run("go"))
+    await within_timeout(tool.started.wait())
+    return request
 
 
-async def said(services: HostServices) -> str:
+async def output(services: HostServices) -> str:
     return "".join(event["text"] for _, event in await services.log("canvas.action.output"))
 
 
-async def until_said(services: HostServices, text: str) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while text not in await said(services):  # noqa: ASYNC110 - what is looked at is a log
-            await asyncio.sleep(0.01)
+async def wait_for_output(services: HostServices, text: str) -> None:
+    async def is_written() -> bool:
+        return text in await output(services)
+
+    await wait_for(is_written, what=f"{text!r} is in the log")
 
 
-async def types(services: HostServices) -> list[str]:
+async def event_types(services: HostServices) -> list[str]:
     return [name.removeprefix("canvas.").removeprefix("action.") for name, _ in (await services.log())[1:]]
 
 
 @rule("CV-37", "CV-38")
-async def test_it_is_seen_while_the_tool_runs_and_in_the_order_of_things(
+async def test_output_is_logged_in_order_while_the_tool_runs(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press = await started(services, tool)
-    tool.say("building\n")
-    await until_said(services, "building\n")
-    assert not press.done()
-    tool.say("last words\n")
-    tool.end()
-    answer = await press
+    request = await start(services, tool)
+    tool.emit("building\n")
+    await wait_for_output(services, "building\n")
+    assert not request.done()
+    tool.emit("last words\n")
+    tool.finish()
+    answer = await request
     assert (answer.revision, answer.result) == (2, "done")
-    assert await types(services) == ["started", "output", "output", "updated", "finished"]
-    assert await said(services) == "building\nlast words\n"
+    assert await event_types(services) == ["started", "output", "output", "updated", "finished"]
+    assert await output(services) == "building\nlast words\n"
     events = await services.log("canvas.action.output")
-    assert {(one["actionId"], one["eventId"], one["revision"], one["visibility"]) for _, one in events} == {
-        ("go", answer.event_id, 1, "public")
-    }
+    assert {
+        (event["actionId"], event["eventId"], event["revision"], event["visibility"]) for _, event in events
+    } == {("go", answer.event_id, 1, "public")}
 
 
 @rule("CV-37")
-async def test_many_words_are_few_events(services: HostServices, tool: ControlledTool) -> None:
-    press = await started(services, tool)
+async def test_many_small_outputs_become_one_event(services: HostServices, tool: ControlledTool) -> None:
+    request = await start(services, tool)
     for number in range(200):
-        tool.say(f"{number}\n")
-    await until_said(services, "199\n")
+        tool.emit(f"{number}\n")
+    await wait_for_output(services, "199\n")
     assert len(await services.log("canvas.action.output")) == 1
-    tool.end()
-    await press
+    tool.finish()
+    await request
 
 
 @rule("CV-37", "CV-42")
-async def test_what_it_said_last_is_there_when_it_fails(services: HostServices, tool: ControlledTool) -> None:
-    press = await started(services, tool)
-    tool.say("no space left on the device\n")
+async def test_last_output_is_logged_before_the_failure(services: HostServices, tool: ControlledTool) -> None:
+    request = await start(services, tool)
+    tool.emit("no space left on the device\n")
     tool.fail("exit code 1")
     with pytest.raises(ToolFailed):
-        await press
-    assert await types(services) == ["started", "output", "failed"]
-    assert "no space left" in await said(services)
+        await request
+    assert await event_types(services) == ["started", "output", "failed"]
+    assert "no space left" in await output(services)
 
 
 @rule("CC-14")
-async def test_secrets_in_it_are_hidden(services: HostServices, tool: ControlledTool) -> None:
-    press = await started(services, tool)
-    tool.say("export API_KEY=sk-1234567890abcdef\nfine\n")
-    tool.end()
-    await press
-    assert "1234567890" not in await said(services)
-    assert "fine" in await said(services)
+async def test_secrets_in_output_are_redacted(services: HostServices, tool: ControlledTool) -> None:
+    request = await start(services, tool)
+    tool.emit("export API_KEY=sk-1234567890abcdef\nfine\n")
+    tool.finish()
+    await request
+    assert "1234567890" not in await output(services)
+    assert "fine" in await output(services)
 
 
 @rule("CV-23", "CV-37")
 @case("D1")
-async def test_a_stop_that_the_store_does_not_take_mutes_nothing(
+async def test_output_continues_after_a_cancel_that_was_not_stored(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    press = await started(services, tool)
+    request = await start(services, tool)
     [(_, event)] = await services.log("canvas.action.started")
 
-    async def is_away(*_: Any, **__: Any) -> Any:
-        tool.say("while it was tried\n")
+    async def fail_and_emit(*_: Any, **__: Any) -> Any:
+        tool.emit("during the cancel\n")
         raise Unavailable(what="The database")
 
-    tool.say("before\n")
+    tool.emit("before\n")
     with monkeypatch.context() as patched:
-        patched.setattr(services.bench.database.canvases, "change", is_away)
+        patched.setattr(services.harness.database.canvases, "change", fail_and_emit)
         with pytest.raises(Unavailable):
             await services.actions.cancel(THE_OWNER, "c", event["eventId"])
-    tool.say("still here\n")
-    await until_said(services, "still here\n")
-    assert await said(services) == f"{GAP}while it was tried\nstill here\n", (
-        "what may have been stored is not told twice"
+    tool.emit("still here\n")
+    await wait_for_output(services, "still here\n")
+    assert await output(services) == f"{GAP}during the cancel\nstill here\n", (
+        "output that may have been stored is not written twice"
     )
-    tool.say("last words\n")
-    tool.end()
-    assert (await press).result == "done"
-    assert (await said(services)).endswith("last words\n")
+    tool.emit("last words\n")
+    tool.finish()
+    assert (await request).result == "done"
+    assert (await output(services)).endswith("last words\n")
 
 
 @rule("CV-19", "CV-37")
-async def test_what_runs_by_itself_is_not_told_live(services: HostServices, tool: ControlledTool) -> None:
-    """A log is kept, and a job that runs every second would fill it with what nobody reads."""
-    press = asyncio.create_task(services.run("go", trigger="refresh"))
-    await within_timeout(tool.begun.wait())
-    assert not tool.is_heard
-    tool.end()
-    assert (await press).result == "done"
-    assert await types(services) == ["started", "updated", "finished"]
+async def test_output_of_a_refresh_is_not_streamed(services: HostServices, tool: ControlledTool) -> None:
+    """It would only grow the log."""
+    request = asyncio.create_task(services.run("go", trigger="refresh"))
+    await within_timeout(tool.started.wait())
+    assert not tool.streams_output
+    tool.finish()
+    assert (await request).result == "done"
+    assert await event_types(services) == ["started", "updated", "finished"]
 
 
-async def test_it_is_told_up_to_its_limit_and_the_rest_is_not_kept(
-    services: HostServices, tool: ControlledTool
-) -> None:
-    press = await started(services, tool)
+async def test_output_is_cut_at_its_limit(services: HostServices, tool: ControlledTool) -> None:
+    request = await start(services, tool)
     for _ in range(100):
-        tool.say("x" * 999 + "\n")
-    tool.end()
-    await press
+        tool.emit("x" * 999 + "\n")
+    tool.finish()
+    await request
     events = [event for _, event in await services.log("canvas.action.output")]
-    assert [one.get("cut", False) for one in events] == [False, False, True]
-    assert sum(len(one["text"]) for one in events[:-1]) == 2_000
-    tool.say("too late\n")
-    assert "too late" not in await said(services)
+    assert [event.get("cut", False) for event in events] == [False, False, True]
+    assert sum(len(event["text"]) for event in events[:-1]) == 2_000
+    tool.emit("too late\n")
+    assert "too late" not in await output(services)
 
 
 @case("D1")
-async def test_a_store_that_is_away_costs_words_and_not_the_tool(
+async def test_unavailable_store_loses_output_but_not_the_tool(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    press = await started(services, tool)
-    canvases: Any = services.bench.database.canvases
-    change, lost = canvases.change, asyncio.Event()
+    request = await start(services, tool)
+    canvases: Any = services.harness.database.canvases
+    change, failed = canvases.change, asyncio.Event()
 
-    async def away(*_: Any, **__: Any) -> Any:
-        lost.set()
+    async def fail(*_: Any, **__: Any) -> Any:
+        failed.set()
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(canvases, "change", away)
-    tool.say("lost\n")
-    await within_timeout(lost.wait())
+    monkeypatch.setattr(canvases, "change", fail)
+    tool.emit("failed\n")
+    await within_timeout(failed.wait())
     monkeypatch.setattr(canvases, "change", change)
-    tool.say("seen\n")
-    await until_said(services, "seen")
-    assert await said(services) == GAP + "seen\n", "what may or may not have been stored is not told twice"
-    tool.end()
-    assert (await press).result == "done"
+    tool.emit("seen\n")
+    await wait_for_output(services, "seen")
+    assert await output(services) == GAP + "seen\n", "output that may have been stored is not written twice"
+    tool.finish()
+    assert (await request).result == "done"
 
 
-async def ended_in_the_middle_of_a_look(
+async def finish_during_a_write(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[asyncio.Event, asyncio.Event]:
-    """Something is on its way into the log until the first event is set, and the second says that it got there, or not.
+    """Finish the tool while a write of its output hangs and more output is buffered.
 
-    Something is behind it, and the tool has ended.
+    Returns an event that releases the write, and one that is set at its end.
     """
-    canvases: Any = services.bench.database.canvases
-    change, entered, let_go, is_over = canvases.change, asyncio.Event(), asyncio.Event(), asyncio.Event()
+    canvases: Any = services.harness.database.canvases
+    change, is_writing, release, has_ended = (
+        canvases.change,
+        asyncio.Event(),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
 
-    async def slow(*args: Any, **more: Any) -> Any:
-        if entered.is_set():
-            return await change(*args, **more)
-        entered.set()
+    async def slow(*args: Any, **options: Any) -> Any:
+        if is_writing.is_set():
+            return await change(*args, **options)
+        is_writing.set()
         try:
-            await let_go.wait()
-            return await change(*args, **more)
+            await release.wait()
+            return await change(*args, **options)
         finally:
-            is_over.set()
+            has_ended.set()
 
     monkeypatch.setattr(canvases, "change", slow)
-    tool.say("on its way\n")
-    await within_timeout(entered.wait())
-    tool.say("behind it\n")
-    tool.end()
-    return let_go, is_over
+    tool.emit("being written\n")
+    await within_timeout(is_writing.wait())
+    tool.emit("buffered\n")
+    tool.finish()
+    return release, has_ended
 
 
 @case("D1")
-async def test_a_store_that_hangs_does_not_hold_the_tool_up(
+async def test_hanging_write_does_not_delay_the_result(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    press = await started(services, tool)
-    let_go, is_over = await ended_in_the_middle_of_a_look(services, tool, monkeypatch)
-    assert (await asyncio.wait_for(press, TIMEOUT_SECONDS)).result == "done"
-    let_go.set()
-    await within_timeout(is_over.wait())
-    assert (await types(services))[-1] == "finished", "what comes after the end is not told"
+    request = await start(services, tool)
+    release, has_ended = await finish_during_a_write(services, tool, monkeypatch)
+    assert (await asyncio.wait_for(request, TIMEOUT_SECONDS)).result == "done"
+    release.set()
+    await within_timeout(has_ended.wait())
+    assert (await event_types(services))[-1] == "finished", "output after the end is not logged"
 
 
 @rule("CV-38")
-async def test_the_end_waits_for_what_is_on_its_way_into_the_log(
+async def test_end_is_stored_after_a_write_in_progress(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(canvas_output, "LAST_SECONDS", TIMEOUT_SECONDS)
-    press = await started(services, tool)
-    let_go, _ = await ended_in_the_middle_of_a_look(services, tool, monkeypatch)
-    ended, _ = await asyncio.wait([press], timeout=0.2)
-    assert not ended, "the end comes after what was said before it"
-    let_go.set()
-    assert (await press).result == "done"
-    assert await types(services) == ["started", "output", "output", "updated", "finished"]
-    assert await said(services) == "on its way\nbehind it\n"
+    monkeypatch.setattr(live_output, "FINAL_WRITE_SECONDS", TIMEOUT_SECONDS)
+    request = await start(services, tool)
+    release, _ = await finish_during_a_write(services, tool, monkeypatch)
+    ended, _ = await asyncio.wait([request], timeout=0.2)
+    assert not ended, "the end is stored after the output before it"
+    release.set()
+    assert (await request).result == "done"
+    assert await event_types(services) == ["started", "output", "output", "updated", "finished"]
+    assert await output(services) == "being written\nbuffered\n"
 
 
 @rule("CV-42")
 @case("J2")
-async def test_nothing_is_told_of_what_another_instance_has_given_up_on(
-    services: HostServices, tool: ControlledTool, bench: Bench
+async def test_output_of_an_execution_that_another_instance_ended_is_not_logged(
+    services: HostServices, tool: ControlledTool, harness: RunHarness
 ) -> None:
-    press = await started(services, tool)
-    bench.clock.ahead += CLAIM_SECONDS * 2
-    other = HostServices(bench)
+    request = await start(services, tool)
+    harness.clock.ahead += CLAIM_SECONDS * 2
+    other = HostServices(harness)
     assert await other.actions.renew_and_recover() == 1
-    tool.say("still here\n")
+    tool.emit("still here\n")
     with pytest.raises(Exception, match="stopped in the middle"):
-        await asyncio.wait_for(press, TIMEOUT_SECONDS)
-    assert tool.outcomes == ["cancelled"], "and its tool works no longer for nobody"
-    assert await types(services) == ["started", "failed"]
+        await asyncio.wait_for(request, TIMEOUT_SECONDS)
+    assert tool.outcomes == ["cancelled"]
+    assert await event_types(services) == ["started", "failed"]
     await other.close()
 
 
-async def test_a_canvas_that_is_deleted_meanwhile_breaks_nothing(
+async def test_deleted_canvas_during_the_execution_is_reported_as_not_found(
     services: HostServices, tool: ControlledTool
 ) -> None:
-    press = await started(services, tool)
-    await services.bench.database.canvases.delete(OWNER, CanvasId("c"), lambda _: None)
-    tool.say("to nobody\n")
-    tool.end()
+    request = await start(services, tool)
+    await services.harness.database.canvases.delete(OWNER, CanvasId("c"), lambda _: None)
+    tool.emit("too late\n")
+    tool.finish()
     with pytest.raises(Exception, match="canvas c"):
-        await press
+        await request

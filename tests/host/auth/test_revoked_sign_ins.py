@@ -24,36 +24,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from easel.core.principal import Principal
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 NOW = 1_800_000_000.0
 TOKEN = "the right token"
 
 
-def new_instance(bench: Bench, notifier: LocalNotifier | None = None) -> SignIn:
+def new_instance(harness: RunHarness, notifier: LocalNotifier | None = None) -> SignIn:
     """Without the shared notifier the instance gets no notifications, as if they were lost."""
     revoked = RevokedSignIns(
-        bench.database.sign_ins, notifier or LocalNotifier(), keep_seconds=COOKIE_SECONDS
+        harness.database.sign_ins, notifier or LocalNotifier(), keep_seconds=COOKIE_SECONDS
     )
-    return SignIn(TOKEN, bench.database.tokens, revoked, recheck_seconds=0.01)
+    return SignIn(TOKEN, harness.database.tokens, revoked, recheck_seconds=0.01)
 
 
 @pytest.fixture
-def sign_in(bench: Bench) -> SignIn:
-    return new_instance(bench, bench.database.notifier)
+def sign_in(harness: RunHarness) -> SignIn:
+    return new_instance(harness, harness.database.notifier)
 
 
 @pytest.fixture
-def queries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def queries(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The sign-ins that were queried, by query."""
     queried: list[list[str]] = []
-    filter_revoked = bench.database.sign_ins.filter_revoked
+    filter_revoked = harness.database.sign_ins.filter_revoked
 
     async def counted(sign_in_ids: Sequence[str]) -> set[str]:
         queried.append(list(sign_in_ids))
         return await filter_revoked(sign_in_ids)
 
-    monkeypatch.setattr(bench.database.sign_ins, "filter_revoked", counted)
+    monkeypatch.setattr(harness.database.sign_ins, "filter_revoked", counted)
     return queried
 
 
@@ -73,8 +73,8 @@ async def test_sign_out_ends_the_cookie_of_one_browser_only(sign_in: SignIn) -> 
 
 
 @case("O9")
-async def test_sign_out_is_notified_to_other_instances(bench: Bench, queries: list[list[str]]) -> None:
-    here, there = (new_instance(bench, bench.database.notifier) for _ in range(2))
+async def test_sign_out_is_notified_to_other_instances(harness: RunHarness, queries: list[list[str]]) -> None:
+    here, there = (new_instance(harness, harness.database.notifier) for _ in range(2))
     cookie = here.new_cookie(NOW)
     await authenticate(there, cookie)
     queries.clear()
@@ -87,9 +87,9 @@ async def test_sign_out_is_notified_to_other_instances(bench: Bench, queries: li
 
 @case("O9")
 async def test_lost_notification_delays_sign_out_by_the_trust_time(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there, new = (new_instance(bench) for _ in range(3))
+    here, there, new = (new_instance(harness) for _ in range(3))
     cookie = here.new_cookie(NOW)
     await authenticate(there, cookie)
     await here.sign_out(await authenticate(here, cookie))
@@ -111,7 +111,7 @@ async def test_sign_in_is_queried_once_and_not_for_every_request(
 
 
 async def test_known_sign_in_stays_valid_while_the_database_is_unavailable_and_an_unknown_one_fails(
-    bench: Bench, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie, new = sign_in.new_cookie(NOW), sign_in.new_cookie(NOW)
     await authenticate(sign_in, cookie)
@@ -120,7 +120,7 @@ async def test_known_sign_in_stays_valid_while_the_database_is_unavailable_and_a
     async def fail(_: Sequence[str]) -> Any:
         raise Unavailable(what="The database")
 
-    monkeypatch.setattr(bench.database.sign_ins, "filter_revoked", fail)
+    monkeypatch.setattr(harness.database.sign_ins, "filter_revoked", fail)
     await authenticate(sign_in, cookie)
     with pytest.raises(Unavailable):
         await sign_in.authenticate_cookie(new, NOW)
@@ -129,10 +129,10 @@ async def test_known_sign_in_stays_valid_while_the_database_is_unavailable_and_a
 @case("O9")
 @pytest.mark.parametrize("is_notified", [True, False])
 async def test_sign_out_closes_what_the_cookie_opened_on_every_instance_and_nothing_else(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_notified: bool
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch, is_notified: bool
 ) -> None:
-    notifier = bench.database.notifier if is_notified else None
-    here, there = (new_instance(bench, notifier) for _ in range(2))
+    notifier = harness.database.notifier if is_notified else None
+    here, there = (new_instance(harness, notifier) for _ in range(2))
     cookie, other = here.new_cookie(NOW), here.new_cookie(NOW)
     all_open = asyncio.Barrier(4)
 
@@ -159,9 +159,9 @@ async def test_sign_out_closes_what_the_cookie_opened_on_every_instance_and_noth
 
 
 @case("O9")
-async def test_what_is_opened_during_sign_out_is_closed_at_once(sign_in: SignIn, bench: Bench) -> None:
+async def test_what_is_opened_during_sign_out_is_closed_at_once(sign_in: SignIn, harness: RunHarness) -> None:
     principal, is_notified = await authenticate(sign_in, sign_in.new_cookie(NOW)), asyncio.Event()
-    bench.database.notifier.listen(lambda _: is_notified.set())
+    harness.database.notifier.listen(lambda _: is_notified.set())
     await sign_in.sign_out(principal)
     await within_timeout(
         is_notified.wait()
@@ -173,8 +173,8 @@ async def test_what_is_opened_during_sign_out_is_closed_at_once(sign_in: SignIn,
 
 
 @case("O9")
-async def test_watcher_of_a_token_and_a_sign_in_is_called_once(sign_in: SignIn, bench: Bench) -> None:
-    tokens = Tokens(bench.database.tokens, bench.audit)
+async def test_watcher_of_a_token_and_a_sign_in_is_called_once(sign_in: SignIn, harness: RunHarness) -> None:
+    tokens = Tokens(harness.database.tokens, harness.audit)
     made, secret = await tokens.create("owner", TokenKind.USER)
     owner = await sign_in.authenticate_token(secret)
     assert owner is not None
@@ -192,12 +192,12 @@ async def test_watcher_of_a_token_and_a_sign_in_is_called_once(sign_in: SignIn, 
 
 
 @case("O9")
-async def test_browser_that_signs_in_again_keeps_its_sign_in(sign_in: SignIn, bench: Bench) -> None:
+async def test_browser_that_signs_in_again_keeps_its_sign_in(sign_in: SignIn, harness: RunHarness) -> None:
     first = sign_in.new_cookie(NOW)
     again = sign_in.new_cookie(NOW + 60, before=await authenticate(sign_in, first))
     await sign_in.sign_out(await authenticate(sign_in, again))
     assert [await sign_in.authenticate_cookie(cookie, NOW) for cookie in (first, again)] == [None, None]
-    _, secret = await Tokens(bench.database.tokens, bench.audit).create("owner", TokenKind.USER)
+    _, secret = await Tokens(harness.database.tokens, harness.audit).create("owner", TokenKind.USER)
     other = await sign_in.authenticate_token(secret)
     assert other is not None
     owners = sign_in.new_cookie(NOW)
@@ -208,9 +208,9 @@ async def test_browser_that_signs_in_again_keeps_its_sign_in(sign_in: SignIn, be
 
 @case("O9")
 async def test_cookie_without_sign_in_id_is_valid_until_it_expires_or_signs_out(
-    sign_in: SignIn, bench: Bench
+    sign_in: SignIn, harness: RunHarness
 ) -> None:
-    made, _ = await Tokens(bench.database.tokens, bench.audit).create("owner", TokenKind.USER)
+    made, _ = await Tokens(harness.database.tokens, harness.audit).create("owner", TokenKind.USER)
     expires_at = int(NOW) + 1_000
 
     def signed(content: str) -> str:
@@ -236,7 +236,7 @@ async def test_sign_out_with_a_token_does_nothing(sign_in: SignIn) -> None:
 
 
 async def test_revoked_sign_in_that_was_evicted_is_queried_again(
-    bench: Bench, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revoked_sign_ins, "MAX_CACHED", 3)
     cookies = [sign_in.new_cookie(NOW) for _ in range(8)]

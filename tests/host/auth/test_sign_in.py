@@ -19,20 +19,20 @@ from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 NOW = 1_800_000_000.0
 OWNER_ONLY = SignIn("the right token")
 
 
 @pytest.fixture
-def sign_in(bench: Bench) -> SignIn:
-    return SignIn("the right token", bench.database.tokens, recheck_seconds=0.01)
+def sign_in(harness: RunHarness) -> SignIn:
+    return SignIn("the right token", harness.database.tokens, recheck_seconds=0.01)
 
 
 @pytest.fixture
-def tokens(bench: Bench) -> Tokens:
-    return Tokens(bench.database.tokens, bench.audit)
+def tokens(harness: RunHarness) -> Tokens:
+    return Tokens(harness.database.tokens, harness.audit)
 
 
 # --- the owner --------------------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ async def test_token_authenticates_the_principal_it_was_created_for(
     assert await SignIn("the right token").authenticate_token(secret) is None
 
 
-async def test_token_of_another_user_has_no_scopes(sign_in: SignIn, tokens: Tokens, bench: Bench) -> None:
-    await bench.database.write(
+async def test_token_of_another_user_has_no_scopes(sign_in: SignIn, tokens: Tokens, harness: RunHarness) -> None:
+    await harness.database.write(
         lambda connection: (
             connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
         )
@@ -133,8 +133,8 @@ async def test_token_of_another_user_has_no_scopes(sign_in: SignIn, tokens: Toke
 
 
 @case("O9")
-async def test_revoked_token_is_refused_on_every_instance(bench: Bench, tokens: Tokens) -> None:
-    instances = [SignIn("the right token", bench.database.tokens, recheck_seconds=0.0) for _ in range(2)]
+async def test_revoked_token_is_refused_on_every_instance(harness: RunHarness, tokens: Tokens) -> None:
+    instances = [SignIn("the right token", harness.database.tokens, recheck_seconds=0.0) for _ in range(2)]
     made, secret = await tokens.create("owner", TokenKind.USER)
     assert all([await sign_in.authenticate_token(secret) for sign_in in instances])
     cookies = [
@@ -154,17 +154,17 @@ async def test_revoked_token_is_refused_on_every_instance(bench: Bench, tokens: 
 
 
 async def test_token_is_cached_for_the_recheck_time_only(
-    sign_in: SignIn, tokens: Tokens, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    sign_in: SignIn, tokens: Tokens, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query_count = 0
-    find_by_digest = bench.database.tokens.find_by_digest
+    find_by_digest = harness.database.tokens.find_by_digest
 
     async def counted(digest: str) -> Any:
         nonlocal query_count
         query_count += 1
         return await find_by_digest(digest)
 
-    monkeypatch.setattr(bench.database.tokens, "find_by_digest", counted)
+    monkeypatch.setattr(harness.database.tokens, "find_by_digest", counted)
     sign_in.recheck_seconds = 3600.0
     _, secret = await tokens.create("owner", TokenKind.USER)
     for _ in range(20):
@@ -256,21 +256,21 @@ async def test_invalid_token_is_not_created(
 
 @case("P6")
 async def test_token_and_cookie_are_redacted_from_messages(
-    sign_in: SignIn, tokens: Tokens, bench: Bench
+    sign_in: SignIn, tokens: Tokens, harness: RunHarness
 ) -> None:
     _, secret = await tokens.create("owner", "user")
     principal = await sign_in.authenticate_token(secret)
     assert principal is not None
     for quoted in (secret, sign_in.new_cookie(NOW, principal), sign_in.new_cookie(NOW)):
-        assert quoted not in bench.audit.redacted(f"could not parse {quoted} here")
+        assert quoted not in harness.audit.redact(f"could not parse {quoted} here")
 
 
 async def test_creating_and_revoking_a_token_is_audited_without_the_token(
-    tokens: Tokens, bench: Bench
+    tokens: Tokens, harness: RunHarness
 ) -> None:
     made, secret = await tokens.create("owner", TokenKind.NODE, node_id="laptop")
     await tokens.revoke(made.token_id)
-    records = await bench.database.audit.list_records(
+    records = await harness.database.audit.list_records(
         action=None, storage_class=None, since=None, until=None, before=None, limit=10
     )
     assert [link.action for link in records] == ["token.revoked", "token.created"]

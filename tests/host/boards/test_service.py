@@ -23,7 +23,7 @@ from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_to
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
 from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import at_work, ended, script
+from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
 
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
 
     from easel.core.stream.notifications import Notification
     from easel.core.stream.payload_limit import OffloadedValue
-    from tests.host.conftest import Bench, TurnableClock
+    from tests.host.conftest import RunHarness, TurnableClock
 
 LIMITS = BoardLimits(value_bytes=50_000, keys=20, run_bytes=200_000)
 WHITE = BoardWriteRequest(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
 
 
 @pytest.fixture
-def artifacts(bench: Bench, tmp_path: Path) -> Artifacts:
+def artifacts(harness: RunHarness, tmp_path: Path) -> Artifacts:
     return Artifacts(
-        bench.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600
+        harness.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600
     )
 
 
 @pytest.fixture
-def boards(bench: Bench, artifacts: Artifacts) -> Boards:
-    return Boards(bench.database.boards, artifacts, bench.database.notifier, LIMITS)
+def boards(harness: RunHarness, artifacts: Artifacts) -> Boards:
+    return Boards(harness.database.boards, artifacts, harness.database.notifier, LIMITS)
 
 
-async def events_of(bench: Bench, run_id: RunId, event_type: str) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == event_type]
+async def events_of(harness: RunHarness, run_id: RunId, event_type: str) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == event_type]
 
 
-async def played(bench: Bench, boards: Boards, *steps: dict[str, Any]) -> tuple[RunId, list[dict[str, Any]]]:
+async def played(harness: RunHarness, boards: Boards, *steps: dict[str, Any]) -> tuple[RunId, list[dict[str, Any]]]:
     """The run of this script to its end, and what its tools answered."""
-    run_id = await bench.start(script(*steps))
-    async with at_work(bench.worker(*board_tools(boards))):
-        run = await ended(bench, run_id)
+    run_id = await harness.start(script(*steps))
+    async with working(harness.worker(*board_tools(boards))):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED, run.error_message
-    return run_id, await events_of(bench, run_id, "tool.result")
+    return run_id, await events_of(harness, run_id, "tool.result")
 
 
 def call(tool: str, **args: Any) -> dict[str, Any]:
@@ -73,16 +73,16 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 @rule("CC-16", "CC-17", "CC-22")
 @case("P4")
-async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boards: Boards):
-    await bench.database.write(
+async def test_a_person_writes_in_the_name_of_who_is_signed_in(harness: RunHarness, boards: Boards):
+    await harness.database.write(
         lambda connection: connection.execute(
             "insert into users (user_id, name) values ('ada', 'Ada')"
         ).fetchall()
     )
     ada = Principal(UserId("ada"), "Ada")
-    run = await bench.queue.start(ada, "talk", "noop")
+    run = await harness.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
-    [told] = await events_of(bench, run.run_id, "whiteboard.write")
+    [told] = await events_of(harness, run.run_id, "whiteboard.write")
     assert told["provenance"] == {"agent_id": "ada", "node_id": "planner", "run_id": run.run_id}
     with pytest.raises(NotFound):
         await boards.write(THE_OWNER, run.run_id, WHITE)
@@ -90,10 +90,10 @@ async def test_a_person_writes_in_the_name_of_who_is_signed_in(bench: Bench, boa
         await boards.read_all(OWNER, run.run_id, Board.WHITEBOARD, None)
 
 
-async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: Boards):
+async def test_a_write_rings_with_the_place_of_its_event(harness: RunHarness, boards: Boards):
     heard: list[Notification] = []
-    bench.database.notifier.listen(heard.append)
-    run_id = await bench.start("noop")
+    harness.database.notifier.listen(heard.append)
+    run_id = await harness.start("noop")
     written = await boards.write(THE_OWNER, run_id, WHITE)
 
     async def is_heard() -> bool:
@@ -103,8 +103,8 @@ async def test_a_write_rings_with_the_place_of_its_event(bench: Bench, boards: B
 
 
 @rule("CC-27")
-async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(bench: Bench, boards: Boards):
-    run_id = await bench.start("noop")
+async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(harness: RunHarness, boards: Boards):
+    run_id = await harness.start("noop")
     await boards.write(THE_OWNER, run_id, WHITE)
     found = await boards.read(OWNER, run_id, Board.WHITEBOARD, "plan", None)
     assert msgspec.json.decode(found.value) == {"steps": 3}
@@ -114,8 +114,8 @@ async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(bench
 
 
 @rule("CC-20", "CC-28")
-async def test_a_blackboard_value_is_read_with_its_edge(bench: Bench, boards: Boards):
-    run_id = await bench.start("noop")
+async def test_a_blackboard_value_is_read_with_its_edge(harness: RunHarness, boards: Boards):
+    run_id = await harness.start("noop")
     for edge_id in ("a-b", "b-c"):
         await boards.write(THE_OWNER, run_id, BoardWriteRequest(Board.BLACKBOARD, "k", edge_id, "a", edge_id))
     assert (await boards.read(OWNER, run_id, Board.BLACKBOARD, "k", "b-c")).value == '"b-c"'
@@ -127,8 +127,8 @@ async def test_a_blackboard_value_is_read_with_its_edge(bench: Bench, boards: Bo
         await boards.read_all(OWNER, run_id, Board.BLACKBOARD, "global")
 
 
-async def test_what_is_not_there_is_told_apart(bench: Bench, boards: Boards):
-    run_id = await bench.start("noop")
+async def test_what_is_not_there_is_told_apart(harness: RunHarness, boards: Boards):
+    run_id = await harness.start("noop")
     with pytest.raises(NotFound, match="whiteboard key nothing"):
         await boards.read(OWNER, run_id, Board.WHITEBOARD, "nothing", None)
     for unknown in (new_run_id(), "none", "../.."):
@@ -144,10 +144,10 @@ async def test_what_is_not_there_is_told_apart(bench: Bench, boards: Boards):
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
 async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes(
-    bench: Bench, boards: Boards, artifacts: Artifacts
+    harness: RunHarness, boards: Boards, artifacts: Artifacts
 ):
     pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
-    run_id = await bench.start("noop")
+    run_id = await harness.start("noop")
     await boards.write(
         THE_OWNER,
         run_id,
@@ -162,15 +162,15 @@ async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes
     value = msgspec.json.decode(found.value)
     assert value["text"] == text, "long plain text stays whole on a board"
     assert (await fetched(value["pixels"])).decode() == pixels
-    [told] = await events_of(bench, run_id, "whiteboard.write")
+    [told] = await events_of(harness, run_id, "whiteboard.write")
     assert len(msgspec.json.encode(told)) < 2_500
     assert (await fetched(told["value"]["pixels"])).decode() == pixels
     assert (await fetched(told["value"]["text"])).decode() == text
-    stored = await bench.database.read(
+    stored = await harness.database.read(
         lambda connection: [tuple(row) for row in connection.execute("select * from boards, run_events")]
     )
     assert pixels[:2_100] not in str(stored)
-    referred = await bench.database.read(
+    referred = await harness.database.read(
         lambda connection: connection.execute("select artifact_id from artifact_refs").fetchall()
     )
     assert len(referred) == 2
@@ -187,15 +187,15 @@ class AwayKeeper:
 
 
 @case("D7")
-async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Bench):
-    boards = Boards(bench.database.boards, AwayKeeper(), bench.database.notifier, LIMITS)
-    run_id = await bench.start("noop")
+async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(harness: RunHarness):
+    boards = Boards(harness.database.boards, AwayKeeper(), harness.database.notifier, LIMITS)
+    run_id = await harness.start("noop")
     with pytest.raises(Unavailable):
         await boards.write(
             THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "k", "iVBORw0KGgoAAAANSUhEUgAA" * 400, "n")
         )
     assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == []
-    assert await bench.log(run_id) == []
+    assert await harness.log(run_id) == []
     await boards.write(THE_OWNER, run_id, WHITE)  # what is light needs no object store
 
 
@@ -203,9 +203,9 @@ async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(bench: Benc
 
 
 @rule("CC-16", "CC-17", "CC-18", "CC-27")
-async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(bench: Bench, boards: Boards):
+async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarness, boards: Boards):
     run_id, results = await played(
-        bench,
+        harness,
         boards,
         call("WhiteboardWrite", key="plan", value=[1, {"a": None}]),
         call("WhiteboardRead", key="plan"),
@@ -238,13 +238,13 @@ async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(bench: Bench,
             ]
         },
     ]
-    told = await events_of(bench, run_id, "whiteboard.write")
+    told = await events_of(harness, run_id, "whiteboard.write")
     assert [event["provenance"] for event in told] == [
         {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
         {"agent_id": "main", "node_id": "writer", "run_id": run_id},
     ]
     types = [
-        one for one in await bench.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")
+        one for one in await harness.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")
     ]
     assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], (
         "the log says what is about to be done before it is"
@@ -252,9 +252,9 @@ async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(bench: Bench,
 
 
 @rule("CC-20", "CC-28")
-async def test_an_agent_writes_and_reads_the_blackboard_by_edge(bench: Bench, boards: Boards):
+async def test_an_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness, boards: Boards):
     run_id, results = await played(
-        bench,
+        harness,
         boards,
         call("BlackboardWrite", edge_id="a-b", key="k", value=1),
         call("BlackboardWrite", edge_id="b-c", key="k", value=2),
@@ -266,7 +266,7 @@ async def test_an_agent_writes_and_reads_the_blackboard_by_edge(bench: Bench, bo
     assert (results[2]["result"]["value"], results[2]["result"]["edge_id"]) == (1, "a-b")
     assert [entry["value"] for entry in results[3]["result"]["entries"]] == [2]
     assert [entry["edge_id"] for entry in results[4]["result"]["entries"]] == ["a-b", "b-c"]
-    told = await events_of(bench, run_id, "blackboard.write")
+    told = await events_of(harness, run_id, "blackboard.write")
     assert [event["provenance"]["edge_id"] for event in told] == ["a-b", "b-c"]
 
 
@@ -282,7 +282,7 @@ REFUSED_CALLS = [
     ("no value",                  "WhiteboardWrite", {"key": "k"},                                               "value"),
     ("no key",                    "WhiteboardWrite", {"value": 1},                                               "key"),
     ("a version below 0",         "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": -1},           "expected_version"),
-    ("a version that is not",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "at version 0 and not at 4"),
+    ("a version that is not",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "Expected version 4"),
     ("a value too large",         "WhiteboardWrite", {"key": "k", "value": "x" * 50_000},                        "larger than the limit"),
     ("a key without its edge",    "BlackboardRead",  {"key": "k"},                                               "edge_id"),
     ("a key that is not there",   "WhiteboardRead",  {"key": "k"},                                               "no whiteboard key k"),
@@ -292,35 +292,35 @@ REFUSED_CALLS = [
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
 @case("P4")
 async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing(
-    bench: Bench, boards: Boards
+    harness: RunHarness, boards: Boards
 ):
-    run_id, results = await played(bench, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
+    run_id, results = await played(harness, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
     for (says, _, _, told), result in zip(REFUSED_CALLS, results, strict=True):
         assert told in result.get("error", ""), says
-    assert await events_of(bench, run_id, "whiteboard.write") == []
+    assert await events_of(harness, run_id, "whiteboard.write") == []
     assert await boards.read_all(OWNER, run_id, Board.BLACKBOARD, None) == []
 
 
 @rule("RS-35")
-async def test_an_agent_reads_a_heavy_value_whole(bench: Bench, boards: Boards):
+async def test_an_agent_reads_a_heavy_value_whole(harness: RunHarness, boards: Boards):
     written = {"pixels": "iVBORw0KGgoAAAANSUhEUgAA" * 200, "redacted": True}
-    run_id = await bench.start(
+    run_id = await harness.start(
         script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value"))
     )
     await boards.write(THE_OWNER, run_id, BoardWriteRequest(Board.WHITEBOARD, "k", written, "camera"))
-    async with at_work(bench.worker(*board_tools(boards))):
-        await ended(bench, run_id)
+    async with working(harness.worker(*board_tools(boards))):
+        await wait_until_ended(harness, run_id)
     stored, copy = await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None)
     assert stored.value == copy.value
     assert "iVBORw0KGgo" not in stored.value
     assert await boards.restore(OWNER, copy) == written
 
 
-async def test_a_board_too_large_to_read_whole_is_read_key_by_key(bench: Bench, boards: Boards):
+async def test_a_board_too_large_to_read_whole_is_read_key_by_key(harness: RunHarness, boards: Boards):
     """What a tool may answer has a limit of its own: 10,000 bytes here."""
     writes = [call("WhiteboardWrite", key=f"k{nth}", value="x" * 4_000) for nth in range(3)]
     _, results = await played(
-        bench, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2")
+        harness, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2")
     )
     assert "ask for less" in results[3]["error"]
     assert results[4]["result"]["version"] == 1
@@ -342,31 +342,31 @@ def test_the_tools_say_honestly_what_they_do(boards: Boards) -> None:
 # --- a lost claim -----------------------------------------------------------------------------------------------------
 
 
-async def taken_over(bench: Bench, clock: TurnableClock) -> None:
+async def taken_over(harness: RunHarness, clock: TurnableClock) -> None:
     """Another worker holds now what any worker held so far."""
     clock.ahead += 100
-    assert len(await bench.runs.claim_expired(WorkerId("wrk_other"), 10, 3600)) == 1
+    assert len(await harness.runs.claim_expired(WorkerId("wrk_other"), 10, 3600)) == 1
 
 
 @case("J7")
 @rule("RX-13", "RS-39")
 async def test_an_agent_whose_claim_is_lost_writes_nothing(
-    bench: Bench, boards: Boards, clock: TurnableClock
+    harness: RunHarness, boards: Boards, clock: TurnableClock
 ):
-    run_id = await bench.start("noop")
-    [claim] = await bench.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
+    run_id = await harness.start("noop")
+    [claim] = await harness.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
     await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
-    await taken_over(bench, clock)
+    await taken_over(harness, clock)
     with pytest.raises(ClaimLost):
         await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
-    assert [event["version"] for event in await events_of(bench, run_id, "whiteboard.write")] == [1]
+    assert [event["version"] for event in await events_of(harness, run_id, "whiteboard.write")] == [1]
 
 
 @dataclass
 class LateWrite:
     """Loses the claim of its run while it works, and only then writes."""
 
-    bench: Bench
+    harness: RunHarness
     boards: Boards
     clock: TurnableClock
     has_written: bool = False
@@ -375,7 +375,7 @@ class LateWrite:
     )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        await taken_over(self.bench, self.clock)
+        await taken_over(self.harness, self.clock)
         await self.boards.write_as_agent(context, WHITE)
         self.has_written = True
 
@@ -383,25 +383,25 @@ class LateWrite:
 @case("J7")
 @rule("RX-13", "RS-39")
 async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(
-    bench: Bench, boards: Boards, clock: TurnableClock
+    harness: RunHarness, boards: Boards, clock: TurnableClock
 ):
-    late = LateWrite(bench, boards, clock)
-    run_id = await bench.start(script({"call": "late"}, {"say": "never said"}))
+    late = LateWrite(harness, boards, clock)
+    run_id = await harness.start(script({"call": "late"}, {"say": "never said"}))
     with structlog.testing.capture_logs() as lines:
 
         async def is_let_go() -> bool:
             return any(line["event"] == "run.claim_lost" for line in lines)
 
-        async with at_work(bench.worker(late, claim_seconds=30)):
+        async with working(harness.worker(late, claim_seconds=30)):
             await wait_for(is_let_go)
     assert [line["event"] for line in lines if line["log_level"] == "error"] == []
-    run = await bench.run(run_id)
+    run = await harness.run(run_id)
     assert not late.has_written
     assert (run.status, run.attempt) == (Status.RUNNING, 2), "the other worker's run is left alone"
-    assert await bench.types(run_id) == ["run.start", "step.completed", "tool.call"]
+    assert await harness.types(run_id) == ["run.start", "step.completed", "tool.call"]
 
 
-async def test_a_tool_is_told_for_which_run_it_works(bench: Bench):
+async def test_a_tool_is_told_for_which_run_it_works(harness: RunHarness):
     seen: list[ToolContext] = []
 
     class Curious(TestTool):
@@ -411,8 +411,8 @@ async def test_a_tool_is_told_for_which_run_it_works(bench: Bench):
     async def nothing(_: Mapping[str, Any]) -> Any:
         return None
 
-    run_id = await bench.start(script({"call": "t"}))
-    async with at_work(bench.worker(Curious("t", nothing))):
-        await ended(bench, run_id)
+    run_id = await harness.start(script({"call": "t"}))
+    async with working(harness.worker(Curious("t", nothing))):
+        await wait_until_ended(harness, run_id)
     [context] = seen
     assert (context.run.run_id, context.user_id, context.run.attempt) == (run_id, OWNER, 1)

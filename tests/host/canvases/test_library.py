@@ -1,8 +1,7 @@
-"""The stories of canvases beside what the edges show: blobs that nobody speaks of, views whose instance died."""
+"""The services of canvases: orphaned blobs, expired views, limits and faults of the blob storage."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,61 +12,62 @@ from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, CorruptData, NotFound, RevisionConflict, TooLarge, Unavailable
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
-from easel.host.canvases.library import CanvasLibrary, Draft
+from easel.host.canvases.drafts import Draft
+from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.stores.blobs.store import open_blobs
 from tests.requirements import rule
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.host.conftest import Bench, TurnableClock
+    from tests.host.conftest import RunHarness, TurnableClock
 
 VIEW_SECONDS = 60.0
 
 
-class Studio:
-    """The stories of canvases around one store. Several may share it, as instances do."""
+class CanvasServices:
+    """The services of canvases on one store. Several may share a store, as instances do."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        store, self.blobs = bench.database.canvases, open_blobs(str(bench.database.path.parent / "blobs"))
-        self.changes = changes = CanvasTransactions(store, self.blobs, bench.database.notifier)
-        self.assets = CanvasAssets(store, changes, self.blobs, AssetLimits(1_000, 3))
+    def __init__(self, harness: RunHarness) -> None:
+        self.harness = harness
+        store, self.blobs = harness.database.canvases, open_blobs(str(harness.database.path.parent / "blobs"))
+        self.transactions = transactions = CanvasTransactions(store, self.blobs, harness.database.notifier)
+        self.assets = CanvasAssets(store, transactions, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,
-            changes,
+            transactions,
             self.assets,
-            bench.artifacts,
-            ToolRegistry(native_tools(), audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000),
-            notifier=bench.database.notifier,
-            audit=bench.audit,
+            harness.artifacts,
+            ToolRegistry(native_tools(), audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000),
+            notifier=harness.database.notifier,
+            audit=harness.audit,
             limits=SpecLimits(state_bytes=2_000),
         )
-        self.views = CanvasViews(store, changes, view_ttl_seconds=VIEW_SECONDS)
+        self.views = CanvasViews(store, transactions, view_ttl_seconds=VIEW_SECONDS)
 
     async def keys(self) -> list[str]:
         return sorted([key async for key in self.blobs.list("users")])
 
     async def log(self, canvas_id: str = "c") -> list[tuple[str, dict[str, Any]]]:
-        events = await self.bench.database.canvases.events_after(f"owner/{canvas_id}", 0, 100)
+        events = await self.harness.database.canvases.events_after(f"owner/{canvas_id}", 0, 100)
         return [(event.type, msgspec.json.decode(event.data)) for event in events]
 
 
 @pytest_asyncio.fixture
-async def studio(bench: Bench) -> Studio:
-    studio = Studio(bench)
-    await studio.library.create(THE_OWNER, Draft(canvas_id="c"))
-    return studio
+async def services(harness: RunHarness) -> CanvasServices:
+    services = CanvasServices(harness)
+    await services.library.create(THE_OWNER, Draft(canvas_id="c"))
+    return services
 
 
 @rule("CV-35")
-async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(
-    studio: Studio, bench: Bench, clock: TurnableClock
+async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_them(
+    services: CanvasServices, harness: RunHarness, clock: TurnableClock
 ) -> None:
-    dead, alive = studio.views, Studio(bench).views
+    dead, alive = services.views, CanvasServices(harness).views
     await dead.open(THE_OWNER, "c", "browser", "con_dead")
     mine, _ = await alive.open(THE_OWNER, "c", "phone", "con_alive")
     closed = 0
@@ -75,161 +75,156 @@ async def test_views_of_an_instance_that_died_run_out_and_another_one_tells_so(
         clock.ahead += VIEW_SECONDS / 3 + 1
         closed += await alive.once()
     assert closed == 1
-    snapshot = await studio.library.get(THE_OWNER, "c")
-    assert snapshot.views == [mine]
-    kinds = [(kind, data.get("status"), data.get("views")) for kind, data in await studio.log()]
+    snapshot = await services.library.get(THE_OWNER, "c")
+    assert snapshot.views == [renewed]
+    kinds = [(kind, data.get("status"), data.get("views")) for kind, data in await services.log()]
     assert kinds[1:] == [
         ("canvas.view.updated", "opened", 1),
         ("canvas.view.updated", "opened", 2),
         ("canvas.view.updated", "closed", 1),
     ]
-    assert await dead.once() == 0, "told once"
+    assert await crashed.once() == 0, "closed once"
 
 
 @rule("CV-35")
-async def test_one_look_at_the_views_that_breaks_is_not_the_last(
-    studio: Studio, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = bench.database.canvases
-    expired, broken = store.list_expired_views, list[bool]()
-
-    async def breaks_once(limit: int) -> Any:
-        if not broken:
-            broken.append(True)
-            raise RuntimeError("something nobody thought of")
-        return await expired(limit)
-
-    monkeypatch.setattr(store, "list_expired_views", breaks_once)
-    views = CanvasViews(store, studio.changes, view_ttl_seconds=0.03)
+async def test_started_service_closes_expired_views(services: CanvasServices, bench: Bench) -> None:
+    views = CanvasViews(bench.database.canvases, services.transactions, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while (await studio.library.get(THE_OWNER, "c")).views:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.01)
-    assert broken
+
+    async def has_no_views() -> bool:
+        return not (await services.library.get(THE_OWNER, "c")).views
+
+    await wait_for(has_no_views, what="the expired view is closed")
     await views.stop()
 
 
 @rule("CV-35")
-async def test_who_comes_back_to_another_instance_looks_at_it_once(studio: Studio, bench: Bench) -> None:
-    """The instance that died has not run out yet: nobody is counted twice for that. What came on no connection is somebody's own."""
-    dead, alive = studio.views, Studio(bench).views
+async def test_client_that_reconnects_to_another_instance_is_counted_once(
+    services: CanvasServices, harness: RunHarness
+) -> None:
+    """A view without a connection is not replaced."""
+    dead, alive = services.views, CanvasServices(harness).views
     await dead.open(THE_OWNER, "c", "browser", "con_dead")
     other, _ = await dead.open(THE_OWNER, "c", "phone", "con_other")
     single, _ = await alive.open(THE_OWNER, "c", "browser", NO_CONNECTION)
-    back, snapshot = await alive.open(THE_OWNER, "c", "browser", "con_back")
+    reopened, snapshot = await alive.open(THE_OWNER, "c", "browser", "con_back")
     again, _ = await alive.open(THE_OWNER, "c", "browser", "con_back")
-    assert {view.view_id for view in snapshot.live_views} == {other.view_id, single.view_id, back.view_id}
+    assert {view.view_id for view in snapshot.live_views} == {other.view_id, single.view_id, reopened.view_id}
     kinds = [
-        (data["status"], data["views"]) for kind, data in await studio.log() if kind == "canvas.view.updated"
+        (data["status"], data["views"])
+        for kind, data in await services.log()
+        if kind == "canvas.view.updated"
     ]
     assert kinds == [("opened", 1), ("opened", 2), ("opened", 3), ("closed", 2), ("opened", 3), ("opened", 4)]
-    assert set(await alive.close(THE_OWNER, "c", "con_back", None)) == {back.view_id, again.view_id}
+    assert set(await alive.close(THE_OWNER, "c", "con_back", None)) == {reopened.view_id, again.view_id}
 
 
 @rule("CV-35")
-async def test_a_view_that_is_renewed_while_it_is_swept_stays(studio: Studio, clock: TurnableClock) -> None:
-    view, _ = await studio.views.open(THE_OWNER, "c", "browser", "con_1")
+async def test_view_renewed_during_the_check_is_not_closed(
+    services: CanvasServices, clock: TurnableClock
+) -> None:
+    view, _ = await services.views.open(THE_OWNER, "c", "browser", "con_1")
     clock.ahead += VIEW_SECONDS + 1
-    store = studio.bench.database.canvases
+    store = services.harness.database.canvases
     expired = await store.list_expired_views(10)
     await store.renew_views(["con_1"], VIEW_SECONDS)
-    for _, canvas_id, one in expired:
-        assert not await studio.views._close(THE_OWNER, canvas_id, one, only_dead=True)
-    assert (await studio.library.get(THE_OWNER, "c")).live_views == [view]
+    for _, canvas_id, expired_view in expired:
+        assert not await services.views._close(THE_OWNER, canvas_id, expired_view, only_expired=True)
+    assert (await services.library.get(THE_OWNER, "c")).live_views == [view]
 
 
-async def test_a_connection_leaves_all_its_canvases_and_those_that_are_gone(studio: Studio) -> None:
-    await studio.library.create(THE_OWNER, Draft(canvas_id="d"))
+async def test_ended_connection_closes_its_views_and_skips_deleted_canvases(services: CanvasServices) -> None:
+    await services.library.create(THE_OWNER, Draft(canvas_id="d"))
     for name in ("c", "d"):
-        await studio.views.open(THE_OWNER, name, "browser", "con_1")
-    await studio.library.delete(THE_OWNER, "c")
-    await studio.views.leave(THE_OWNER, "con_1")
-    assert (await studio.library.get(THE_OWNER, "d")).views == []
-    assert [data["status"] for kind, data in await studio.log("d") if kind == "canvas.view.updated"] == [
+        await services.views.open(THE_OWNER, name, "browser", "con_1")
+    await services.library.delete(THE_OWNER, "c")
+    await services.views.close_connection(THE_OWNER, "con_1")
+    assert (await services.library.get(THE_OWNER, "d")).views == []
+    assert [data["status"] for kind, data in await services.log("d") if kind == "canvas.view.updated"] == [
         "opened",
         "closed",
     ]
 
 
-async def test_a_blob_whose_writer_died_is_swept_once_it_is_old_and_no_asset_ever_is(studio: Studio) -> None:
-    await studio.assets.put(THE_OWNER, "c", "assets/a.txt", b"mine", None)
-    [stray] = await studio.assets.store(
+async def test_old_blob_without_a_row_is_swept_and_assets_are_kept(services: CanvasServices) -> None:
+    await services.assets.put(THE_OWNER, "c", "assets/a.txt", b"mine", None)
+    [orphan] = await services.assets.store(
         THE_OWNER.user_id,
         "main",
-        (await studio.library.get(THE_OWNER, "c")).canvas.canvas_id,
+        (await services.library.get(THE_OWNER, "c")).canvas.canvas_id,
         {"assets/b.txt": b"x"},
     )
-    assert await studio.assets.sweep() == 0, "its writer may still be about to give it a row"
-    assert await studio.assets.sweep(grace_seconds=-1) == 1
-    assert stray.blob_key not in await studio.keys()
-    assert (await studio.assets.read(THE_OWNER, "c", "assets/a.txt"))[1] == b"mine"
+    assert await services.assets.sweep() == 0, "its row may be about to be written"
+    assert await services.assets.sweep(grace_seconds=-1) == 1
+    assert orphan.blob_key not in await services.keys()
+    assert (await services.assets.read(THE_OWNER, "c", "assets/a.txt"))[1] == b"mine"
 
 
-async def test_what_is_refused_leaves_no_blob(studio: Studio) -> None:
+async def test_refused_asset_leaves_no_blob(services: CanvasServices) -> None:
     for name in ("a", "b"):
-        await studio.assets.put(THE_OWNER, "c", f"assets/{name}", b"x", None)
+        await services.assets.put(THE_OWNER, "c", f"assets/{name}", b"x", None)
     with pytest.raises(BadInput, match="upper and lower case"):
-        await studio.assets.put(THE_OWNER, "c", "assets/A", b"x", None)
-    await studio.assets.put(THE_OWNER, "c", "assets/c", b"x", None)
-    kept = await studio.keys()
-    assert len(kept) == 3
+        await services.assets.put(THE_OWNER, "c", "assets/A", b"x", None)
+    await services.assets.put(THE_OWNER, "c", "assets/c", b"x", None)
+    keys = await services.keys()
+    assert len(keys) == 3
     with pytest.raises(BadInput, match="at most 3 assets"):
-        await studio.assets.put(THE_OWNER, "c", "assets/d", b"x", None)
+        await services.assets.put(THE_OWNER, "c", "assets/d", b"x", None)
     with pytest.raises(RevisionConflict):
-        await studio.assets.put(THE_OWNER, "c", "assets/a", b"y", 1)
+        await services.assets.put(THE_OWNER, "c", "assets/a", b"y", 1)
     with pytest.raises(TooLarge):
-        await studio.assets.put(THE_OWNER, "c", "assets/a", b"x" * 1_001, None)
+        await services.assets.put(THE_OWNER, "c", "assets/a", b"x" * 1_001, None)
     with pytest.raises(NotFound):
-        await studio.assets.put(THE_OWNER, "none", "assets/a", b"x", None)
+        await services.assets.put(THE_OWNER, "none", "assets/a", b"x", None)
     with pytest.raises(BadInput, match="at most 3 assets"):
-        await studio.library.create(
+        await services.library.create(
             THE_OWNER, Draft(canvas_id="e", assets={f"assets/{n}": b"x" for n in range(4)})
         )
-    assert await studio.keys() == kept
+    assert await services.keys() == keys
 
 
-async def test_a_lost_blob_is_told_as_damage_and_never_as_other_bytes(studio: Studio) -> None:
-    asset, _ = await studio.assets.put(THE_OWNER, "c", "assets/a", b"abc", None)
-    await studio.blobs.delete(asset.blob_key)
+async def test_missing_or_changed_blob_is_reported_as_corrupt(services: CanvasServices) -> None:
+    asset, _ = await services.assets.put(THE_OWNER, "c", "assets/a", b"abc", None)
+    await services.blobs.delete(asset.blob_key)
     with pytest.raises(CorruptData):
-        await studio.assets.read(THE_OWNER, "c", "assets/a")
-    await studio.blobs.put(asset.blob_key, b"other bytes")
+        await services.assets.read(THE_OWNER, "c", "assets/a")
+    await services.blobs.put(asset.blob_key, b"other bytes")
     with pytest.raises(CorruptData):
-        await studio.assets.read(THE_OWNER, "c", "assets/a")
-    await studio.assets.put(THE_OWNER, "c", "assets/a", b"again", None)
-    assert (await studio.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"again"
+        await services.assets.read(THE_OWNER, "c", "assets/a")
+    await services.assets.put(THE_OWNER, "c", "assets/a", b"again", None)
+    assert (await services.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"again"
 
 
-async def test_a_blob_store_that_is_away_changes_nothing(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+async def test_unavailable_blob_storage_changes_nothing(
+    services: CanvasServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object, **__: object) -> int:
+    async def fail(*_: object, **__: object) -> int:
         raise Unavailable(what="The blob store")
 
-    before = await studio.library.get(THE_OWNER, "c")
-    monkeypatch.setattr(studio.blobs, "put", away)
+    before = await services.library.get(THE_OWNER, "c")
+    monkeypatch.setattr(services.blobs, "put", fail)
     with pytest.raises(Unavailable):
-        await studio.assets.put(THE_OWNER, "c", "assets/a", b"x", None)
+        await services.assets.put(THE_OWNER, "c", "assets/a", b"x", None)
     with pytest.raises(Unavailable):
-        await studio.library.upsert(THE_OWNER, Draft(canvas_id="c", assets={"assets/a": b"x"}))
-    assert await studio.library.get(THE_OWNER, "c") == before
+        await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets={"assets/a": b"x"}))
+    assert await services.library.get(THE_OWNER, "c") == before
 
 
-async def test_a_state_over_the_limit_is_refused_by_every_way_in(studio: Studio) -> None:
+async def test_oversized_state_is_refused_by_every_method(services: CanvasServices) -> None:
     big = {"text": "x y " * 600}
     with pytest.raises(TooLarge):
-        await studio.library.create(THE_OWNER, Draft(canvas_id="e", state=big))
+        await services.library.create(THE_OWNER, Draft(canvas_id="e", state=big))
     with pytest.raises(TooLarge):
-        await studio.library.upsert(THE_OWNER, Draft(canvas_id="c", state=big))
+        await services.library.upsert(THE_OWNER, Draft(canvas_id="c", state=big))
     with pytest.raises(TooLarge):
-        await studio.library.create(THE_OWNER, Draft(canvas_id="e", spec={"state": big}))
+        await services.library.create(THE_OWNER, Draft(canvas_id="e", spec={"state": big}))
     patch = [
         {"op": "add", "path": "/text", "value": "x y " * 400},
         {"op": "add", "path": "/more", "value": "x y " * 400},
     ]
     with pytest.raises(TooLarge):
-        await studio.library.patch(
+        await services.library.patch(
             THE_OWNER, "c", state_patch=patch, spec=None, title=None, expected_revision=None
         )
 
@@ -246,8 +241,10 @@ async def test_a_state_over_the_limit_is_refused_by_every_way_in(studio: Studio)
         "user:main:x",
     ],
 )
-async def test_an_owner_session_key_is_of_an_agent_s_session(studio: Studio, key: str) -> None:
+async def test_invalid_owner_session_key_is_refused(services: CanvasServices, key: str) -> None:
     with pytest.raises(BadInput, match="ownerSessionKey"):
-        await studio.library.create(THE_OWNER, Draft(canvas_id="e", owner_session_key=key))
-    made = await studio.library.create(THE_OWNER, Draft(canvas_id="e", owner_session_key="agent:main:work"))
-    assert made.canvas.session_key == "agent:main:work"
+        await services.library.create(THE_OWNER, Draft(canvas_id="e", owner_session_key=key))
+    created = await services.library.create(
+        THE_OWNER, Draft(canvas_id="e", owner_session_key="agent:main:work")
+    )
+    assert created.canvas.session_key == "agent:main:work"

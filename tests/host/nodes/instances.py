@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from easel.host.nodes.connection import ConnectedNode
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
 LIMITS = NodeLimits(
@@ -102,9 +102,9 @@ def hold_next_call(store: Any, name: str, *, after: bool) -> tuple[asyncio.Event
 
 
 class Instance:
-    def __init__(self, bench: Bench, limits: NodeLimits = LIMITS) -> None:
-        self.store: Any = UnreliableStore(bench.database.nodes)
-        self.nodes = NodeRegistry(self.store, bench.artifacts, bench.database.notifier, bench.audit, limits)
+    def __init__(self, harness: RunHarness, limits: NodeLimits = LIMITS) -> None:
+        self.store: Any = UnreliableStore(harness.database.nodes)
+        self.nodes = NodeRegistry(self.store, harness.artifacts, harness.database.notifier, harness.audit, limits)
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS

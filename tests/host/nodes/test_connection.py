@@ -14,7 +14,7 @@ from tests.host.nodes.instances import CONTEXT, FakeLink, Instance, failure_of
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 
 def connect(link: FakeLink) -> ConnectedNode:
@@ -42,9 +42,9 @@ async def test_disconnect_ends_running_calls_as_lost_and_rejects_later_ones() ->
     assert link.cancelled.empty(), "nothing is running that could be cancelled"
 
 
-async def test_tool_found_before_its_node_disconnected_fails_at_once(bench: Bench) -> None:
+async def test_tool_found_before_its_node_disconnected_fails_at_once(harness: RunHarness) -> None:
     """An agent, or a person who has to confirm, takes a while between finding a tool and calling it."""
-    instance = Instance(bench)
+    instance = Instance(harness)
     _, link, registration = await instance.connect()
     tool = await instance.nodes.find(OWNER, "laptop__Echo")
     assert tool is not None

@@ -32,15 +32,15 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.host.conftest import Bench, TurnableClock
+    from tests.host.conftest import RunHarness, TurnableClock
 
 Pair = tuple[Instance, Instance]
 
 
 @contextlib.asynccontextmanager
-async def two_instances(bench: Bench, limits: NodeLimits = LIMITS) -> AsyncIterator[Pair]:
+async def two_instances(harness: RunHarness, limits: NodeLimits = LIMITS) -> AsyncIterator[Pair]:
     """Two instances on one store and one notifier: the node connects to the first, the second calls it."""
-    instances = Instance(bench, limits), Instance(bench, limits)
+    instances = Instance(harness, limits), Instance(harness, limits)
     try:
         yield instances
     finally:
@@ -49,13 +49,13 @@ async def two_instances(bench: Bench, limits: NodeLimits = LIMITS) -> AsyncItera
 
 
 @pytest_asyncio.fixture
-async def pair(bench: Bench) -> AsyncIterator[Pair]:
-    async with two_instances(bench) as instances:
+async def pair(harness: RunHarness) -> AsyncIterator[Pair]:
+    async with two_instances(harness) as instances:
         yield instances
 
 
-async def call_rows(bench: Bench) -> list[Any]:
-    return await bench.database.read(lambda connection: connection.execute("select * from calls").fetchall())
+async def call_rows(harness: RunHarness) -> list[Any]:
+    return await harness.database.read(lambda connection: connection.execute("select * from calls").fetchall())
 
 
 # --- routing ------------------------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ async def test_error_of_a_node_fails_the_remote_call(pair: Pair) -> None:
     assert "laptop__Echo: xxx" in await failure_of(call)
 
 
-async def test_node_is_not_found_before_it_is_activated(bench: Bench) -> None:
-    instance = Instance(bench)
+async def test_node_is_not_found_before_it_is_activated(harness: RunHarness) -> None:
+    instance = Instance(harness)
     registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id())
     node = await instance.nodes.connect(registration, FakeLink())
     assert await instance.nodes.find(OWNER, "laptop__Echo") is None
@@ -91,15 +91,15 @@ async def test_node_is_not_found_before_it_is_activated(bench: Bench) -> None:
     await instance.nodes.close()
 
 
-async def test_call_placed_before_the_node_is_activated_is_taken_when_it_is(bench: Bench) -> None:
+async def test_call_placed_before_the_node_is_activated_is_taken_when_it_is(harness: RunHarness) -> None:
     """Other instances know a node once it is registered; no poll finds the call here."""
     limits = replace(LIMITS, poll_seconds=600.0, ttl_seconds=1_800.0)
-    async with two_instances(bench, limits) as (holder, caller):
+    async with two_instances(harness, limits) as (holder, caller):
         link = FakeLink()
         registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
         node = await holder.nodes.connect(registration, link)
         notifications: asyncio.Queue[Notification] = asyncio.Queue()
-        bench.database.notifier.listen(notifications.put_nowait)
+        harness.database.notifier.listen(notifications.put_nowait)
         call = asyncio.create_task(caller.use())
         while not isinstance(await within_timeout(notifications.get()), CallPending):
             pass
@@ -125,11 +125,11 @@ async def test_refused_node_is_not_registered(pair: Pair) -> None:
 # --- two instances ------------------------------------------------------------------------------------------------------
 
 
-async def test_swept_row_of_a_connected_node_is_registered_again(pair: Pair, bench: Bench) -> None:
+async def test_swept_row_of_a_connected_node_is_registered_again(pair: Pair, harness: RunHarness) -> None:
     """The instance was slow, not stopped."""
     holder, caller = pair
     node, link, _ = await holder.connect()
-    await bench.database.nodes.sweep(-3600)
+    await harness.database.nodes.sweep(-3600)
     await holder.nodes.renew()
     assert not link.is_replaced.is_set()
     call = asyncio.create_task(caller.use())
@@ -138,13 +138,13 @@ async def test_swept_row_of_a_connected_node_is_registered_again(pair: Pair, ben
 
 
 async def test_replaced_connection_is_closed_by_a_renewal_if_the_notification_was_lost(
-    pair: Pair, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = pair
     _, older, _ = await first.connect()
     call = asyncio.create_task(first.use())
     await within_timeout(older.invoked.get())
-    monkeypatch.setattr(bench.database.notifier, "notify", lambda _: None)
+    monkeypatch.setattr(harness.database.notifier, "notify", lambda _: None)
     node, newer, _ = await second.connect()
     assert not older.is_replaced.is_set()
     await first.nodes.renew()
@@ -169,10 +169,10 @@ async def test_nodes_of_an_instance_that_stops_renewing_expire(pair: Pair, clock
     await wait_for(lambda: names_are(["laptop__Echo"]), what="the node is registered again")
 
 
-async def test_call_is_cancelled_at_the_node_after_its_timeout(bench: Bench) -> None:
+async def test_call_is_cancelled_at_the_node_after_its_timeout(harness: RunHarness) -> None:
     """The caller has stopped without cancelling it."""
-    bench.clock.stop()
-    instance = Instance(bench)
+    harness.clock.stop()
+    instance = Instance(harness)
     node, link, _ = await instance.connect()
     new = NewCall(
         new_call_id(),
@@ -183,24 +183,24 @@ async def test_call_is_cancelled_at_the_node_after_its_timeout(bench: Bench) -> 
         timeout_seconds=0.3,
         caller_ttl_seconds=30,
     )
-    assert await bench.database.nodes.place_call(new)
+    assert await harness.database.nodes.place_call(new)
     call_id, _, _ = await within_timeout(link.invoked.get())
     assert await within_timeout(link.cancelled.get()) == call_id
     assert not node.finish_call(call_id, Answer("late"))
     await instance.nodes.close()
 
 
-async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(bench: Bench) -> None:
-    instance = Instance(bench)
+async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(harness: RunHarness) -> None:
+    instance = Instance(harness)
     node, _, _ = await instance.connect()
     new = NewCall(
         new_call_id(), OWNER, node.node.connection_id, "tool.dance", "{}", 20, caller_ttl_seconds=30
     )
-    assert await bench.database.nodes.place_call(new)
+    assert await harness.database.nodes.place_call(new)
     answers: dict[CallId, str | None] = {}
 
     async def is_answered() -> bool:
-        answers.update(await bench.database.nodes.collect_answers([new.call_id]))
+        answers.update(await harness.database.nodes.collect_answers([new.call_id]))
         return bool(answers)
 
     await wait_for(is_answered)
@@ -209,10 +209,10 @@ async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(benc
 
 
 @pytest.mark.parametrize("change", ["connects", "disconnects"])
-async def test_list_read_before_a_node_changed_is_not_cached(bench: Bench, change: str) -> None:
+async def test_list_read_before_a_node_changed_is_not_cached(harness: RunHarness, change: str) -> None:
     """The query is under way when the notification arrives: its result is out of date."""
     limits = replace(LIMITS, poll_seconds=600)
-    async with two_instances(bench, limits) as (holder, other):
+    async with two_instances(harness, limits) as (holder, other):
         registration = None if change == "connects" else (await holder.connect())[2]
         is_held, may_continue = hold_next_call(other.store, "list_nodes", after=True)
         reading = asyncio.create_task(other.tool_names())
@@ -228,7 +228,7 @@ async def test_list_read_before_a_node_changed_is_not_cached(bench: Bench, chang
         assert await other.tool_names() == after
 
 
-async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pair, bench: Bench) -> None:
+async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pair, harness: RunHarness) -> None:
     holder, caller = pair
     node, link, _ = await holder.connect()
     largest = "x" * (LIMITS.max_result_bytes - 2)  # with its quotes
@@ -240,10 +240,10 @@ async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pa
     await answer_next(node, link, largest + "x")
 
     async def is_answered() -> bool:
-        return any(row["answer"] for row in await call_rows(bench))
+        return any(row["answer"] for row in await call_rows(harness))
 
     await wait_for(is_answered)
-    [row] = await call_rows(bench)
+    [row] = await call_rows(harness)
     assert len(row["answer"]) < 200
     caller.store.unavailable = set()
     size, limit = LIMITS.max_result_bytes + 1, LIMITS.max_result_bytes
@@ -330,7 +330,7 @@ async def test_calls_are_taken_again_after_the_database_was_unavailable(pair: Pa
 
 
 @case("X8")
-async def test_cancelled_call_is_cancelled_at_the_node_at_every_step(pair: Pair, bench: Bench) -> None:
+async def test_cancelled_call_is_cancelled_at_the_node_at_every_step(pair: Pair, harness: RunHarness) -> None:
     holder, caller = pair
     _, link, _ = await holder.connect()
     for turns in range(20):
@@ -342,7 +342,7 @@ async def test_cancelled_call_is_cancelled_at_the_node_at_every_step(pair: Pair,
             await call
 
     async def nothing_is_left() -> bool:
-        return not await call_rows(bench) and link.invoked.qsize() == link.cancelled.qsize()
+        return not await call_rows(harness) and link.invoked.qsize() == link.cancelled.qsize()
 
     await wait_for(nothing_is_left)
 
@@ -377,9 +377,9 @@ async def test_call_of_a_stopped_instance_is_cancelled_at_the_node(pair: Pair, c
 
 @case("D2")
 async def test_no_call_expires_because_the_database_was_unavailable(
-    bench: Bench, clock: TurnableClock
+    harness: RunHarness, clock: TurnableClock
 ) -> None:
-    async with two_instances(bench, replace(LIMITS, call_seconds=600)) as (holder, caller):
+    async with two_instances(harness, replace(LIMITS, call_seconds=600)) as (holder, caller):
         node, link, _ = await holder.connect()
         call = asyncio.create_task(caller.use())
         call_id, _, _ = await within_timeout(link.invoked.get())
@@ -399,10 +399,10 @@ async def test_no_call_expires_because_the_database_was_unavailable(
 
 @case("D2")
 async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available_again(
-    bench: Bench, clock: TurnableClock
+    harness: RunHarness, clock: TurnableClock
 ) -> None:
     limits = replace(LIMITS, ttl_seconds=0.2, caller_ttl_seconds=0.2, call_seconds=600)
-    async with two_instances(bench, limits) as (holder, caller):
+    async with two_instances(harness, limits) as (holder, caller):
         clock.stop()
         _, link, _ = await holder.connect()
         call = asyncio.create_task(caller.use())
@@ -420,10 +420,10 @@ async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available
 @rule("CV-23")
 @case("X8")
 async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_store_is_polled(
-    bench: Bench, clock: TurnableClock
+    harness: RunHarness, clock: TurnableClock
 ) -> None:
     limits = replace(LIMITS, ttl_seconds=0.06, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
-    async with two_instances(bench, limits) as (holder, caller):
+    async with two_instances(harness, limits) as (holder, caller):
         clock.stop()
         node, link, _ = await holder.connect()
         renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
@@ -445,11 +445,11 @@ async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_st
 @rule("CV-23")
 @pytest.mark.parametrize("method", ["collect_answers", "renew_calls"])
 async def test_call_is_renewed_while_another_query_of_the_caller_hangs(
-    bench: Bench, clock: TurnableClock, method: str
+    harness: RunHarness, clock: TurnableClock, method: str
 ) -> None:
     """A slow bucket delays reading answers; a broken connection of the pool delays one renewal, which times out."""
     limits = replace(LIMITS, caller_ttl_seconds=0.3)
-    async with two_instances(bench, limits) as (holder, caller):
+    async with two_instances(harness, limits) as (holder, caller):
         clock.stop()
         node, link, _ = await holder.connect()
         renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
@@ -506,9 +506,9 @@ async def test_call_that_is_being_placed_does_not_expire(pair: Pair) -> None:
     assert await within_timeout(call) == "done"
 
 
-async def test_close_leaves_no_task_behind(bench: Bench) -> None:
+async def test_close_leaves_no_task_behind(harness: RunHarness) -> None:
     before = asyncio.all_tasks()
-    async with two_instances(bench) as (holder, caller):
+    async with two_instances(harness) as (holder, caller):
         _, link, _ = await holder.connect()
         calls = [asyncio.create_task(instance.use()) for instance in (holder, caller)]
         for _ in calls:

@@ -15,7 +15,7 @@ from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.payload_limit import LIMIT, markers_in, restored
 from easel.ids import OWNER, SessionId
-from tests.host.runs.workers import at_work, ended, script
+from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from easel.core.run.conversation import Conversation, Part
     from easel.core.tool.definition import ToolDefinition
     from easel.ids import RunId
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 BASE64 = base64.b64encode(random.Random(9).randbytes(60_000)).decode()
 BEFORE, BEHIND = "Here it is, as you asked: ", ", and that was all that there is of it."
@@ -46,12 +46,12 @@ SAID = {
 }
 
 
-async def rows(bench: Bench, run_id: RunId) -> list[tuple[str, dict[str, Any]]]:
-    return [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+async def rows(harness: RunHarness, run_id: RunId) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
 
 
-async def whole(bench: Bench, value: Any) -> Any:
-    return restored(value, {name: await bench.artifacts.read(OWNER, name) for name in markers_in(value)})
+async def whole(harness: RunHarness, value: Any) -> Any:
+    return restored(value, {name: await harness.artifacts.read(OWNER, name) for name in markers_in(value)})
 
 
 @rule("CC-23", "RS-35")
@@ -59,16 +59,16 @@ async def whole(bench: Bench, value: Any) -> Any:
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("how", SAID)
 async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
-    bench: Bench, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
         "easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0
     )  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
-    run_id = await bench.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
-    async with at_work(bench.worker()):
-        assert (await ended(bench, run_id)).status == "completed"
-    log = await rows(bench, run_id)
+    run_id = await harness.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
+    async with working(harness.worker()):
+        assert (await wait_until_ended(harness, run_id)).status == "completed"
+    log = await rows(harness, run_id)
     name = "message.delta" if kind == "say" else "reasoning.delta"
     deltas = [data for event_type, data in log if event_type == name]
     in_the_log = "".join(data["text"] if isinstance(data["text"], str) else "[moved]" for data in deltas)
@@ -76,23 +76,23 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
     assert in_the_log.startswith(BEFORE)
     assert BEHIND in in_the_log
     assert all(len(msgspec.json.encode(data)) <= LIMIT + 100 for data in deltas)
-    told = "".join([(await whole(bench, data))["text"] for data in deltas])
+    told = "".join([(await whole(harness, data))["text"] for data in deltas])
     said = "".join(step.get(kind, "") for step in steps)
     assert told == (f"{said}\n\nDone." if kind == "say" else said)
-    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
-    assert await whole(bench, answer.content) == (told if kind == "say" else "Done.")
+    [_, answer] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert await whole(harness, answer.content) == (told if kind == "say" else "Done.")
 
 
 @rule("RX-06", "RS-38")
-async def test_what_the_model_reads_of_its_own_words_is_whole(bench: Bench):
+async def test_what_the_model_reads_of_its_own_words_is_whole(harness: RunHarness):
     """The step that came before is read from the log, where its text is a reference."""
-    run_id = await bench.start(
+    run_id = await harness.start(
         script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
     )
-    async with at_work(bench.worker()):
-        await ended(bench, run_id)
-    [step] = [data for event_type, data in await rows(bench, run_id) if event_type == "step.completed"]
-    assert (await whole(bench, step))["text"] == BASE64
+    async with working(harness.worker()):
+        await wait_until_ended(harness, run_id)
+    [step] = [data for event_type, data in await rows(harness, run_id) if event_type == "step.completed"]
+    assert (await whole(harness, step))["text"] == BASE64
 
 
 class InTwo:
@@ -107,31 +107,31 @@ class InTwo:
         yield Text(BASE64[6_000:12_000])
 
 
-async def sizes(bench: Bench, pause: Callable[[RunId], Awaitable[None]]) -> list[int]:
+async def sizes(harness: RunHarness, pause: Callable[[RunId], Awaitable[None]]) -> list[int]:
     """Of its deltas."""
-    run_id = await bench.start("noop")
-    async with at_work(bench.worker(model=InTwo(lambda: pause(run_id)))):
-        await ended(bench, run_id)
+    run_id = await harness.start("noop")
+    async with working(harness.worker(model=InTwo(lambda: pause(run_id)))):
+        await wait_until_ended(harness, run_id)
     return [
         data["text"]["original_size"]
-        for event_type, data in await rows(bench, run_id)
+        for event_type, data in await rows(harness, run_id)
         if event_type == "message.delta"
     ]
 
 
 async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ):
     async def a_moment(_: RunId) -> None:
         await asyncio.sleep(4 * DELTA_SECONDS)
 
     async def until_it_is_told(run_id: RunId) -> None:
         async def is_told() -> bool:
-            return "message.delta" in await bench.types(run_id)
+            return "message.delta" in await harness.types(run_id)
 
         await wait_for(is_told)
 
     monkeypatch.setattr("easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0)
-    assert await sizes(bench, a_moment) == [12_000]
+    assert await sizes(harness, a_moment) == [12_000]
     monkeypatch.setattr("easel.host.runs.log_writer.MAX_HELD_SECONDS", 0.05)
-    assert await sizes(bench, until_it_is_told) == [6_000, 6_000]
+    assert await sizes(harness, until_it_is_told) == [6_000, 6_000]

@@ -20,7 +20,7 @@ from easel.host.runs import worker as run_worker
 from easel.host.runs.worker import SAFETY
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import HandClock, at_work, ended, script
+from tests.host.runs.workers import HandClock, script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from easel.core.stream.envelope import Envelope
     from easel.core.tool.definition import ToolDefinition
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 DEAD = WorkerId("wrk_dead")
 LATER = 20.0  # past any claim, within the time a run may take
 
 
-async def left_by_a_dead_worker(bench: Bench, run_id: RunId, *events: Envelope) -> Claim:
+async def left_by_a_dead_worker(harness: RunHarness, run_id: RunId, *events: Envelope) -> Claim:
     """The run as a worker leaves it that claimed it, wrote this much and was never heard of again."""
-    [claim] = await bench.runs.claim_queued(DEAD, 1, 15, 0)
+    [claim] = await harness.runs.claim_queued(DEAD, 1, 15, 0)
     assert claim.run_id == run_id
-    assert await bench.runs.append(
-        Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").started(claim.attempt), *events])
+    assert await harness.runs.append(
+        Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").start(claim.attempt), *events])
     )
     return claim
 
@@ -52,14 +52,14 @@ def seal(run_id: RunId) -> RunEvents:
 
 
 @rule("RX-06", "RX-30", "RX-37", "RX-49")
-async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_the_log_shows(bench: Bench):
+async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_the_log_shows(harness: RunHarness):
     used: list[Any] = []
 
     async def count(args: Mapping[str, Any]) -> Any:
         used.append(args)
         return len(used)
 
-    run_id = await bench.start(
+    run_id = await harness.start(
         script(
             {"say": "one"},
             {"call": "t", "args": {"n": 1}},
@@ -72,22 +72,22 @@ async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_
     call = ToolCall(CallId("call_1"), "t", {"n": 1})
     step = Step("one", (call,))
     await left_by_a_dead_worker(
-        bench,
+        harness,
         run_id,
         made.delta(answer_id(run_id), "one"),
         made.step(1, step),
-        made.calling(call),
-        made.called(ToolResult(CallId("call_1"), "t", "done before")),
+        made.tool_call(call),
+        made.tool_result(ToolResult(CallId("call_1"), "t", "done before")),
         made.delta(answer_id(run_id), "\n\ntw"),  # a model call that was cut off
     )
-    bench.clock.ahead = LATER
-    async with at_work(bench.worker(TestTool("t", count))):
-        run = await ended(bench, run_id)
+    harness.clock.ahead = LATER
+    async with working(harness.worker(TestTool("t", count))):
+        run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
     assert used == [{"n": 2}], "the finished call was made again"
-    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     assert [data["attempt"] for kind, data in log if kind == "run.start"] == [1, 2]
-    assert [event.seq for event in await bench.log(run_id)] == list(range(1, run.last_seq + 1))
+    assert [event.seq for event in await harness.log(run_id)] == list(range(1, run.last_seq + 1))
     assert [data["text"] for kind, data in log if kind == "message.completed"] == ["one\n\ntwo\n\nthree"]
     assert [kind for kind, _ in log].count("done") == 1
 
@@ -97,7 +97,7 @@ async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_
     "declared, again", [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True)], ids=str
 )
 async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
-    bench: Bench, declared: dict[str, bool], again: bool
+    harness: RunHarness, declared: dict[str, bool], again: bool
 ):
     used: list[Any] = []
 
@@ -105,17 +105,17 @@ async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
         used.append(args)
         return "fresh"
 
-    run_id = await bench.start(script({"call": "t", "args": {}}, {"say": "went on"}))
+    run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "went on"}))
     made = seal(run_id)
     call = ToolCall(CallId("call_1"), "t", {})
-    await left_by_a_dead_worker(bench, run_id, made.step(1, Step("", (call,))), made.calling(call))
-    bench.clock.ahead = LATER
-    async with at_work(bench.worker(TestTool("t", count, **declared))):
-        run = await ended(bench, run_id)
+    await left_by_a_dead_worker(harness, run_id, made.step(1, Step("", (call,))), made.tool_call(call))
+    harness.clock.ahead = LATER
+    async with working(harness.worker(TestTool("t", count, **declared))):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     assert used == ([{}] if again else [])
     [result] = [
-        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+        msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == "tool.result"
     ]
     assert result.get("result") == ("fresh" if again else None)
     assert result.get("error") == (None if again else OUTCOME_UNKNOWN)
@@ -123,24 +123,24 @@ async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
 
 @rule("RX-38", "RS-38")
 @case("J6")
-async def test_a_run_that_loses_every_worker_fails_with_the_reason(bench: Bench):
-    run_id = await bench.start("noop")
+async def test_a_run_that_loses_every_worker_fails_with_the_reason(harness: RunHarness):
+    run_id = await harness.start("noop")
     for attempt in (1, 2, 3):
         claims = await (
-            bench.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else bench.runs.claim_expired(DEAD, 1, 15)
+            harness.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else harness.runs.claim_expired(DEAD, 1, 15)
         )
         assert claims[0].attempt == attempt
-        bench.clock.ahead += LATER
-    async with at_work(bench.worker()):
-        run = await ended(bench, run_id)
+        harness.clock.ahead += LATER
+    async with working(harness.worker()):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
-    assert run.error_message == "Gave up after 3 attempts: each time the worker that held the run was lost."
-    assert await bench.types(run_id) == ["message.completed", "run.status", "done"]
+    assert run.error_message == "The run failed after 3 attempts: its worker was lost each time."
+    assert await harness.types(run_id) == ["message.completed", "run.status", "done"]
 
 
 @rule("RX-13", "RS-39")
 @case("J2", "J3")
-async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: Bench):
+async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(harness: RunHarness):
     inside, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -148,33 +148,33 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: B
         await go_on.wait()
         return "stale"
 
-    run_id = await bench.start(script({"call": "t", "args": {}}, {"say": "said"}))
-    slow = bench.worker(TestTool("t", held, read_only=True))
+    run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "said"}))
+    slow = harness.worker(TestTool("t", held, read_only=True))
     assert await slow.once() == 1  # by hand: nothing renews
     await within_timeout(inside.wait())
-    bench.clock.ahead = LATER
+    harness.clock.ahead = LATER
 
     async def quick(_: Mapping[str, Any]) -> Any:
         done.set()
         return "fresh"
 
-    async with at_work(bench.worker(TestTool("t", quick, read_only=True))):
+    async with working(harness.worker(TestTool("t", quick, read_only=True))):
         await within_timeout(done.wait())
         go_on.set()
-        run = await ended(bench, run_id)
+        run = await wait_until_ended(harness, run_id)
 
         async def has_stopped() -> bool:
-            return not slow._held
+            return not slow._running
 
         await wait_for(has_stopped)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
     results = [
         msgspec.json.decode(event.data)["result"]
-        for event in await bench.log(run_id)
+        for event in await harness.log(run_id)
         if event.type == "tool.result"
     ]
     assert results == ["fresh"]
-    types = await bench.types(run_id)
+    types = await harness.types(run_id)
     assert types.count("done") == 1
     assert types.count("run.start") == 2
 
@@ -182,8 +182,8 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(bench: B
 class CutOff:
     """The store, out of reach for this worker alone when `is_cut`."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._runs = bench.runs
+    def __init__(self, harness: RunHarness) -> None:
+        self._runs = harness.runs
         self.is_cut = False
 
     def __getattr__(self, name: str) -> Any:
@@ -198,8 +198,8 @@ class CutOff:
 class Counted(CutOff):
     """The store, with a count of what it has answered."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
+    def __init__(self, harness: RunHarness) -> None:
+        super().__init__(harness)
         self.answered: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
@@ -220,9 +220,9 @@ class Counted(CutOff):
 
 
 @pytest.fixture
-def own_clock(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+def own_clock(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> HandClock:
     """The workers' clock. It and the store's stand still, so that no claim is over because the machine is slow."""
-    bench.clock.stop()
+    harness.clock.stop()
     clock = HandClock()
     monkeypatch.setattr(run_worker, "time", clock)
     return clock
@@ -231,7 +231,7 @@ def own_clock(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> HandClock:
 @rule("RX-13", "RX-26")
 @case("J7")
 async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
-    bench: Bench, own_clock: HandClock
+    harness: RunHarness, own_clock: HandClock
 ):
     stopped = asyncio.Event()
     inside = asyncio.Event()
@@ -243,33 +243,33 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
         finally:
             stopped.set()
 
-    claim_seconds, runs = 2.0, CutOff(bench)
-    run_id = await bench.start(script({"call": "t", "args": {}}))
-    worker = bench.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)  # pyright: ignore[reportArgumentType]
-    async with at_work(worker):
+    claim_seconds, runs = 2.0, CutOff(harness)
+    run_id = await harness.start(script({"call": "t", "args": {}}))
+    worker = harness.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)  # pyright: ignore[reportArgumentType]
+    async with working(worker):
         await within_timeout(inside.wait())
         runs.is_cut = True
         own_clock.ahead += claim_seconds * (
             1 - SAFETY / 2
         )  # and it stays so: half of the reserve is left when it has stopped
         await within_timeout(stopped.wait())
-        last = (await bench.run(run_id)).last_seq
+        last = (await harness.run(run_id)).last_seq
         runs.is_cut = False
-        for clock in (bench.clock, own_clock):
+        for clock in (harness.clock, own_clock):
             clock.ahead += LATER
 
         async def is_held_again() -> bool:
             """By the same worker, as another attempt."""
-            return (await bench.types(run_id)).count("run.start") == 2
+            return (await harness.types(run_id)).count("run.start") == 2
 
         await wait_for(is_held_again)
-        await ended(bench, run_id)
-    assert (await bench.types(run_id))[last] == "run.start"
+        await wait_until_ended(harness, run_id)
+    assert (await harness.types(run_id))[last] == "run.start"
 
 
 @rule("RX-26")
 async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
-    bench: Bench, own_clock: HandClock
+    harness: RunHarness, own_clock: HandClock
 ):
     inside, go_on = asyncio.Event(), asyncio.Event()
 
@@ -278,25 +278,25 @@ async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
         await go_on.wait()
 
     claim_seconds = 0.3
-    run_id = await bench.start(script({"call": "t", "args": {}}))
-    renewals = Counted(bench)
-    holder = bench.worker(TestTool("t", held), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
-    other = bench.worker(claim_seconds=claim_seconds)
-    async with at_work(holder):
+    run_id = await harness.start(script({"call": "t", "args": {}}))
+    renewals = Counted(harness)
+    holder = harness.worker(TestTool("t", held), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
+    other = harness.worker(claim_seconds=claim_seconds)
+    async with working(holder):
         await within_timeout(inside.wait())
         for _ in range(4):
-            for clock in (bench.clock, own_clock):
+            for clock in (harness.clock, own_clock):
                 clock.ahead += 0.8 * claim_seconds
-            other._sweep_at = 0.0
+            other._search_all_at = 0.0
             assert await other.once() == 0
             await renewals.answers("renew", 2)  # of which the second began after that
         go_on.set()
-        run = await ended(bench, run_id)
+        run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 1)
 
 
 @rule("RX-49")
-async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its_attempt(bench: Bench):
+async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its_attempt(harness: RunHarness):
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -304,37 +304,37 @@ async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its
         await go_on.wait()
         return "finished"
 
-    run_id = await bench.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
-    async with at_work(bench.worker(TestTool("t", held), drain_seconds=TIMEOUT_SECONDS)) as stop:
+    run_id = await harness.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
+    async with working(harness.worker(TestTool("t", held), drain_seconds=TIMEOUT_SECONDS)) as stop:
         await within_timeout(inside.wait())
         stop.set()
         await asyncio.sleep(0)
         go_on.set()
-    run = await bench.run(run_id)
+    run = await harness.run(run_id)
     assert (run.status, run.attempt, run.max_attempts) == (Status.QUEUED, 1, 4)
-    assert (await bench.types(run_id))[-1] == "tool.result", "the step that was under way was not finished"
-    async with at_work(bench.worker(TestTool("t", held))):  # nobody waits for the claim to run out
-        run = await ended(bench, run_id)
+    assert (await harness.types(run_id))[-1] == "tool.result", "the step that was under way was not finished"
+    async with working(harness.worker(TestTool("t", held))):  # nobody waits for the claim to run out
+        run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
 
 
 @rule("RX-49")
-async def test_what_does_not_end_in_time_is_handed_back_all_the_same(bench: Bench):
-    run_id = await bench.start(script({"say": "x"}, {"wait_ms": 60_000}))
-    async with at_work(bench.worker(drain_seconds=0.1)) as stop:
+async def test_what_does_not_end_in_time_is_handed_back_all_the_same(harness: RunHarness):
+    run_id = await harness.start(script({"say": "x"}, {"wait_ms": 60_000}))
+    async with working(harness.worker(drain_seconds=0.1)) as stop:
 
         async def is_running() -> bool:
-            return (await bench.run(run_id)).status is Status.RUNNING
+            return (await harness.run(run_id)).status is Status.RUNNING
 
         await wait_for(is_running)
         stop.set()
-    run = await bench.run(run_id)
+    run = await harness.run(run_id)
     assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
-    assert "done" not in await bench.types(run_id)
+    assert "done" not in await harness.types(run_id)
 
 
 @rule("RX-29")
-async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(bench: Bench):
+async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(harness: RunHarness):
     class Forgetful(CutOff):
         forgotten = 0
 
@@ -345,28 +345,28 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(bench
                 raise Unavailable(what="The database")
             return answer
 
-    run_id = await bench.start(
+    run_id = await harness.start(
         script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"})
     )
-    async with at_work(bench.worker(runs=Forgetful(bench))):  # pyright: ignore[reportArgumentType]
-        run = await ended(bench, run_id)
-    types = await bench.types(run_id)
+    async with working(harness.worker(runs=Forgetful(harness))):  # pyright: ignore[reportArgumentType]
+        run = await wait_until_ended(harness, run_id)
+    types = await harness.types(run_id)
     assert types.count("run.start") == types.count("tool.call") == types.count("done") == 1
     assert (run.status, run.last_seq) == (Status.COMPLETED, len(types))
 
 
-async def test_a_database_that_is_away_for_a_while_costs_no_run(bench: Bench):
-    runs = CutOff(bench)
+async def test_a_database_that_is_away_for_a_while_costs_no_run(harness: RunHarness):
+    runs = CutOff(harness)
     ids: Sequence[RunId] = [
-        await bench.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
+        await harness.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
     ]
-    async with at_work(bench.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
         for _ in range(3):
             runs.is_cut = True
             await asyncio.sleep(0.05)
             runs.is_cut = False
             await asyncio.sleep(0.02)
-        ends = [await ended(bench, run_id) for run_id in ids]
+        ends = [await wait_until_ended(harness, run_id) for run_id in ids]
     assert {(run.status, run.attempt) for run in ends} == {(Status.COMPLETED, 1)}
 
 
@@ -393,25 +393,25 @@ class Offers:
 @rule("RX-49")
 @pytest.mark.parametrize("is_taken_over", [False, True], ids=["asking the model", "repeating a call"])
 async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(
-    bench: Bench, is_taken_over: bool
+    harness: RunHarness, is_taken_over: bool
 ):
     """What nodes offer is in the store too, and so is whether a call that a lost worker had begun may be made again."""
     tool = "laptop__Echo" if is_taken_over else "gsv__Clock"
-    run_id = await bench.start(script({"call": tool}, {"say": "after"}))
+    run_id = await harness.start(script({"call": tool}, {"say": "after"}))
     if is_taken_over:
         made, call = seal(run_id), ToolCall(CallId("call_1"), tool, {})
-        await left_by_a_dead_worker(bench, run_id, made.step(1, Step("", (call,))), made.calling(call))
-        bench.clock.ahead = LATER
+        await left_by_a_dead_worker(harness, run_id, made.step(1, Step("", (call,))), made.tool_call(call))
+        harness.clock.ahead = LATER
     offers = Offers()
-    async with at_work(bench.worker(sources=[offers])):
+    async with working(harness.worker(sources=[offers])):
         await within_timeout(offers.asked.wait())
-        assert not (await bench.run(run_id)).is_terminal
+        assert not (await harness.run(run_id)).is_terminal
         offers.is_away = False
-        run = await ended(bench, run_id)
+        run = await wait_until_ended(harness, run_id)
     assert (run.status, run.error_message) == (Status.COMPLETED, None)
 
 
-async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(bench: Bench):
+async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(harness: RunHarness):
     class Picky(CutOff):
         async def append(self, batch: Batch) -> Any:
             if any(
@@ -420,36 +420,36 @@ async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no
                 raise ValueError("no such column")
             return await self._runs.append(batch)
 
-    bad = await bench.start(
+    bad = await harness.start(
         script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad"
     )
-    good = await bench.start(script({"say": "fine"}), session="good")
-    async with at_work(bench.worker(runs=Picky(bench))):  # pyright: ignore[reportArgumentType]
-        assert (await ended(bench, good)).status is Status.COMPLETED
-        run = await ended(bench, bad)
+    good = await harness.start(script({"say": "fine"}), session="good")
+    async with working(harness.worker(runs=Picky(harness))):  # pyright: ignore[reportArgumentType]
+        assert (await wait_until_ended(harness, good)).status is Status.COMPLETED
+        run = await wait_until_ended(harness, bad)
     assert run.status is Status.FAILED
     assert "ref_" in (run.error_message or "")
 
 
 @rule("RS-37")
-async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_said(bench: Bench):
-    run_id = await bench.start(script({"say": "so far"}, {"call": "gsv__Clock"}, {"wait_ms": 60_000}))
-    async with at_work(bench.worker(drain_seconds=0)) as stop:
+async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_said(harness: RunHarness):
+    run_id = await harness.start(script({"say": "so far"}, {"call": "gsv__Clock"}, {"wait_ms": 60_000}))
+    async with working(harness.worker(drain_seconds=0)) as stop:
 
         async def has_used_the_tool() -> bool:
-            return "tool.result" in await bench.types(run_id)
+            return "tool.result" in await harness.types(run_id)
 
         await wait_for(has_used_the_tool)
         stop.set()
-    assert (await bench.run(run_id)).status is Status.QUEUED
-    cancelled = await bench.queue.cancel(THE_OWNER, run_id)
+    assert (await harness.run(run_id)).status is Status.QUEUED
+    cancelled = await harness.queue.cancel(THE_OWNER, run_id)
     assert cancelled.status is Status.CANCELLED
-    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     assert [kind for kind, _ in log[-3:]] == ["message.completed", "run.status", "done"]
     assert log[-3][1]["text"] == "so far"
 
 
-async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(bench: Bench):
+async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(harness: RunHarness):
     """As when a crash of the database has undone a claim that was not on the disk yet."""
     begun: list[int] = []
     first_stopped, go_on = asyncio.Event(), asyncio.Event()
@@ -463,26 +463,26 @@ async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(
                 first_stopped.set()
         return begun[-1]
 
-    run_id = await bench.start(script({"call": "t", "args": {}}))
-    worker = bench.worker(TestTool("t", held, read_only=True))
+    run_id = await harness.start(script({"call": "t", "args": {}}))
+    worker = harness.worker(TestTool("t", held, read_only=True))
     assert await worker.once() == 1
 
     async def is_inside() -> bool:
         return bool(begun)
 
     await wait_for(is_inside)
-    bench.clock.ahead = LATER
-    worker._sweep_at = 0.0
+    harness.clock.ahead = LATER
+    worker._search_all_at = 0.0
     assert await worker.once() == 1
     await within_timeout(first_stopped.wait())
     go_on.set()
-    run = await ended(bench, run_id)
+    run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
-    assert (await bench.types(run_id)).count("done") == 1
+    assert (await harness.types(run_id)).count("done") == 1
 
 
 @rule("RX-49")
-async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench: Bench):
+async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(harness: RunHarness):
     class AwayForAMoment(CutOff):
         refused = 0
 
@@ -492,35 +492,35 @@ async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(bench
                 raise Unavailable(what="The database")
             return await self._runs.release_claim(claim)
 
-    run_id = await bench.start(script({"wait_ms": 60_000}))
-    async with at_work(bench.worker(runs=AwayForAMoment(bench), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
+    run_id = await harness.start(script({"wait_ms": 60_000}))
+    async with working(harness.worker(runs=AwayForAMoment(harness), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
 
         async def is_running() -> bool:
-            return "run.start" in await bench.types(run_id)
+            return "run.start" in await harness.types(run_id)
 
         await wait_for(is_running)
         stop.set()
-    run = await bench.run(run_id)
+    run = await harness.run(run_id)
     assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
 
 
-async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fails(bench: Bench):
+async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fails(harness: RunHarness):
     class HalfAway(CutOff):
         async def claim_queued(self, *_: Any, **__: Any) -> Any:
             raise Unavailable(what="The database")
 
-    run_id = await bench.start("noop")
-    await bench.runs.claim_queued(DEAD, 1, 15, 0)
-    bench.clock.ahead = LATER
-    worker = bench.worker(runs=HalfAway(bench))  # pyright: ignore[reportArgumentType]
+    run_id = await harness.start("noop")
+    await harness.runs.claim_queued(DEAD, 1, 15, 0)
+    harness.clock.ahead = LATER
+    worker = harness.worker(runs=HalfAway(harness))  # pyright: ignore[reportArgumentType]
     with pytest.raises(Unavailable):
         await worker.once()
-    run = await ended(bench, run_id)
+    run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
 
 
 @rule("RS-35", "RX-30")
-async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(bench: Bench):
+async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(harness: RunHarness):
     """The finished step's text, arguments and result were all moved out of the log; the next attempt has them again, exactly."""
     seen: list[Conversation] = []
 
@@ -533,16 +533,16 @@ async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(be
 
     text = "many words " * 1_000
     value = {"list": [{"n": n, "redacted": True, "why": "a forged marker"} for n in range(200)], "text": text}
-    run_id = await bench.start(script({"say": "unused"}))
+    run_id = await harness.start(script({"say": "unused"}))
     made = seal(run_id)
     call = ToolCall(CallId("call_1"), "t", {"value": value})
     result = ToolResult(CallId("call_1"), "t", [value, "x" * 5_000])
-    events = [made.step(1, Step(text, (call,))), made.calling(call), made.called(result)]
+    events = [made.step(1, Step(text, (call,))), made.tool_call(call), made.tool_result(result)]
     assert all(len(event.json) < 2_400 for event in events)
-    await bench.artifacts.store(OWNER, [offloaded for event in events for offloaded in event.offloaded])
-    await left_by_a_dead_worker(bench, run_id, *events)
-    bench.clock.ahead = LATER
-    async with at_work(bench.worker(model=Listening())):
-        run = await ended(bench, run_id)
+    await harness.artifacts.store(OWNER, [offloaded for event in events for offloaded in event.offloaded])
+    await left_by_a_dead_worker(harness, run_id, *events)
+    harness.clock.ahead = LATER
+    async with working(harness.worker(model=Listening())):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     assert seen[-1].steps == (Step(text, (call,), (result,)),)

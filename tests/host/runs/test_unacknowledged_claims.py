@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.status import Status
 from easel.errors import Unavailable
-from tests.host.runs.workers import at_work, ended
+from tests.host.runs.workers import wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 FAR_LONGER = TIMEOUT_SECONDS * 10  # a claim is not over before the test gives up
 
@@ -21,8 +21,8 @@ FAR_LONGER = TIMEOUT_SECONDS * 10  # a claim is not over before the test gives u
 class DeafClaims:
     """The store itself, but the answer to its first claim of something comes late, or as the word that nobody answered."""
 
-    def __init__(self, bench: Bench, how: str) -> None:
-        self._runs = bench.runs
+    def __init__(self, harness: RunHarness, how: str) -> None:
+        self._runs = harness.runs
         self._how = how
         self.made = asyncio.Event()
 
@@ -41,44 +41,44 @@ class DeafClaims:
 
 @case("D4")
 @rule("RX-22", "RX-49")
-async def test_a_run_whose_claim_was_not_answered_goes_on_at_once_and_at_its_first_attempt(bench: Bench):
-    run_ids = [await bench.start("noop", session) for session in ("a", "b")]
-    deaf: Any = DeafClaims(bench, "never")
-    async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
-        runs = [await ended(bench, run_id) for run_id in run_ids]
+async def test_a_run_whose_claim_was_not_answered_goes_on_at_once_and_at_its_first_attempt(harness: RunHarness):
+    run_ids = [await harness.start("noop", session) for session in ("a", "b")]
+    deaf: Any = DeafClaims(harness, "never")
+    async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
+        runs = [await wait_until_ended(harness, run_id) for run_id in run_ids]
     assert deaf.made.is_set()
     assert [(run.status, run.attempt) for run in runs] == [(Status.COMPLETED, 1)] * 2
     for run_id in run_ids:
-        assert await bench.types(run_id) == ["run.start", "message.completed", "run.status", "done"]
+        assert await harness.types(run_id) == ["run.start", "message.completed", "run.status", "done"]
 
 
 @case("D4")
 @rule("RX-49")
-async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what_it_had_claimed(bench: Bench):
-    run_id = await bench.start("noop")
-    deaf: Any = DeafClaims(bench, "late")
-    async with at_work(bench.worker(runs=deaf, claim_seconds=FAR_LONGER)):
+async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what_it_had_claimed(harness: RunHarness):
+    run_id = await harness.start("noop")
+    deaf: Any = DeafClaims(harness, "late")
+    async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
         await within_timeout(deaf.made.wait())
-    assert (await bench.run(run_id)).status is Status.QUEUED
-    async with at_work(bench.worker()):
-        assert (await ended(bench, run_id)).status is Status.COMPLETED
+    assert (await harness.run(run_id)).status is Status.QUEUED
+    async with working(harness.worker()):
+        assert (await wait_until_ended(harness, run_id)).status is Status.COMPLETED
 
 
 @case("D4")
-async def test_a_worker_that_heard_every_answer_asks_no_such_question(bench: Bench):
+async def test_a_worker_that_heard_every_answer_asks_no_such_question(harness: RunHarness):
     asked: list[str] = []
 
     class Watched:
         def __getattr__(self, name: str) -> Any:
             asked.append(name)
-            return getattr(bench.runs, name)
+            return getattr(harness.runs, name)
 
     async def has_looked_everywhere_several_times() -> bool:
         return asked.count("claim_expired") > 6
 
     watched: Any = Watched()
-    async with at_work(bench.worker(runs=watched)):
-        await ended(bench, await bench.start("noop"))
+    async with working(harness.worker(runs=watched)):
+        await wait_until_ended(harness, await harness.start("noop"))
         await wait_for(has_looked_everywhere_several_times)
         assert (
             "claim_unacknowledged" not in asked

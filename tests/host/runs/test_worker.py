@@ -14,7 +14,7 @@ from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
 from easel.ids import OWNER, ArtifactId, SessionId
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import at_work, ended, script
+from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.standstill import Stopwatch
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from easel.core.run.conversation import Conversation, Part
     from easel.core.stream.notifications import Notification
     from easel.core.tool.definition import ToolDefinition
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 NEVER = 3600.0  # seconds until a worker would look for something by itself
 
 
 @rule("RX-24", "RX-25", "RX-28")
-async def test_a_noop_is_started_closed_and_done(bench: Bench):
-    run_id = await bench.start("noop")
-    async with at_work(bench.worker()):
-        run = await ended(bench, run_id)
+async def test_a_noop_is_started_closed_and_done(harness: RunHarness):
+    run_id = await harness.start("noop")
+    async with working(harness.worker()):
+        run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt, run.error_message) == (Status.COMPLETED, 1, None)
-    log = await bench.log(run_id)
+    log = await harness.log(run_id)
     assert [event.type for event in log] == ["run.start", "message.completed", "run.status", "done"]
     assert [event.seq for event in log] == [1, 2, 3, 4]
     assert run.last_seq == 4
@@ -44,25 +44,25 @@ async def test_a_noop_is_started_closed_and_done(bench: Bench):
 
 @rule("RX-24", "RX-33")
 async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(
-    bench: Bench,
+    harness: RunHarness,
 ):
     heard: list[Notification] = []
-    bench.database.notifier.listen(heard.append)
-    run_id = await bench.start(script({"wait_ms": 60_000}))
+    harness.database.notifier.listen(heard.append)
+    run_id = await harness.start(script({"wait_ms": 60_000}))
 
     async def is_told() -> bool:
         return RunAppended(run_id, 1) in heard
 
-    async with at_work(bench.worker(drain_seconds=0.0)):
+    async with working(harness.worker(drain_seconds=0.0)):
         await wait_for(is_told)
-        assert [event.type for event in await bench.log(run_id)] == ["run.start"]
-        await bench.queue.cancel(THE_OWNER, run_id)
-        await ended(bench, run_id)
+        assert [event.type for event in await harness.log(run_id)] == ["run.start"]
+        await harness.queue.cancel(THE_OWNER, run_id)
+        await wait_until_ended(harness, run_id)
 
 
-async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
+async def test_what_was_said_is_the_sum_of_its_deltas(harness: RunHarness):
     long = "wörd " * 2_000
-    run_id = await bench.start(
+    run_id = await harness.start(
         script(
             {"say": "a"},
             {"say": long},
@@ -71,104 +71,104 @@ async def test_what_was_said_is_the_sum_of_its_deltas(bench: Bench):
             {"say": "b"},
         )
     )
-    async with at_work(bench.worker()):
-        await ended(bench, run_id)
-    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    async with working(harness.worker()):
+        await wait_until_ended(harness, run_id)
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     text = "".join(data["text"] for kind, data in log if kind == "message.delta")
     assert text == f"a{long}\n\nb"
     marker = next(data["text"] for kind, data in log if kind == "message.completed")
     assert marker["redacted"] is True, "an event is light, so the whole text is beside it"
-    assert (await bench.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))).decode() == text
-    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert (await harness.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))).decode() == text
+    [_, answer] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert answer.content == text, "long plain text stays whole in the message store"
-    assert max(len(event.data) for event in await bench.log(run_id) if event.type == "message.delta") <= 2_048
+    assert max(len(event.data) for event in await harness.log(run_id) if event.type == "message.delta") <= 2_048
 
 
-async def test_a_failure_of_the_model_is_the_runs_reason(bench: Bench):
-    run_id = await bench.start(script({"say": "so far"}, {"fail": "no more"}))
-    async with at_work(bench.worker()):
-        run = await ended(bench, run_id)
+async def test_a_failure_of_the_model_is_the_runs_reason(harness: RunHarness):
+    run_id = await harness.start(script({"say": "so far"}, {"fail": "no more"}))
+    async with working(harness.worker()):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
     assert run.error_message == "The model failed: no more"
-    closing = msgspec.json.decode((await bench.log(run_id))[-3].data)
+    closing = msgspec.json.decode((await harness.log(run_id))[-3].data)
     assert (closing["status"], closing["text"], closing["error"]) == ("failed", "so far", run.error_message)
 
 
 @rule("CC-23")
-async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(bench: Bench):
+async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(harness: RunHarness):
     """A provider's error may hold all that it was sent; no table and no log line takes that over."""
-    run_id = await bench.start(script({"fail": "bad image: " + "QUJD" * 3_000 + " in part 3"}))
-    async with at_work(bench.worker()):
-        run = await ended(bench, run_id)
+    run_id = await harness.start(script({"fail": "bad image: " + "QUJD" * 3_000 + " in part 3"}))
+    async with working(harness.worker()):
+        run = await wait_until_ended(harness, run_id)
     assert run.error_message is not None
     assert len(run.error_message) < 1_100
     assert run.error_message.startswith("The model failed: bad image: QUJD")
     assert run.error_message.endswith("in part 3")
-    [_, answer] = await bench.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
+    [_, answer] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert answer.error_message == run.error_message
 
 
-async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(bench: Bench):
+async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(harness: RunHarness):
     async def broken(_: Mapping[str, Any]) -> Any:
         raise ValueError("secret detail")
 
-    run_id = await bench.start(
+    run_id = await harness.start(
         script({"call": "t"}, {"call": "nope"}, {"call": "gsv__Sleep", "args": {"ms": "x"}}, {"say": "ok"})
     )
-    async with at_work(bench.worker(TestTool("t", broken))):
-        run = await ended(bench, run_id)
+    async with working(harness.worker(TestTool("t", broken))):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     errors = [
         msgspec.json.decode(event.data)["error"]
-        for event in await bench.log(run_id)
+        for event in await harness.log(run_id)
         if event.type == "tool.result"
     ]
-    assert errors[0] == "t: broke (ValueError)."
+    assert errors[0] == "t: raised ValueError."
     assert "there is no such tool" in errors[1]
     assert errors[2].startswith("gsv__Sleep: ms:")
 
 
-async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(bench: Bench):
+async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(harness: RunHarness):
     async def large(_: Mapping[str, Any]) -> Any:
         return "x" * 20_000
 
-    run_id = await bench.start(script({"call": "t"}))
-    async with at_work(bench.worker(TestTool("t", large))):
-        await ended(bench, run_id)
+    run_id = await harness.start(script({"call": "t"}))
+    async with working(harness.worker(TestTool("t", large))):
+        await wait_until_ended(harness, run_id)
     [result] = [
-        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+        msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == "tool.result"
     ]
     assert "over the limit" in result["error"]
 
 
-async def test_a_run_that_never_ends_is_ended_by_the_step_limit(bench: Bench):
-    run_id = await bench.start(script(*[{"call": "gsv__Clock"}] * 9))
-    async with at_work(bench.worker(max_steps=3)):
-        run = await ended(bench, run_id)
+async def test_a_run_that_never_ends_is_ended_by_the_step_limit(harness: RunHarness):
+    run_id = await harness.start(script(*[{"call": "gsv__Clock"}] * 9))
+    async with working(harness.worker(max_steps=3)):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
     assert "3 steps" in (run.error_message or "")
 
 
-async def test_a_run_that_takes_too_long_is_stopped(bench: Bench):
-    run_id = await bench.start(script({"say": "x"}, {"wait_ms": 60_000}))
-    async with at_work(bench.worker(run_timeout_seconds=0.1)):
-        run = await ended(bench, run_id)
+async def test_a_run_that_takes_too_long_is_stopped(harness: RunHarness):
+    run_id = await harness.start(script({"say": "x"}, {"wait_ms": 60_000}))
+    async with working(harness.worker(run_timeout_seconds=0.1)):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
-    assert "took longer than 0.1 s" in (run.error_message or "")
+    assert "timed out after 0.1 s" in (run.error_message or "")
 
 
-async def test_the_time_limit_counts_over_all_attempts(bench: Bench):
-    run_id = await bench.start(script({"wait_ms": 60_000}))
-    await bench.runs.claim_queued(bench.worker().worker_id, 1, 15, 0)
-    bench.clock.ahead = 100
-    async with at_work(bench.worker(run_timeout_seconds=60)):
-        run = await ended(bench, run_id)
-    assert "took longer" in (run.error_message or "")
+async def test_the_time_limit_counts_over_all_attempts(harness: RunHarness):
+    run_id = await harness.start(script({"wait_ms": 60_000}))
+    await harness.runs.claim_queued(harness.worker().worker_id, 1, 15, 0)
+    harness.clock.ahead = 100
+    async with working(harness.worker(run_timeout_seconds=60)):
+        run = await wait_until_ended(harness, run_id)
+    assert "timed out" in (run.error_message or "")
 
 
 @rule("RX-27")
 @case("J9")
-async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(bench: Bench):
+async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(harness: RunHarness):
     inside, stopped = asyncio.Event(), asyncio.Event()
 
     async def endless(_: Mapping[str, Any]) -> Any:
@@ -178,51 +178,51 @@ async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(bench:
         finally:
             stopped.set()
 
-    run_id = await bench.start(script({"say": "before"}, {"call": "t"}))
-    async with at_work(bench.worker(TestTool("t", endless), poll_seconds=NEVER, claim_seconds=NEVER)):
+    run_id = await harness.start(script({"say": "before"}, {"call": "t"}))
+    async with working(harness.worker(TestTool("t", endless), poll_seconds=NEVER, claim_seconds=NEVER)):
         await within_timeout(inside.wait())
         watch = Stopwatch()
-        await bench.queue.cancel(THE_OWNER, run_id)
+        await harness.queue.cancel(THE_OWNER, run_id)
         await within_timeout(stopped.wait())
-        run = await ended(bench, run_id)
+        run = await wait_until_ended(harness, run_id)
         assert watch.seconds < 1
     assert run.status is Status.CANCELLED
-    log = [(event.type, msgspec.json.decode(event.data)) for event in await bench.log(run_id)]
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     assert [kind for kind, _ in log][-3:] == ["message.completed", "run.status", "done"]
     assert log[-1][1]["status"] == "cancelled"
     assert log[-3][1]["text"] == "before"
 
 
 @rule("RX-11", "RX-27")
-async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(bench: Bench):
-    run_id = await bench.start(script({"wait_ms": 60_000}))
-    async with at_work(bench.worker(claim_seconds=NEVER)):  # so that no renewal comes to know of it
+async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(harness: RunHarness):
+    run_id = await harness.start(script({"wait_ms": 60_000}))
+    async with working(harness.worker(claim_seconds=NEVER)):  # so that no renewal comes to know of it
 
         async def is_running() -> bool:
-            return (await bench.run(run_id)).status is Status.RUNNING
+            return (await harness.run(run_id)).status is Status.RUNNING
 
         await wait_for(is_running)
-        await bench.runs.request_cancel(
-            (await bench.run(run_id)).user_id, run_id, []
+        await harness.runs.request_cancel(
+            (await harness.run(run_id)).user_id, run_id, []
         )  # the store alone: no bell
-        assert (await ended(bench, run_id)).status is Status.CANCELLED
+        assert (await wait_until_ended(harness, run_id)).status is Status.CANCELLED
 
 
-async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_order(bench: Bench):
+async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_order(harness: RunHarness):
     together = asyncio.Barrier(6)
 
     async def meet(_: Mapping[str, Any]) -> Any:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await together.wait()
 
-    apart = [await bench.start(script({"call": "t"}), session=f"s{n}") for n in range(6)]
-    queued = [await bench.start("noop", session="one") for _ in range(5)]
-    async with at_work(bench.worker(TestTool("t", meet))):
-        runs = [await ended(bench, run_id) for run_id in (*apart, *queued)]
+    apart = [await harness.start(script({"call": "t"}), session=f"s{n}") for n in range(6)]
+    queued = [await harness.start("noop", session="one") for _ in range(5)]
+    async with working(harness.worker(TestTool("t", meet))):
+        runs = [await wait_until_ended(harness, run_id) for run_id in (*apart, *queued)]
     results = [
         msgspec.json.decode(event.data)
         for run_id in apart
-        for event in await bench.log(run_id)
+        for event in await harness.log(run_id)
         if event.type == "tool.result"
     ]
     assert [result.get("error") for result in results] == [None] * 6, (
@@ -233,7 +233,7 @@ async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_o
 
 
 @rule("RX-46")
-async def test_a_worker_set_to_one_run_executes_one_at_a_time(bench: Bench):
+async def test_a_worker_set_to_one_run_executes_one_at_a_time(harness: RunHarness):
     at_once, most = 0, 0
 
     async def count(_: Mapping[str, Any]) -> Any:
@@ -243,14 +243,14 @@ async def test_a_worker_set_to_one_run_executes_one_at_a_time(bench: Bench):
         await asyncio.sleep(0.01)
         at_once -= 1
 
-    runs = [await bench.start(script({"call": "t"}), session=f"s{n}") for n in range(5)]
-    async with at_work(bench.worker(TestTool("t", count), slots=1)):
+    runs = [await harness.start(script({"call": "t"}), session=f"s{n}") for n in range(5)]
+    async with working(harness.worker(TestTool("t", count), slots=1)):
         for run_id in runs:
-            await ended(bench, run_id)
+            await wait_until_ended(harness, run_id)
     assert most == 1
 
 
-async def test_a_worker_that_breaks_inside_says_so_without_the_details(bench: Bench):
+async def test_a_worker_that_breaks_inside_says_so_without_the_details(harness: RunHarness):
     class Broken:
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
@@ -258,24 +258,24 @@ async def test_a_worker_that_breaks_inside_says_so_without_the_details(bench: Be
             raise RuntimeError("secret detail")
             yield
 
-    run_id = await bench.start("hello")
-    async with at_work(bench.worker(model=Broken())):
-        run = await ended(bench, run_id)
+    run_id = await harness.start("hello")
+    async with working(harness.worker(model=Broken())):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
     assert "secret" not in (run.error_message or "")
     assert "ref_" in (run.error_message or "")
 
 
 @pytest.mark.parametrize("text", ["nul \x00 inside", "half \ud800 a pair"])
-async def test_what_a_database_cannot_hold_is_replaced_and_nothing_is_lost(bench: Bench, text: str):
+async def test_what_a_database_cannot_hold_is_replaced_and_nothing_is_lost(harness: RunHarness, text: str):
     async def odd(_: Mapping[str, Any]) -> Any:
         return {"text": text}
 
-    run_id = await bench.start(script({"call": "t"}, {"say": "after"}))
-    async with at_work(bench.worker(TestTool("t", odd))):
-        run = await ended(bench, run_id)
+    run_id = await harness.start(script({"call": "t"}, {"say": "after"}))
+    async with working(harness.worker(TestTool("t", odd))):
+        run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     [result] = [
-        msgspec.json.decode(event.data) for event in await bench.log(run_id) if event.type == "tool.result"
+        msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == "tool.result"
     ]
     assert "\x00" not in str(result)

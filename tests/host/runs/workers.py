@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from easel.core.run.run import Run
     from easel.host.runs.worker import RunWorker
     from easel.ids import RunId
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 
 def script(*steps: dict[str, Any]) -> str:
@@ -34,16 +34,16 @@ class HandClock:
         return self._began + self.ahead
 
 
-async def ended(bench: Bench, run_id: RunId) -> Run:
+async def wait_until_ended(harness: RunHarness, run_id: RunId) -> Run:
     async def has_ended() -> bool:
-        return (await bench.run(run_id)).is_terminal
+        return (await harness.run(run_id)).is_terminal
 
     await wait_for(has_ended)
-    return await bench.run(run_id)
+    return await harness.run(run_id)
 
 
 @contextlib.asynccontextmanager
-async def at_work(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
+async def working(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
     """The worker works until the block ends; setting the event stops it earlier."""
     stop = asyncio.Event()
     task = asyncio.create_task(worker.work(stop))

@@ -10,13 +10,13 @@ from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.host.tools.registry import MAX_CONCURRENT_CHECKS, ToolRegistry
+from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
 from tests.requirements import case
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.host.conftest import Bench
+    from tests.host.conftest import RunHarness
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
 COSTLY = {
@@ -37,14 +37,14 @@ class Offered:
         return len(args["list"])
 
 
-def box(bench: Bench, schema: Mapping[str, Any]) -> ToolRegistry:
-    return ToolRegistry([Offered(schema)], audit=bench.audit, timeout_seconds=5, max_result_bytes=10_000)
+def box(harness: RunHarness, schema: Mapping[str, Any]) -> ToolRegistry:
+    return ToolRegistry([Offered(schema)], audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000)
 
 
 @case("R7")
-async def test_arguments_with_many_values_are_not_held_against_a_schema_with_many_parts(bench: Bench) -> None:
+async def test_arguments_with_many_values_are_not_held_against_a_schema_with_many_parts(harness: RunHarness) -> None:
     """Each of them is in bounds; together they would keep everybody else waiting for seconds."""
-    tools = box(bench, COSTLY)
+    tools = box(harness, COSTLY)
     assert await tools.call("node__Tool", {"list": [0] * 500}, CONTEXT) == 500
     with pytest.raises(
         ToolFailed, match="30002 values, which is too much to check against its schema of 7006 parts"
@@ -52,11 +52,11 @@ async def test_arguments_with_many_values_are_not_held_against_a_schema_with_man
         await tools.call("node__Tool", {"list": [0] * 30_000}, CONTEXT)
 
 
-async def test_a_long_list_against_a_plain_schema_is_checked_to_its_end(bench: Bench) -> None:
-    tools = box(bench, PLAIN)
+async def test_a_long_list_against_a_plain_schema_is_checked_to_its_end(harness: RunHarness) -> None:
+    tools = box(harness, PLAIN)
     long = [0] * 200_000
     assert await tools.call("node__Tool", {"list": long}, CONTEXT) == len(long)
     with pytest.raises(ToolFailed, match="list/200000: -1 is less than the minimum"):
         await tools.call("node__Tool", {"list": [*long, -1]}, CONTEXT)
     with pytest.raises(ToolFailed, match="too much to check"):
-        await tools.call("node__Tool", {"list": [0] * (MAX_CONCURRENT_CHECKS // 5)}, CONTEXT)
+        await tools.call("node__Tool", {"list": [0] * (MAX_VALIDATION_COST // 5)}, CONTEXT)

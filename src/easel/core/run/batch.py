@@ -43,7 +43,7 @@ class CancelAnswer:
     turn_passed: bool = False
     thread_seq: int | None = None  # of the message that it left, if it left one
     prefers: WorkerId | None = None  # who has the first chance to claim the run whose turn has come
-    look_again: bool = (
+    must_retry: bool = (
         False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
     )
 
@@ -65,7 +65,7 @@ class QueueDepth:
     running: int
 
 
-def spoken_places(events: Sequence[Envelope]) -> list[int | None]:
+def thread_positions(events: Sequence[Envelope]) -> list[int | None]:
     """For each event its place among those that go into the thread, from 1; None for the others."""
     places: list[int | None] = []
     last = 0

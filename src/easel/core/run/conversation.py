@@ -1,4 +1,4 @@
-"""What was said in a run so far, in our own parts: no provider's shapes."""
+"""The conversation of a run so far. Does not know any provider's format."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +36,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer of the model and the results of the calls in it."""
+    """One answer of the model and the results of its calls."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -57,9 +57,9 @@ class Conversation:
         return [result for step in self.steps for result in step.results]
 
 
-STEP_BREAK = "\n\n"  # between what was said before a tool call and after it
+STEP_BREAK = "\n\n"  # between the texts of two steps
 
 
-def said(steps: tuple[Step, ...]) -> str:
-    """The assistant's message: the text of all steps, exactly as its deltas spelled it."""
+def assistant_text(steps: tuple[Step, ...]) -> str:
+    """Return the assistant's message: the text of all steps, exactly as its deltas have it."""
     return STEP_BREAK.join(step.text for step in steps if step.text)

@@ -1,4 +1,4 @@
-"""The events of a run's log, each made in one place."""
+"""The events of a run's log. Owns their data; `seal()` owns visibility and provenance."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.ids import MessageId, RunId, answer_id
 
-YET_TO_BE_CLAIMED = RunId("run_yet_to_be_claimed")
+UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
 
 
 class RunEvents:
@@ -22,13 +22,13 @@ class RunEvents:
     def _seal(self, event_type: str, data: Mapping[str, Any]) -> Envelope:
         return seal(event_type, data, self._provenance)
 
-    def started(self, attempt: int) -> Envelope:
+    def start(self, attempt: int) -> Envelope:
         return self._seal("run.start", {"attempt": attempt})
 
     @classmethod
-    def opening(cls, *, agent_id: str, node_id: str) -> Envelope:
-        """`run.start` of a run that is yet to be claimed: the claim itself knows, and fills in, which run and which attempt."""
-        return cls(YET_TO_BE_CLAIMED, agent_id=agent_id, node_id=node_id).started(0)
+    def unclaimed_start(cls, *, agent_id: str, node_id: str) -> Envelope:
+        """Return `run.start` for the claim to write, which fills in run and attempt."""
+        return cls(UNCLAIMED_RUN_ID, agent_id=agent_id, node_id=node_id).start(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("message.delta", {"message_id": message_id, "text": text})
@@ -40,38 +40,38 @@ class RunEvents:
         calls = [{"call_id": call.call_id, "tool": call.tool, "args": call.args} for call in step.calls]
         return self._seal("step.completed", {"step": number, "text": step.text, "calls": calls})
 
-    def calling(self, call: ToolCall) -> Envelope:
+    def tool_call(self, call: ToolCall) -> Envelope:
         return self._seal(
             "tool.call",
             {"call_id": call.call_id, "run_id": self._run_id, "tool": call.tool, "args": call.args},
         )
 
-    def called(self, result: ToolResult) -> Envelope:
+    def tool_result(self, result: ToolResult) -> Envelope:
         outcome = {"error": result.value} if result.is_error else {"result": result.value}
         return self._seal(
             "tool.result", {"call_id": result.call_id, "run_id": self._run_id, "tool": result.tool, **outcome}
         )
 
-    def ending(self, message_id: MessageId, text: str, status: Status, error: str | None) -> list[Envelope]:
-        """How a claimed run ends: the assistant's message, the status, and `done`, after which nothing follows."""
-        why = {"error": error} if error else {}
+    def end_with_message(self, message_id: MessageId, text: str, status: Status, error: str | None) -> list[Envelope]:
+        """Return the last events of a claimed run: the assistant's message, the status, and `done`."""
+        reason = {"error": error} if error else {}
         message = {
             "role": "assistant",
             "message_id": message_id,
             "run_id": self._run_id,
             "text": text,
             "status": status.value,
-            **why,
+            **reason,
         }
-        return [self._seal("message.completed", message), *self.stopping(status, error)]
+        return [self._seal("message.completed", message), *self.end_without_message(status, error)]
 
-    def stopping(self, status: Status, error: str | None = None) -> list[Envelope]:
-        """How a run ends that never started: no message, only its status and `done`."""
+    def end_without_message(self, status: Status, error: str | None = None) -> list[Envelope]:
+        """Return the last events of a run that never started: its status and `done`."""
         outcome = {"status": status.value, **({"error": error} if error else {})}
         return [self._seal("run.status", outcome), self._seal("done", outcome)]
 
 
-def never_begun(run_id: RunId) -> Message:
+def message_of_unstarted_run(run_id: RunId) -> Message:
     """Return the message that closes a run cancelled before it started; its log has no assistant message."""
     message_id = answer_id(run_id)
     data = {

@@ -1,4 +1,4 @@
-"""Going on where a lost worker stopped: the finished steps, read back from the run's own log. RX-30, RS-38"""
+"""The finished steps of a run, read from its log, for the worker that continues it. RX-30, RS-38"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ OUTCOME_UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What earlier attempts left: steps in order, and the calls that had begun when they stopped."""
+    """The steps of earlier attempts in order, and the calls that they have started."""
 
     steps: tuple[Step, ...] = ()
-    begun: frozenset[CallId] = frozenset()
+    started_calls: frozenset[CallId] = frozenset()
 
 
-def progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
-    """Deltas of a model call that was cut off count for nothing: that call is asked again. RX-06"""
+def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
+    """Return the progress that the events of a log show. Deltas of an unfinished model call are ignored: it is repeated. RX-06"""
     steps: list[Step] = []
-    begun: set[CallId] = set()
+    started_calls: set[CallId] = set()
     for event_type, data in events:
         if event_type == "step.completed":
             calls = tuple(
@@ -32,10 +32,10 @@ def progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
             )
             steps.append(Step(data["text"], calls))
         elif event_type == "tool.call":
-            begun.add(CallId(data["call_id"]))
+            started_calls.add(CallId(data["call_id"]))
         elif event_type == "tool.result":
             result = ToolResult(
                 CallId(data["call_id"]), data["tool"], data.get("error", data.get("result")), "error" in data
             )
             steps[-1] = replace(steps[-1], results=(*steps[-1].results, result))
-    return Progress(tuple(steps), frozenset(begun))
+    return Progress(tuple(steps), frozenset(started_calls))

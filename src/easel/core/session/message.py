@@ -6,8 +6,8 @@ from typing import Any
 
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, offload_large_values, mentioned
-from easel.ids import ArtifactId, MessageId, RunId, asked_id
+from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_large_values
+from easel.ids import ArtifactId, MessageId, RunId, question_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def message(
 
 def question(run_id: RunId, text: str) -> Message:
     """What a person asked: told in the thread alone, before the run that answers it says anything."""
-    message_id = asked_id(run_id)
+    message_id = question_id(run_id)
     data = {"role": "user", "message_id": message_id, "run_id": run_id, "text": text}
     return message(
         message_id, text, seal("message.completed", data, Provenance("user", "chat", run_id)), "user"

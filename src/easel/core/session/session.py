@@ -32,7 +32,7 @@ def key_of(session_id: str) -> str:
     return session_id if is_own else f"{_MAIN}{session_id}"
 
 
-def session_of_key(key: str) -> str:
+def session_id_of_key(key: str) -> str:
     """The id of the session that has this key, whether it is there yet or not."""
     return key.removeprefix(_MAIN)
 
@@ -42,7 +42,7 @@ def is_session_key(text: str) -> bool:
     return word == "agent" and is_name(agent_id) and is_name(name)
 
 
-def title_from(message: str) -> str:
+def make_title(message: str) -> str:
     """The beginning of the first message, on one line, cut between words where that is possible."""
     line = " ".join(message[: 4 * MADE_TITLE].split())
     line = "".join(char for char in line if char.isprintable())
@@ -52,7 +52,7 @@ def title_from(message: str) -> str:
     return cut.rstrip() + "…"
 
 
-def checked_title(title: str) -> str:
+def require_title(title: str) -> str:
     """A title given by a person: one line of printable characters."""
     plain = " ".join(title.split())
     if not plain or len(plain) > MAX_TITLE_LENGTH or not plain.isprintable():

@@ -17,13 +17,13 @@ class RunAppended:
 
 @dataclass(frozen=True, slots=True)
 class ThreadAppended:
-    key: str  # `owned(user_id, session_id)`
+    key: str  # `scoped_key(user_id, session_id)`
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class CanvasAppended:
-    key: str  # `owned(user_id, canvas_id)`
+    key: str  # `scoped_key(user_id, canvas_id)`
     seq: int
 
 
@@ -52,7 +52,7 @@ class CancelRequested:
 class NodeChanged:
     """A node has come, has gone, or has come back by another connection."""
 
-    key: str  # `owned(user_id, node_id)`
+    key: str  # `scoped_key(user_id, node_id)`
     connection_id: str  # the one by which it comes or goes
 
 

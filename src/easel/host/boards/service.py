@@ -26,7 +26,7 @@ from easel.errors import NotFound
 from easel.host.artifacts import restore
 from easel.host.ports import ArtifactAccess, BoardStore, Notifier
 from easel.host.runs.log_writer import AGENT
-from easel.ids import RunId, UserId, is_made_here
+from easel.ids import RunId, UserId, is_generated_id
 
 
 class Boards:
@@ -103,6 +103,6 @@ class Boards:
 
 
 def _to_run_id(run_id: str) -> RunId:
-    if not is_made_here(run_id):
+    if not is_generated_id(run_id):
         raise NotFound(what="run", id=run_id)
     return RunId(run_id)

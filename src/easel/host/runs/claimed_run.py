@@ -1,4 +1,4 @@
-"""One run in a worker's hands, and why it may be stopped from outside."""
+"""A run that this worker has claimed, and the reasons to stop it from outside."""
 
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -11,34 +11,29 @@ if TYPE_CHECKING:
     from easel.host.runs.log_writer import RunLogWriter
 
 
-class Stop(Enum):
-    """Why a run is being stopped from outside."""
-
+class StopReason(Enum):
     CANCEL = auto()
-    LOST = auto()
-    HAND_BACK = auto()
+    CLAIM_LOST = auto()
+    RELEASE = auto()  # back into the queue, because the worker stops
 
 
 class ClaimedRun:
-    """One run in this worker's hands."""
-
-    def __init__(self, claim: Claim, good_until: float) -> None:
+    def __init__(self, claim: Claim, claim_expires_at: float) -> None:
         self.claim = claim
-        self.good_until = good_until
+        self.claim_expires_at = claim_expires_at  # by the monotonic clock of this process
         self.log: RunLogWriter
         self.task: asyncio.Task[None]
-        self.stop: Stop | None = None
-        self.has_begun = False
+        self.stop_reason: StopReason | None = None
+        self.has_started = False
         self.is_ending = False
 
-    def end_by(self, stop: Stop) -> None:
-        """The first reason counts, except that a lost claim overrides everything; a run that is ending needs no cancel."""
-        if stop is Stop.LOST:
-            self.log.lose()
-        elif self.is_ending or self.stop is not None:
+    def request_stop(self, reason: StopReason) -> None:
+        """Cancel the task. The first reason counts, except that a lost claim overrides all others."""
+        if reason is StopReason.CLAIM_LOST:
+            self.log.mark_claim_lost()
+        elif self.is_ending or self.stop_reason is not None:
             return
-        self.stop = stop
-        if (
-            self.has_begun
-        ):  # a task that is cancelled before its first step would never tell how its run ended
+        self.stop_reason = reason
+        # A task that is cancelled before its first step could not write how its run ended.
+        if self.has_started:
             self.task.cancel()

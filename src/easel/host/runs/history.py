@@ -1,10 +1,10 @@
-"""What a run has done so far, read back from its own log, heavy values included."""
+"""The progress of a run, read from its own log with offloaded values restored."""
 
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from easel.core.run.progress import Progress, progress
+from easel.core.run.progress import Progress, to_progress
 from easel.host.artifacts import restore
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.ids import RunId, UserId
@@ -16,8 +16,9 @@ PAGE = 100  # RX-36
 
 
 async def read_progress(
-    runs: RunStore, keeper: ArtifactAccess, user_id: UserId, run_id: RunId, last_seq: int
+    runs: RunStore, artifacts: ArtifactAccess, user_id: UserId, run_id: RunId, last_seq: int
 ) -> Progress:
+    """Return the steps that earlier attempts have finished, up to this position of the log."""
     events: list[LoggedEvent] = []
     cursor = 0
     while cursor < last_seq:
@@ -26,6 +27,6 @@ async def read_progress(
             break
         events += page
         cursor = page[-1].seq
-    return progress(
-        [(event.type, await restore(keeper, user_id, msgspec.json.decode(event.data))) for event in events]
+    return to_progress(
+        [(event.type, await restore(artifacts, user_id, msgspec.json.decode(event.data))) for event in events]
     )

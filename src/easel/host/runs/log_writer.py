@@ -1,8 +1,8 @@
-"""The pen of one claimed run: what its worker writes into its log.
+"""The writer of one claimed run's log.
 
-Owns order, coalescing and the batch key: at most one append is under way, what comes meanwhile goes into the next.
-Deltas are gathered for a moment before they become events. A store that cannot be reached is tried again until the
-claim's time is over; a claim that was lost is told to whoever holds the pen.
+Owns order, batching and the batch key: at most one append is in progress, and events written during it form the next batch. Deltas
+are buffered for a moment before they become events. An unavailable store is retried until the claim expires; a lost claim
+is reported to the caller.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
-from easel.ids import MessageId, answer_id, owned
+from easel.ids import MessageId, answer_id, scoped_key
 
-AGENT, NODE = "main", "tool_loop"  # who acts in a run
-MAX_PENDING = 1_000  # events not yet durable; a writer that is ahead by more has to wait
+AGENT, NODE = "main", "tool_loop"  # the provenance of a run's events
+MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
 
 Answer = TypeVar("Answer")
 
 
-async def retry_until_available(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """A store that is away is no failure of the run: it is asked again until it answers or the claim is over."""
+async def retry_until_available(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Repeat the call while the store is unavailable. The caller is cancelled when its claim expires."""
     while True:
         try:
-            return await ask()
+            return await call()
         except Unavailable:
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -45,198 +45,196 @@ class RunLogWriter:
         self,
         claim: Claim,
         runs: RunStore,
-        keeper: ArtifactAccess,
+        artifacts: ArtifactAccess,
         notifier: Notifier,
         audit: Audit,
         *,
-        cancel_asked: Callable[[], None],
+        on_cancel_requested: Callable[[], None],
     ) -> None:
         self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
         self.claim = claim
         self._message_id = answer_id(claim.run_id)
         self._runs = runs
-        self._keeper = keeper
+        self._artifacts = artifacts
         self._audit = audit
         self._notifier = notifier
-        self._cancel_asked = cancel_asked
+        self._on_cancel_requested = on_cancel_requested
         self._pending: list[Envelope] = []
-        self._words: list[str] = []  # of which the next delta is made
-        self._gathered = 0
-        self._flow = DeltaSplitter()
-        self._delta = self.events.delta  # or a thought
-        self._timer: asyncio.TimerHandle | None = None
+        self._buffer: list[str] = []  # text of the next delta
+        self._buffer_size = 0
+        self._splitter = DeltaSplitter()
+        self._make_delta = self.events.delta  # or `events.thought`
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._kicked = False
+        self._write_task: asyncio.Task[None] | None = None
+        self._write_scheduled = False
         self._failure: Exception | None = None
-        self.is_lost = False
+        self.claim_lost = False
 
     def write(self, *events: Envelope) -> None:
-        """Will be durable soon, in this order; `flush` waits until it is."""
-        self._gather_up()
+        """Queue events in this order; `flush` waits until they are durable."""
+        self._flush_deltas()
         self._pending.extend(events)
-        self._kick()
+        self._schedule_write()
 
-    def say(self, text: str) -> None:
-        self._gather(self.events.delta, text)
+    def write_text(self, text: str) -> None:
+        self._add_to_buffer(self.events.delta, text)
 
-    def think(self, text: str) -> None:
-        self._gather(self.events.thought, text)
+    def write_thought(self, text: str) -> None:
+        self._add_to_buffer(self.events.thought, text)
 
     async def flush(self) -> None:
-        """Everything written so far is durable. Raises `ClaimLost` when it never will be."""
-        self._gather_up()
-        while (self._pending or self._pump) and not self.is_lost:
+        """Wait until everything written so far is durable. Raises `ClaimLost` when it never will be."""
+        self._flush_deltas()
+        while (self._pending or self._write_task) and not self.claim_lost:
             if self._failure is not None:
                 raise self._failure
-            self._start_pump()
-            if self._pump is not None:
-                await asyncio.shield(self._pump)
-        if self.is_lost:
+            self._start_write()
+            if self._write_task is not None:
+                await asyncio.shield(self._write_task)
+        if self.claim_lost:
             raise ClaimLost
 
-    async def breathe(self) -> None:
-        """Wait only when far ahead of the store, or when it refused something."""
+    async def apply_backpressure(self) -> None:
+        """Wait when too many events are pending. Raises the error of a failed write."""
         if len(self._pending) > MAX_PENDING or self._failure is not None:
             await self.flush()
 
     async def end(self, text: str, status: Status, error: str | None) -> None:
-        """The closing events and the run's outcome, in one transaction with whatever is still pending. RX-28"""
-        closing = self.events.ending(self._message_id, text, status, error)
+        """Write pending events, the closing events and the run's outcome in one transaction. RX-28"""
+        closing = self.events.end_with_message(self._message_id, text, status, error)
         self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
         self._failure = None
-        self._gather_up()
+        self._flush_deltas()
         self._pending += closing
         try:
-            await self._write_out()
+            await self._write_now()
         except ClaimLost:
             raise
-        except Exception:  # noqa: BLE001 - what cannot be stored is left out; that the run has ended is not
+        except Exception:  # noqa: BLE001 - drop events that cannot be stored: the run must end all the same
             self._failure = None
             self._pending = list(closing)
-            await self._write_out()
+            await self._write_now()
 
-    async def _write_out(self) -> None:
-        """As `flush`, by the task that asks: one that ends is cancelled no more, but for a claim that is lost anyway."""
-        while self._pump is not None and not self.is_lost:
-            await asyncio.shield(self._pump)
-        if self._failure is None and not self.is_lost:
-            await self._drain()
-        if self.is_lost:
+    async def _write_now(self) -> None:
+        """Write in the caller's task, which is cancelled only when the claim is lost: an ending run ignores cancels."""
+        while self._write_task is not None and not self.claim_lost:
+            await asyncio.shield(self._write_task)
+        if self._failure is None and not self.claim_lost:
+            await self._write_pending()
+        if self.claim_lost:
             raise ClaimLost
         if self._failure is not None:
             raise self._failure
 
-    def lose(self) -> None:
-        """Nothing more may be written."""
-        self.is_lost = True
+    def mark_claim_lost(self) -> None:
+        """Stop writing for good."""
+        self.claim_lost = True
         self._stop_timer()
 
-    def _gather(self, delta: Callable[[MessageId, str], Envelope], text: str) -> None:
+    # -- deltas ----------------------------------------------------------------------------------------------------
+
+    def _add_to_buffer(self, make_delta: Callable[[MessageId, str], Envelope], text: str) -> None:
         if not text:
             return
-        if delta != self._delta:
-            self._gather_up()
-            self._delta = delta
-        self._words.append(text)
-        self._gathered += len(text)
-        if self._gathered >= DELTA_BYTES:
-            self._gather_up(is_end=False)
-            self._kick()
-        elif self._timer is None or self._gathered == len(
-            text
-        ):  # the first words of a delta, perhaps while others are held back
-            self._wait(DELTA_SECONDS)
+        if make_delta != self._make_delta:
+            self._flush_deltas()
+            self._make_delta = make_delta
+        self._buffer.append(text)
+        self._buffer_size += len(text)
+        if self._buffer_size >= DELTA_BYTES:
+            self._flush_deltas(is_end=False)
+            self._schedule_write()
+        elif self._flush_timer is None or self._buffer_size == len(text):
+            # The first text of a delta; the timer may be running for text that is held back.
+            self._start_timer(DELTA_SECONDS)
 
-    def _wait(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._waited_long_enough)
+        self._flush_timer = asyncio.get_running_loop().call_later(seconds, self._on_flush_timer)
 
-    def _waited_long_enough(self) -> None:
-        self._gather_up(is_end=not self._gathered)
-        self._kick()
+    def _on_flush_timer(self) -> None:
+        self._flush_deltas(is_end=not self._buffer_size)
+        self._schedule_write()
 
-    def _gather_up(self, *, is_end: bool = True) -> None:
-        """What was gathered becomes events; but for the end, Base64 that may go on is held back."""
+    def _flush_deltas(self, *, is_end: bool = True) -> None:
+        """Turn buffered text into events. Without `is_end`, a run of Base64 that may go on is held back."""
         self._stop_timer()
-        if self._gathered or self._flow.is_holding:
-            told = self._flow.feed("".join(self._words), is_end=is_end)
-            self._pending += [self._delta(self._message_id, piece) for piece in told]
-            self._words.clear()
-            self._gathered = 0
-            if self._flow.is_holding:
-                self._wait(MAX_HELD_SECONDS)
+        if self._buffer_size or self._splitter.is_holding:
+            deltas = self._splitter.feed("".join(self._buffer), is_end=is_end)
+            self._pending += [self._make_delta(self._message_id, delta) for delta in deltas]
+            self._buffer.clear()
+            self._buffer_size = 0
+            if self._splitter.is_holding:
+                self._start_timer(MAX_HELD_SECONDS)
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
 
-    def _kick(self) -> None:
-        # Not at once but when the writer next waits: what it writes in one go becomes one batch.
-        if self._pump is None and not self._kicked:
-            self._kicked = True
-            asyncio.get_running_loop().call_soon(self._start_pump)
+    # -- batches ---------------------------------------------------------------------------------------------------
 
-    def _start_pump(self) -> None:
-        self._kicked = False
-        if self._pump is None and self._pending and not self.is_lost and self._failure is None:
-            self._pump = asyncio.create_task(self._drain())
+    def _schedule_write(self) -> None:
+        # Not at once but when the caller next waits: all that it writes before that becomes one batch.
+        if self._write_task is None and not self._write_scheduled:
+            self._write_scheduled = True
+            asyncio.get_running_loop().call_soon(self._start_write)
 
-    async def _drain(self) -> None:
+    def _start_write(self) -> None:
+        self._write_scheduled = False
+        if self._write_task is None and self._pending and not self.claim_lost and self._failure is None:
+            self._write_task = asyncio.create_task(self._write_pending())
+
+    async def _write_pending(self) -> None:
         events: list[Envelope] = []
         try:
-            while self._pending and not self.is_lost:
+            while self._pending and not self.claim_lost:
                 events, self._pending = self._pending, []
                 ends_as, error, answer = self._ending or (None, None, None)
                 batch = Batch(self.claim, self._next_batch, events, ends_as, error, answer)
                 appended = await self._append(batch)
                 if appended is None:
-                    self.lose()
+                    self.mark_claim_lost()
                     return
                 self._next_batch += 1
-                self._tell(appended)
+                self._notify(appended)
                 if appended.cancel_requested and ends_as is None:
-                    self._cancel_asked()
-        except Exception as problem:  # noqa: BLE001 - kept for the writer, who finds it when it next waits
+                    self._on_cancel_requested()
+        except Exception as problem:  # noqa: BLE001 - raised by the next call of `flush`
             self._failure = problem
-            self._pending = (
-                events + self._pending
-            )  # nothing that follows is written before what was refused: no hole
+            # Keep the refused events in front: nothing after them may be written without them.
+            self._pending = events + self._pending
         finally:
-            self._pump = None
+            self._write_task = None
 
-    def _tell(self, appended: Appended) -> None:
+    def _notify(self, appended: Appended) -> None:
         self._notifier.notify(RunAppended(self.claim.run_id, appended.last_seq))
         if appended.thread_seq is not None:
-            self._notifier.notify(
-                ThreadAppended(owned(self.claim.user_id, self.claim.session_id), appended.thread_seq)
-            )
+            thread = scoped_key(self.claim.user_id, self.claim.session_id)
+            self._notifier.notify(ThreadAppended(thread, appended.thread_seq))
         if appended.turn_passed:
             self._notifier.notify(RunReady(prefers=self.claim.worker_id))
 
     async def _append(self, batch: Batch) -> Appended | None:
-        """The same batch until the store has answered: its key makes a repetition harmless. RX-29
+        """Append the batch until the store has answered: its key makes a repetition harmless. RX-29
 
-        What was too heavy for it is kept before it is: a reference never points at nothing.
+        Offloaded values are stored first, so that no reference points at a missing artifact. Returns None when the claim is lost.
         """
-        heavy = [
-            offloaded
-            for speaker in (*batch.events, *([batch.answer] if batch.answer else []))
-            for offloaded in speaker.offloaded
-        ]
-        while not self.is_lost:
+        sources = (*batch.events, *([batch.answer] if batch.answer else []))
+        offloaded = [value for source in sources for value in source.offloaded]
+        while not self.claim_lost:
             try:
-                if heavy:
-                    await self._keeper.store(self.claim.user_id, heavy)
-                began = time.monotonic()
+                if offloaded:
+                    await self._artifacts.store(self.claim.user_id, offloaded)
+                started_at = time.monotonic()
                 appended = await self._runs.append(batch)
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - started_at
             APPEND_SECONDS.observe(seconds)
-            self._audit.slow("append.slow", seconds, subject=self.claim.run_id)
+            self._audit.record_slow("append.slow", seconds, subject=self.claim.run_id)
             return appended
         return None

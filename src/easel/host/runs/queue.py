@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
-from easel.core.run.conversation import said
-from easel.core.run.events import RunEvents, never_begun
+from easel.core.run.conversation import assistant_text
+from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message, question
-from easel.core.session.session import title_from
+from easel.core.session.session import make_title
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
@@ -18,7 +18,7 @@ from easel.host.audit import Audit
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.history import read_progress
-from easel.ids import RunId, SessionId, answer_id, is_made_here, is_name, new_run_id, owned
+from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
 MAX_KEY_LENGTH = 200
 SHOWN_BEGINNING = 200  # characters of a message that is kept elsewhere
@@ -56,7 +56,7 @@ class RunQueue:
             self._notifier.notify(RunReady(prefers=enqueued.prefers))
             if enqueued.thread_seq is not None:
                 self._notifier.notify(
-                    ThreadAppended(owned(principal.user_id, session_id), enqueued.thread_seq)
+                    ThreadAppended(scoped_key(principal.user_id, session_id), enqueued.thread_seq)
                 )
         return enqueued.run
 
@@ -75,7 +75,7 @@ class RunQueue:
         # What is too heavy for a table is kept beside it, and the worker reads it from there.
         offloaded = asked.moved_text
         shown = text if offloaded is None else text[:SHOWN_BEGINNING] + "…"
-        title = title_from(text)
+        title = make_title(text)
         return NewRun(
             run_id,
             principal.user_id,
@@ -90,7 +90,7 @@ class RunQueue:
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:
-        run = await self._runs.get(principal.user_id, RunId(run_id)) if is_made_here(run_id) else None
+        run = await self._runs.get(principal.user_id, RunId(run_id)) if is_generated_id(run_id) else None
         if run is None:
             raise NotFound(what="run", id=run_id)
         return run
@@ -112,12 +112,12 @@ class RunQueue:
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
         """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
-        if not is_made_here(run_id):
+        if not is_generated_id(run_id):
             raise NotFound(what="run", id=run_id)
         while True:
             closing, left = await self._closing(principal, RunId(run_id))
             answer = await self._runs.request_cancel(principal.user_id, RunId(run_id), closing, left)
-            if answer is None or not answer.look_again:
+            if answer is None or not answer.must_retry:
                 break
         if answer is None:
             raise NotFound(what="run", id=run_id)
@@ -129,7 +129,7 @@ class RunQueue:
             RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id)
         )
         if answer.thread_seq is not None:
-            self._notifier.notify(ThreadAppended(owned(run.user_id, run.session_id), answer.thread_seq))
+            self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), answer.thread_seq))
         if answer.turn_passed:
             self._notifier.notify(RunReady(prefers=answer.prefers))
         return run
@@ -143,11 +143,11 @@ class RunQueue:
         if run.status is not Status.QUEUED:
             return None, None  # whoever holds it says how it ends
         if run.started_at is None:
-            return events.stopping(Status.CANCELLED), never_begun(run_id)
-        done = await read_progress(self._runs, self._keeper, principal.user_id, run_id, run.last_seq)
-        text = said(done.steps)
+            return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
+        progress = await read_progress(self._runs, self._keeper, principal.user_id, run_id, run.last_seq)
+        text = assistant_text(progress.steps)
         left = message(answer_id(run_id), text)
-        closing = events.ending(answer_id(run_id), text, Status.CANCELLED, None)
+        closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
         await self._keeper.store(
             principal.user_id, [offloaded for speaker in (left, *closing) for offloaded in speaker.offloaded]
         )

@@ -1,7 +1,7 @@
-"""The agent's loop: ask the model, use the tools it calls, until it has nothing more to call.
+"""The agent's loop: ask the model, run the tools that it calls, until it calls none.
 
-Owns the order in which a step becomes durable: the model's answer first, then each call before it is made and each
-result before the next. So a worker that takes over finds in the log exactly what has happened.
+Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each result before
+the next call. So the worker that takes over a run finds in the log exactly what has happened.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from easel.core.run.conversation import (
     Thought,
     ToolCall,
     ToolResult,
-    said,
+    assistant_text,
 )
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
@@ -27,98 +27,12 @@ from easel.host.tools.registry import ToolRegistry
 from easel.ids import CallId
 
 
-class HandBack(Exception):
-    """The worker is stopping and this is a good place to leave off: between two steps."""
-
-
-class ToolLoop:
-    def __init__(self, model: Model, toolbox: ToolRegistry, *, max_steps: int) -> None:
-        self._model = model
-        self._toolbox = toolbox
-        self._max_steps = max_steps
-
-    async def play(
-        self,
-        message: str,
-        done: Progress,
-        log: RunLogWriter,
-        should_leave: Callable[[], bool],
-        spoken: "Transcript",
-    ) -> None:
-        """From the last finished step to the end. `spoken` keeps what was said, whatever ends the run."""
-        steps = list(done.steps)
-        begun = done.begun
-        while True:
-            spoken.steps = tuple(steps)
-            if steps and not steps[-1].is_finished:
-                steps[-1] = await self._use_tools(steps[-1], begun, log, should_leave)
-                begun = frozenset[CallId]()
-                continue
-            if steps and not steps[-1].calls:
-                return
-            if should_leave():
-                raise HandBack
-            if len(steps) >= self._max_steps:
-                raise StepLimit(limit=self._max_steps)
-            step = await self._ask(Conversation(message, tuple(steps)), log, spoken)
-            steps.append(step)
-            spoken.steps = tuple(steps)  # at once: the next wait may be where the run is cancelled
-            if step.calls:
-                log.write(log.events.step(len(steps), step))
-                await log.flush()
-
-    async def _ask(self, conversation: Conversation, log: RunLogWriter, spoken: "Transcript") -> Step:
-        lead = STEP_BREAK if said(conversation.steps) else ""
-        calls: list[ToolCall] = []
-        spoken.unfinished = []
-        tools = list(
-            (await retry_until_available(lambda: self._toolbox.definitions(log.claim.user_id))).values()
-        )
-        async for part in self._model.reply(conversation, tools):
-            match part:
-                case Text(text):
-                    log.say(lead + text)
-                    lead = ""
-                    spoken.unfinished.append(text)
-                case Thought(text):
-                    log.think(text)
-                case ToolCall():
-                    calls.append(part)
-            await log.breathe()
-        text, spoken.unfinished = "".join(spoken.unfinished), []
-        return Step(text, tuple(calls))
-
-    async def _use_tools(
-        self, step: Step, begun: frozenset[CallId], log: RunLogWriter, should_leave: Callable[[], bool]
-    ) -> Step:
-        """The calls that have no result yet, in order. RS-38"""
-        for call in step.calls[len(step.results) :]:
-            if should_leave():
-                raise HandBack
-            if call.call_id in begun and not await self._may_repeat(call, log):
-                result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
-            else:
-                log.write(log.events.calling(call))
-                await log.flush()  # nothing touches the world before the log says that it is about to
-                result = await self._use(call, log)
-            log.write(log.events.called(result))
-            await log.flush()
-            step = replace(step, results=(*step.results, result))
-        return step
-
-    async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
-        return await retry_until_available(lambda: self._toolbox.may_repeat(log.claim.user_id, call.tool))
-
-    async def _use(self, call: ToolCall, log: RunLogWriter) -> ToolResult:
-        try:
-            return await self._toolbox.use(call, ToolContext.of_run(log.claim))
-        except ClaimLost:  # the tool was the first to hear
-            log.lose()
-            raise
+class ReleaseRun(Exception):
+    """The worker stops, and the run can go back into the queue: it is between two steps."""
 
 
 class Transcript:
-    """What the assistant has said so far, for the message that closes the run however it ends."""
+    """The assistant's text so far, for the message that closes the run however it ends."""
 
     def __init__(self) -> None:
         self.steps: tuple[Step, ...] = ()
@@ -126,4 +40,92 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        return said((*self.steps, Step("".join(self.unfinished), ())))
+        return assistant_text((*self.steps, Step("".join(self.unfinished), ())))
+
+
+class ToolLoop:
+    def __init__(self, model: Model, tools: ToolRegistry, *, max_steps: int) -> None:
+        self._model = model
+        self._tools = tools
+        self._max_steps = max_steps
+
+    async def run(
+        self,
+        message: str,
+        progress: Progress,
+        log: RunLogWriter,
+        should_release: Callable[[], bool],
+        transcript: Transcript,
+    ) -> None:
+        """Execute the run from its last finished step to its end. `transcript` is kept current for any kind of end."""
+        steps = list(progress.steps)
+        started_calls = progress.started_calls
+        while True:
+            transcript.steps = tuple(steps)
+            if steps and not steps[-1].is_finished:
+                steps[-1] = await self._run_tools(steps[-1], started_calls, log, should_release)
+                started_calls = frozenset[CallId]()
+                continue
+            if steps and not steps[-1].calls:
+                return
+            if should_release():
+                raise ReleaseRun
+            if len(steps) >= self._max_steps:
+                raise StepLimit(limit=self._max_steps)
+            step = await self._ask_model(Conversation(message, tuple(steps)), log, transcript)
+            steps.append(step)
+            transcript.steps = tuple(steps)  # before the next wait, where the run may be cancelled
+            if step.calls:
+                log.write(log.events.step(len(steps), step))
+                await log.flush()
+
+    async def _ask_model(self, conversation: Conversation, log: RunLogWriter, transcript: Transcript) -> Step:
+        lead = STEP_BREAK if assistant_text(conversation.steps) else ""
+        calls: list[ToolCall] = []
+        transcript.unfinished = []
+        definitions = await retry_until_available(lambda: self._tools.definitions(log.claim.user_id))
+        async for part in self._model.reply(conversation, list(definitions.values())):
+            match part:
+                case Text(text):
+                    log.write_text(lead + text)
+                    lead = ""
+                    transcript.unfinished.append(text)
+                case Thought(text):
+                    log.write_thought(text)
+                case ToolCall():
+                    calls.append(part)
+            await log.apply_backpressure()
+        text, transcript.unfinished = "".join(transcript.unfinished), []
+        return Step(text, tuple(calls))
+
+    async def _run_tools(
+        self,
+        step: Step,
+        started_calls: frozenset[CallId],
+        log: RunLogWriter,
+        should_release: Callable[[], bool],
+    ) -> Step:
+        """Make the calls that have no result yet, in order. RS-38"""
+        for call in step.calls[len(step.results) :]:
+            if should_release():
+                raise ReleaseRun
+            if call.call_id in started_calls and not await self._may_repeat(call, log):
+                result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
+            else:
+                log.write(log.events.tool_call(call))
+                await log.flush()  # a tool may have effects, so its call must be durable first
+                result = await self._run_tool(call, log)
+            log.write(log.events.tool_result(result))
+            await log.flush()
+            step = replace(step, results=(*step.results, result))
+        return step
+
+    async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
+        return await retry_until_available(lambda: self._tools.may_repeat(log.claim.user_id, call.tool))
+
+    async def _run_tool(self, call: ToolCall, log: RunLogWriter) -> ToolResult:
+        try:
+            return await self._tools.use(call, ToolContext.of_run(log.claim))
+        except ClaimLost:
+            log.mark_claim_lost()
+            raise

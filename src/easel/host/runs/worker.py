@@ -1,14 +1,15 @@
-"""The worker: claims runs, executes many at once, keeps its claims alive and lets go in time.
+"""The worker: claims runs, executes many at once, renews its claims and stops in time.
 
-Owns the holding of runs: room, renewal, cancel, take-over, drain. A claim's end is decided by the store's clock; the
-worker only makes sure, by its own monotonic clock, that it has stopped before that. What a run does is the tool
-loop's business, what it writes is the run log's.
+Owns the claims of one process: capacity, renewal, cancellation, take-over and drain. The store's clock decides when a claim
+expires; by its own monotonic clock the worker stops a run before that. Does not know what a run does (`tool_loop`) or how its
+log is written (`log_writer`).
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -29,22 +30,34 @@ from easel.host.metrics import (
     RUNS_RUNNING,
     TAKEOVERS,
 )
+from easel.host.periodic import Periodic, Work
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
-from easel.host.runs.claimed_run import ClaimedRun, Stop
+from easel.host.runs.claimed_run import ClaimedRun, StopReason
 from easel.host.runs.history import read_progress
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
 from easel.host.runs.preferred_worker import PreferredWorkerDelay
-from easel.host.runs.tool_loop import HandBack, ToolLoop, Transcript
+from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
 from easel.ids import RunId, WorkerId, new_reference
 
-NEAR_TURNS = 1_000  # claims look this far back; once a poll they look everywhere, so a pinned past costs one look a second
-SAFETY = 0.1  # the part of a claim that is kept in reserve: by then a worker that could not renew has stopped
+# A claim searches this far back from the newest turn. Once per poll it searches the whole queue, so that old entries at its
+# head cost one long query per poll.
+NEAR_TURNS = 1_000
+SAFETY = 0.1  # the part of a claim before whose end an unrenewed run is stopped
 PRUNE_SECONDS = 60.0
-OPENING = RunEvents.opening(agent_id=AGENT, node_id=NODE)
-QUIET_SECONDS = 10.0  # a database that stays away is told this often, not every second
-
+RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
 
 log = structlog.get_logger("worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLimits:
+    slots: int  # runs executed at once
+    claim_seconds: float
+    poll_seconds: float
+    drain_seconds: float
+    run_timeout_seconds: float
+    prefer_seconds: float = 0  # head start of the worker that had the session last
+    retention_seconds: float = 0  # 0: keep logs for ever
 
 
 class RunWorker:
@@ -52,62 +65,60 @@ class RunWorker:
         self,
         worker_id: WorkerId,
         runs: RunStore,
-        keeper: ArtifactAccess,
+        artifacts: ArtifactAccess,
         notifier: Notifier,
         tool_loop: ToolLoop,
         *,
-        slots: int,
-        claim_seconds: float,
-        poll_seconds: float,
-        drain_seconds: float,
-        run_timeout_seconds: float,
+        limits: WorkerLimits,
         audit: Audit,
-        prefer_seconds: float = 0,
-        retention_seconds: float = 0,
-        also: Sequence[Callable[[], Awaitable[None]]] = (),
+        background_tasks: Sequence[Periodic] = (),
     ) -> None:
         self.worker_id = worker_id
         self._runs = runs
-        self._keeper = keeper
+        self._artifacts = artifacts
         self._notifier = notifier
         self._tool_loop = tool_loop
-        self._slots = slots
-        self._claim_seconds = claim_seconds
-        self._poll_seconds = poll_seconds
-        self._drain_seconds = drain_seconds
-        self._run_timeout = run_timeout_seconds
-        self._retention = retention_seconds
+        self._limits = limits
         self._audit = audit
-        self._also = also
-        self._held: dict[RunId, ClaimedRun] = {}
-        RUNS_RUNNING.set_function(lambda: len(self._held))
-        self._wake = asyncio.Event()
-        self._left = PreferredWorkerDelay(prefer_seconds, self._look_for_what_was_left)
+        self._running: dict[RunId, ClaimedRun] = {}
+        RUNS_RUNNING.set_function(lambda: len(self._running))
+        self._preferred_delay = PreferredWorkerDelay(limits.prefer_seconds, self._claim_deferred_runs)
         self._latest_turn = 0
-        self._sweep_at = 0.0
-        self._in_doubt_until = 0.0
+        self._search_all_at = 0.0
+        self._claims_uncertain_until = 0.0
         self._is_draining = False
+        self._claiming = self._periodic("worker.claim", limits.poll_seconds, self._claim_available)
+        self._background_tasks = [
+            self._periodic("worker.renew", limits.claim_seconds / 3, self.renew_claims),
+            self._periodic("worker.guard", limits.claim_seconds * SAFETY / 2, self.stop_expiring_runs),
+            self._periodic("worker.cancel", limits.poll_seconds, self._poll_cancels),
+            *background_tasks,
+        ]
+        if limits.retention_seconds:
+            self._background_tasks.append(self._periodic("worker.prune", PRUNE_SECONDS, self._prune_logs))
         notifier.listen(self._on_notification)
 
-    # -- the life of the worker ------------------------------------------------------------------------------------
+    def _periodic(self, name: str, every: float, work: Work) -> Periodic:
+        def record(problem: Exception) -> None:
+            self._audit.record_exception(None, "worker.error", problem, details={"duty": name})
+
+        return Periodic(name, every, work, on_error=record)
+
+    # -- start and stop --------------------------------------------------------------------------------------------
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Until told to stop; then lets steps end for a while and hands the rest back, so that others go on at once."""
-        duties = [
-            self._claim_forever,
-            self._renew_forever,
-            self._guard_forever,
-            self._look_for_cancels_forever,
-            *self._also,
-        ]
-        if self._retention:
-            duties.append(self._prune_forever)
-        tasks = [asyncio.create_task(self._keep_at(duty), name=duty.__name__) for duty in duties]
+        """Work until `stop` is set. Then let steps end for a while, and release the rest for other workers."""
+        if self._preferred_delay.seconds:  # runs queued before this worker started may prefer another one
+            self._preferred_delay.defer(self._latest_turn)
+        claiming = asyncio.create_task(self._claiming.run(), name=self._claiming.name)
+        tasks = [asyncio.create_task(task.run(), name=task.name) for task in self._background_tasks]
         log.info(
-            "worker.started", worker_id=self.worker_id, slots=self._slots, claim_seconds=self._claim_seconds
+            "worker.started",
+            worker_id=self.worker_id,
+            slots=self._limits.slots,
+            claim_seconds=self._limits.claim_seconds,
         )
         await stop.wait()
-        claiming = tasks.pop(0)
         claiming.cancel()
         await self._drain(claiming)
         for task in tasks:
@@ -115,247 +126,243 @@ class RunWorker:
         await asyncio.gather(*tasks, return_exceptions=True)
         log.info("worker.stopped", worker_id=self.worker_id)
 
-    async def _keep_at(self, duty: Callable[[], Awaitable[None]]) -> None:
-        """A duty is never given up: what goes wrong is logged and it begins again."""
-        told_at = -QUIET_SECONDS
-        while True:
-            try:
-                await duty()
-            except Unavailable:
-                if time.monotonic() - told_at >= QUIET_SECONDS:
-                    told_at = time.monotonic()
-                    log.warning("worker.database_unavailable", duty=duty.__name__.strip("_"))
-            except Exception as problem:
-                log.exception("worker.duty_error", duty=duty.__name__.strip("_"))
-                self._audit.record_exception(None, "worker.error", problem, details={"duty": duty.__name__.strip("_")})
-            await asyncio.sleep(min(self._poll_seconds, self._claim_seconds / 4))
-
     async def _drain(self, claiming: asyncio.Task[None]) -> None:
         self._is_draining = True
         with contextlib.suppress(TimeoutError, Unavailable):
-            async with asyncio.timeout(self._drain_seconds):
+            async with asyncio.timeout(self._limits.drain_seconds):
                 await asyncio.wait([claiming])
-                await self._claim_unheard()
-                while self._held:
-                    await asyncio.wait([held.task for held in self._held.values()])
-        for held in list(self._held.values()):
-            held.end_by(Stop.HAND_BACK)
-        while self._held:
-            await asyncio.wait([held.task for held in self._held.values()])
+                await self._recover_unacknowledged_claims()
+                while self._running:
+                    await asyncio.wait([run.task for run in self._running.values()])
+        for run in list(self._running.values()):
+            run.request_stop(StopReason.RELEASE)
+        while self._running:
+            await asyncio.wait([run.task for run in self._running.values()])
 
     def _on_notification(self, notification: Notification) -> None:
         match notification:
             case RunReady(anywhere, prefers):
                 if anywhere:
-                    self._sweep_at = 0.0
-                if prefers is not None and prefers != self.worker_id and self._left.seconds:
-                    self._left.leave(self._latest_turn)
+                    self._search_all_at = 0.0
+                if prefers is not None and prefers != self.worker_id and self._preferred_delay.seconds:
+                    self._preferred_delay.defer(self._latest_turn)
                 else:
-                    self._wake.set()
+                    self._claiming.wake()
             case CancelRequested(run_id):
-                if held := self._held.get(run_id):
-                    held.end_by(Stop.CANCEL)
+                self._cancel(run_id)
             case _:
                 pass
 
+    def _cancel(self, run_id: RunId) -> None:
+        if run := self._running.get(run_id):
+            run.request_stop(StopReason.CANCEL)
+
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    async def _claim_forever(self) -> None:
-        if self._left.seconds:  # what was rung before we listened may still be another's
-            self._left.leave(self._latest_turn)
-        while True:
-            self._wake.clear()
-            room = self._room()
-            if (
-                await self.once() < room or room <= 0
-            ):  # what was there is claimed: the bell or the poll tells of more
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_seconds):
-                        await self._wake.wait()
+    async def _claim_available(self) -> None:
+        """Claim until the queue is empty or all slots are taken; a notification or the poll starts the next round."""
+        try:
+            while (capacity := self._capacity()) > 0 and await self.once() >= capacity:
+                pass
+        except Exception:
+            retry_seconds = min(self._limits.poll_seconds, self._limits.claim_seconds / 4)
+            asyncio.get_running_loop().call_later(retry_seconds, self._claiming.wake)
+            raise
 
     async def once(self) -> int:
-        """Claim what there is room for and start it; how many."""
-        room = self._room()
-        if room <= 0:
+        """Claim as many runs as there is capacity for, and start them. Returns how many."""
+        capacity = self._capacity()
+        if capacity <= 0:
             return 0
         with CLAIM_SECONDS.time():
-            if time.monotonic() < self._sweep_at:
-                return await self._claim(room, after_turn=max(0, self._latest_turn - NEAR_TURNS))
-            unheard = await self._claim_unheard()
-            # What was lost has waited long enough: as much of it as fits, and not in waves.
-            taken_over = await self._take_over(self._slots - len(self._held))
-            room = self._room()
-            queued = await self._claim(room, after_turn=0) if room > 0 else 0
-            self._sweep_at = time.monotonic() + self._poll_seconds
-        return unheard + taken_over + queued
+            if time.monotonic() < self._search_all_at:
+                return await self._claim(capacity, after_turn=max(0, self._latest_turn - NEAR_TURNS))
+            recovered = await self._recover_unacknowledged_claims()
+            # Lost runs have waited long enough: they may take all free slots at once.
+            taken_over = await self._take_over(self._limits.slots - len(self._running))
+            capacity = self._capacity()
+            queued = await self._claim(capacity, after_turn=0) if capacity > 0 else 0
+            self._search_all_at = time.monotonic() + self._limits.poll_seconds
+        return recovered + taken_over + queued
 
-    def _room(self) -> int:
-        """Half of the slots at most: claimed all at once, short runs would also end all at once, and worker and store would take
-        turns in waiting for each other. In two waves, one is at work while the other is being stored."""
-        return min(self._slots - len(self._held), (self._slots + 1) // 2)
+    def _capacity(self) -> int:
+        """Return how many runs to claim next: at most half of the slots.
 
-    def _look_for_what_was_left(self, turn: int) -> None:
-        if (
-            self._latest_turn - turn > NEAR_TURNS // 2
-        ):  # meanwhile so much has passed that a look near the end might miss it
-            self._sweep_at = 0.0
-        self._wake.set()
+        Short runs that are claimed together also end together, and worker and store would wait for each other in turn. In
+        two halves, one is executed while the other is stored.
+        """
+        return min(self._limits.slots - len(self._running), (self._limits.slots + 1) // 2)
 
-    async def _claim(self, room: int, *, after_turn: int) -> int:
+    def _claim_deferred_runs(self, turn: int) -> None:
+        if self._latest_turn - turn > NEAR_TURNS // 2:  # a search near the end of the queue might miss them
+            self._search_all_at = 0.0
+        self._claiming.wake()
+
+    async def _claim(self, capacity: int, *, after_turn: int) -> int:
         now = time.monotonic()
-        prefer = self._left.seconds
-        with self._answer_may_be_lost():
-            taken = await self._runs.claim_queued(
-                self.worker_id, room, self._claim_seconds, after_turn, OPENING, prefer_seconds=prefer
+        prefer = self._preferred_delay.seconds
+        with self._note_uncertain_claim():
+            claims = await self._runs.claim_queued(
+                self.worker_id,
+                capacity,
+                self._limits.claim_seconds,
+                after_turn,
+                RUN_START,
+                prefer_seconds=prefer,
             )
-        return self._start(now, taken)
+        return self._start_runs(now, claims)
 
-    async def _take_over(self, room: int) -> int:
-        """A run on its last attempt may be what kills its workers, so of those each worker holds one at a time: when it
-        strikes again, no other run loses its last attempt with it. J6"""
-        count = await self._claim_expired(room, last_chance=False)
-        if count < room and not any(held.claim.is_last_chance for held in self._held.values()):
+    async def _take_over(self, capacity: int) -> int:
+        """Claim runs whose claim has expired. Returns how many.
+
+        A run on its last attempt may be what crashes its workers, so each worker has at most one of them: when that one
+        crashes the worker again, no other run loses its last attempt. J6
+        """
+        count = await self._claim_expired(capacity, last_chance=False)
+        if count < capacity and not any(run.claim.is_last_chance for run in self._running.values()):
             count += await self._claim_expired(1, last_chance=True)
         TAKEOVERS.inc(count)
         return count
 
-    async def _claim_expired(self, room: int, *, last_chance: bool) -> int:
+    async def _claim_expired(self, capacity: int, *, last_chance: bool) -> int:
         now = time.monotonic()
-        with self._answer_may_be_lost():
-            taken = await self._runs.claim_expired(
-                self.worker_id, room, self._claim_seconds, last_chance=last_chance, opening=OPENING
+        with self._note_uncertain_claim():
+            claims = await self._runs.claim_expired(
+                self.worker_id,
+                capacity,
+                self._limits.claim_seconds,
+                last_chance=last_chance,
+                opening=RUN_START,
             )
-        return self._start(now, taken)
+        return self._start_runs(now, claims)
 
     @contextlib.contextmanager
-    def _answer_may_be_lost(self) -> Generator[None]:
-        """A claim that was not answered may have been made, now or, by a slow network, in a while."""
+    def _note_uncertain_claim(self) -> Generator[None]:
+        """Note that a claim without a reply may have been made, or may still be made by a slow network."""
         try:
             yield
         except (Unavailable, asyncio.CancelledError):
-            self._in_doubt_until = time.monotonic() + self._claim_seconds
-            self._sweep_at = 0.0
+            self._claims_uncertain_until = time.monotonic() + self._limits.claim_seconds
+            self._search_all_at = 0.0
             raise
 
-    async def _claim_unheard(self) -> int:
-        """Nobody else would work on such a run until its claim is over. D4"""
+    async def _recover_unacknowledged_claims(self) -> int:
+        """Start runs that were claimed for this worker without a reply; otherwise they wait for their claim to expire. D4"""
         now = time.monotonic()
-        if now >= self._in_doubt_until:
+        if now >= self._claims_uncertain_until:
             return 0
-        with self._answer_may_be_lost():
-            unheard = await self._runs.claim_unacknowledged(
-                self.worker_id, self._held.keys(), self._claim_seconds, opened=True
+        with self._note_uncertain_claim():
+            claims = await self._runs.claim_unacknowledged(
+                self.worker_id, self._running.keys(), self._limits.claim_seconds, opened=True
             )
-        if unheard:
-            log.info("worker.claims_unheard", runs=len(unheard))
-        return self._start(now, unheard)
+        if claims:
+            log.info("worker.claims_recovered", runs=len(claims))
+        return self._start_runs(now, claims)
 
-    def _start(self, asked_at: float, claims: Sequence[Claim]) -> int:
-        """At once, whatever the next statement brings: what is claimed and not worked on would lose an attempt."""
+    def _start_runs(self, requested_at: float, claims: Sequence[Claim]) -> int:
+        """Start all claimed runs before anything else can fail: a claimed run that is not started loses an attempt."""
         for claim in claims:
-            self._begin_to_hold(claim, good_until=asked_at + self._claim_seconds)
+            self._start_run(claim, claim_expires_at=requested_at + self._limits.claim_seconds)
         return len(claims)
 
-    def _begin_to_hold(self, claim: Claim, good_until: float) -> None:
+    def _start_run(self, claim: Claim, claim_expires_at: float) -> None:
         if claim.is_takeover:
             log.info(
                 "run.taken_over", run_id=claim.run_id, attempt=claim.attempt, max_attempts=claim.max_attempts
             )
-        self._latest_turn = max(self._latest_turn, claim.turn_no)
-        if not claim.is_takeover:
+        else:
             QUEUE_SECONDS.observe(claim.queued_seconds)
-        if (stale := self._held.get(claim.run_id)) is not None:  # our own, which we failed to keep
-            stale.end_by(Stop.LOST)
-        held = ClaimedRun(claim, good_until)
-        if not claim.is_exhausted:
-            self._notifier.notify(
-                RunAppended(claim.run_id, claim.last_seq + 1)
-            )  # the claim has opened its log
-        held.log = RunLogWriter(
+        self._latest_turn = max(self._latest_turn, claim.turn_no)
+        if (stale := self._running.get(claim.run_id)) is not None:  # our own claim, not renewed in time
+            stale.request_stop(StopReason.CLAIM_LOST)
+        run = ClaimedRun(claim, claim_expires_at)
+        if not claim.is_exhausted:  # the claim has written the run's first event
+            self._notifier.notify(RunAppended(claim.run_id, claim.last_seq + 1))
+        run.log = RunLogWriter(
             claim,
             self._runs,
-            self._keeper,
+            self._artifacts,
             self._notifier,
             self._audit,
-            cancel_asked=lambda: held.end_by(Stop.CANCEL),
+            on_cancel_requested=lambda: run.request_stop(StopReason.CANCEL),
         )
-        held.task = asyncio.create_task(self._hold(held))
-        self._held[claim.run_id] = held
-        held.task.add_done_callback(lambda _: self._let_go(held))
+        run.task = asyncio.create_task(self._execute(run))
+        self._running[claim.run_id] = run
+        run.task.add_done_callback(lambda _: self._on_run_done(run))
 
-    def _let_go(self, held: ClaimedRun) -> None:
-        if not held.task.cancelled() and (problem := held.task.exception()) is not None:
-            log.error(
-                "run.not_ended", run_id=held.claim.run_id, exc_info=problem
-            )  # its claim runs out, and it is tried again
-        if self._held.get(held.claim.run_id) is held:
-            del self._held[held.claim.run_id]
-        if held.claim.is_last_chance:
-            self._sweep_at = 0.0  # the next one may be waiting for its turn
-        self._wake.set()
+    def _on_run_done(self, run: ClaimedRun) -> None:
+        if not run.task.cancelled() and (problem := run.task.exception()) is not None:
+            # The claim expires, and the run is tried again.
+            log.error("run.not_ended", run_id=run.claim.run_id, exc_info=problem)
+        if self._running.get(run.claim.run_id) is run:
+            del self._running[run.claim.run_id]
+        if run.claim.is_last_chance:
+            self._search_all_at = 0.0  # the next run on its last attempt may be waiting
+        self._claiming.wake()
 
     # -- executing one run -----------------------------------------------------------------------------------------
 
-    async def _hold(self, held: ClaimedRun) -> None:
-        spoken = Transcript()
-        held.has_begun = True
+    async def _execute(self, run: ClaimedRun) -> None:
+        transcript = Transcript()
+        run.has_started = True
         try:
-            outcome = await self._outcome(held, spoken)
-            held.is_ending = True
+            outcome = await self._outcome(run, transcript)
+            run.is_ending = True
             if outcome is None:
-                await self._hand_back(held)
+                await self._release(run)
                 return
             status, error = outcome
-            await held.log.end(spoken.text, status, error)
+            await run.log.end(transcript.text, status, error)
             RUNS_ENDED.labels(status.value).inc()
         except (ClaimLost, asyncio.CancelledError):
-            if held.stop is not Stop.LOST and not held.log.is_lost:
+            if run.stop_reason is not StopReason.CLAIM_LOST and not run.log.claim_lost:
                 raise
             CLAIMS_LOST.inc()
-            log.warning("run.claim_lost", run_id=held.claim.run_id, attempt=held.claim.attempt)
+            log.warning("run.claim_lost", run_id=run.claim.run_id, attempt=run.claim.attempt)
 
-    def _begin(self, held: ClaimedRun) -> None:
-        """Whether there is anything to begin: something may have ended the run before its first step."""
-        if held.stop is Stop.LOST:
+    def _check_may_start(self, run: ClaimedRun) -> None:
+        """Raise if the run was stopped before its first step, or has no attempt left."""
+        if run.stop_reason is StopReason.CLAIM_LOST:
             raise ClaimLost
-        if held.stop is Stop.HAND_BACK:
-            raise HandBack
-        if held.claim.is_exhausted:
-            raise AttemptsExhausted(attempts=held.claim.max_attempts)
+        if run.stop_reason is StopReason.RELEASE:
+            raise ReleaseRun
+        if run.claim.is_exhausted:
+            raise AttemptsExhausted(attempts=run.claim.max_attempts)
 
-    async def _outcome(self, held: ClaimedRun, spoken: Transcript) -> tuple[Status, str | None] | None:
-        """How the run ends: its status and why; None when it is to go back into the queue."""
-        claim = held.claim
-        limit = asyncio.timeout(max(0.0, self._run_timeout - claim.running_seconds))
+    async def _outcome(self, run: ClaimedRun, transcript: Transcript) -> tuple[Status, str | None] | None:
+        """Execute the run. Returns its final status and reason; None when it must go back into the queue."""
+        claim = run.claim
+        timeout = asyncio.timeout(max(0.0, self._limits.run_timeout_seconds - claim.running_seconds))
         try:
-            self._begin(held)
-            if claim.cancel_requested or held.stop is Stop.CANCEL:
+            self._check_may_start(run)
+            if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
                 return Status.CANCELLED, None
-            async with limit:
-                asked, done = await retry_until_available(lambda: self._before(claim))
-                await self._tool_loop.play(asked, done, held.log, lambda: self._is_draining, spoken)
-        except HandBack:
+            async with timeout:
+                message, progress = await retry_until_available(lambda: self._load_input_and_progress(claim))
+                await self._tool_loop.run(message, progress, run.log, lambda: self._is_draining, transcript)
+        except ReleaseRun:
             return None
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if held.stop is None or held.stop is Stop.LOST or task is None:
+            if run.stop_reason in (None, StopReason.CLAIM_LOST) or task is None:
                 raise
             task.uncancel()
-            return None if held.stop is Stop.HAND_BACK else (Status.CANCELLED, None)
+            return None if run.stop_reason is StopReason.RELEASE else (Status.CANCELLED, None)
         except HostError as problem:
-            reason = shorten(
-                self._audit.redacted(problem.message)
-            )  # a provider's answer may quote its key, or all that it was sent
+            # A provider's message may quote its key, or all that it was sent.
+            reason = shorten(self._audit.redact(problem.message))
             log.info("run.failed", run_id=claim.run_id, reason=reason)
             self._audit.record_exception(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
             return Status.FAILED, reason
         except ClaimLost:
             raise
         except Exception as problem:
-            if isinstance(problem, TimeoutError) and limit.expired():
-                too_long = RunTimedOut(seconds=f"{self._run_timeout:g}")
-                self._audit.record_exception(agent_of(claim.user_id), "run.failed", too_long, subject=claim.run_id)
-                return Status.FAILED, too_long.message
+            if isinstance(problem, TimeoutError) and timeout.expired():
+                timed_out = RunTimedOut(seconds=f"{self._limits.run_timeout_seconds:g}")
+                self._audit.record_exception(
+                    agent_of(claim.user_id), "run.failed", timed_out, subject=claim.run_id
+                )
+                return Status.FAILED, timed_out.message
             reference = new_reference()
             log.exception("run.error", run_id=claim.run_id, reference=reference)
             self._audit.record_exception(
@@ -364,65 +371,53 @@ class RunWorker:
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
 
-    async def _before(self, claim: Claim) -> tuple[str, Progress]:
-        """What was asked, and what earlier attempts have done."""
-        asked = claim.input_text
+    async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
+        message = claim.input_text
         if claim.input_artifact is not None:
-            asked = (await self._keeper.read(claim.user_id, claim.input_artifact)).decode()
-        return asked, await read_progress(
-            self._runs, self._keeper, claim.user_id, claim.run_id, claim.last_seq
+            message = (await self._artifacts.read(claim.user_id, claim.input_artifact)).decode()
+        return message, await read_progress(
+            self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
         )
 
-    async def _hand_back(self, held: ClaimedRun) -> None:
-        await held.log.flush()
-        if await retry_until_available(lambda: self._runs.release_claim(held.claim)):
+    async def _release(self, run: ClaimedRun) -> None:
+        """Put the run back into the queue for another worker."""
+        await run.log.flush()
+        if await retry_until_available(lambda: self._runs.release_claim(run.claim)):
             RUNS_RELEASED.inc()
-            log.info("run.handed_back", run_id=held.claim.run_id, attempt=held.claim.attempt)
+            log.info("run.released", run_id=run.claim.run_id, attempt=run.claim.attempt)
             self._notifier.notify(RunReady(anywhere=True))
 
     # -- keeping claims --------------------------------------------------------------------------------------------
 
-    async def _renew_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._claim_seconds / 3)
-            await self.renew()
-
-    async def renew(self) -> None:
-        asked = list(self._held.values())
-        if not asked:
+    async def renew_claims(self) -> None:
+        """Extend all claims, stop runs whose claim is lost, and cancel runs for which that was requested."""
+        runs = list(self._running.values())
+        if not runs:
             return
         now = time.monotonic()
-        still = await self._runs.renew([held.claim for held in asked], self._claim_seconds)
-        for held in asked:
-            cancel = still.get(held.claim.run_id)
-            if cancel is None:
-                if not held.is_ending and not held.task.done():
-                    held.end_by(Stop.LOST)
+        renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
+        for run in runs:
+            cancel_requested = renewed.get(run.claim.run_id)
+            if cancel_requested is None:
+                if not run.is_ending and not run.task.done():
+                    run.request_stop(StopReason.CLAIM_LOST)
             else:
-                held.good_until = now + self._claim_seconds
-                if cancel:
-                    held.end_by(Stop.CANCEL)
+                run.claim_expires_at = now + self._limits.claim_seconds
+                if cancel_requested:
+                    run.request_stop(StopReason.CANCEL)
 
-    async def _guard_forever(self) -> None:
-        """Stop what could not be renewed before its claim ends, so that two workers never act for one run. J7"""
-        reserve = self._claim_seconds * SAFETY
-        while True:
-            await asyncio.sleep(reserve / 2)
-            now = time.monotonic()
-            for held in list(self._held.values()):
-                if held.good_until - reserve <= now and not held.task.done():
-                    held.end_by(Stop.LOST)
+    async def stop_expiring_runs(self) -> None:
+        """Stop runs that could not be renewed before their claim ends, so that no two workers act for one run. J7"""
+        expires_before = time.monotonic() + self._limits.claim_seconds * SAFETY
+        for run in list(self._running.values()):
+            if run.claim_expires_at <= expires_before and not run.task.done():
+                run.request_stop(StopReason.CLAIM_LOST)
 
-    async def _look_for_cancels_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll_seconds)
-            if self._held:
-                for run_id in await self._runs.requested_cancels(self.worker_id):
-                    if held := self._held.get(run_id):
-                        held.end_by(Stop.CANCEL)
+    async def _poll_cancels(self) -> None:
+        if self._running:
+            for run_id in await self._runs.requested_cancels(self.worker_id):
+                self._cancel(run_id)
 
-    async def _prune_forever(self) -> None:
-        while True:
-            while pruned := await self._runs.prune(self._retention):
-                log.info("logs.pruned", runs=pruned)
-            await asyncio.sleep(PRUNE_SECONDS)
+    async def _prune_logs(self) -> None:
+        while pruned := await self._runs.prune(self._limits.retention_seconds):
+            log.info("logs.pruned", runs=pruned)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from easel.core.audit.chain import ChainPosition, End, Link
+from easel.core.audit.chain import ChainEnd, ChainPosition, Link
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.stores import named_sql
@@ -44,9 +44,9 @@ class PostgresAudit:
             raise LookupError("The head of the audit chain is missing; no record can be appended.")
         return [None] * len(batches)
 
-    async def get_end(self) -> End:
+    async def get_end(self) -> ChainEnd:
         row = await self._database.row(SQL["end_of_chain"])
-        return End(
+        return ChainEnd(
             None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
             row["newest"],
         )

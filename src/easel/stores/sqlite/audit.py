@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from easel.core.audit.chain import ChainPosition, End, Link, chained
+from easel.core.audit.chain import ChainEnd, ChainPosition, Link, link_entries
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
@@ -35,9 +35,9 @@ class SqliteAudit:
         if entries:
             await self._database.write(lambda connection: _append(connection, entries))
 
-    async def get_end(self) -> End:
+    async def get_end(self) -> ChainEnd:
         row = (await self._rows("end_of_chain"))[0]
-        return End(
+        return ChainEnd(
             None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
             row["newest"],
         )
@@ -101,7 +101,7 @@ def _append(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     head = connection.execute(SQL["head"].sql).fetchall()
     if not head:
         raise LookupError("The head of the audit chain is missing; no record can be appended.")
-    links = chained(ChainPosition(head[0]["last_seq"], head[0]["last_hash"]), entries)
+    links = link_entries(ChainPosition(head[0]["last_seq"], head[0]["last_hash"]), entries)
     connection.executemany(SQL["add_record"].sql, [_columns(link) for link in links])
     connection.execute(SQL["move_head"].sql, {"last_seq": links[-1].seq, "last_hash": links[-1].hash})
 
