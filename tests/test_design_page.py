@@ -1,0 +1,33 @@
+"""The design page names files that exist, and its two walks through the code name none twice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAGE = (PROJECT / "docs" / "design" / "index.md").read_text(encoding="utf-8")
+WALKS = ["One click on a button, file by file", "One run, file by file"]
+
+
+def files_in(text: str) -> list[str]:
+    return re.findall(r"`(src/easel/[\w/.]+)`", text)
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_file_that_the_page_names_exists() -> None:
+    missing = [name for name in files_in(PAGE) if not (PROJECT / name).exists()]
+    assert files_in(PAGE)
+    assert missing == []
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_walk_through_the_code_enters_each_file_once(title: str) -> None:
+    steps = re.findall(r"^\d+\. `(src/easel/[\w/.]+)`", section(title), re.MULTILINE)
+    assert len(steps) >= 20
+    assert len(steps) == len(set(steps))
