@@ -118,7 +118,7 @@ def test_a_broken_chain_ends_it_with_one_and_the_place(launcher: Launcher) -> No
     assert (empty.returncode, empty.stdout) == (0, "The audit chain is whole: 0 records.\n")
     emptied = easel("audit", "verify", "--known", f"{end[1]}:{end[2]}", **where(launcher))
     assert emptied.returncode == 1
-    assert "was noted" in emptied.stdout
+    assert "There is a checkpoint for record" in emptied.stdout
 
 
 def test_how_far_a_long_check_has_come_is_told(monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> None:

@@ -175,7 +175,7 @@ async def test_note_never_raises(
 
 
 @case("D1")
-async def test_notes_wait_for_a_store_that_is_unavailable_and_lose_nothing(
+async def test_notes_are_kept_while_the_database_is_unavailable(
     audit: Audit, store: FaultyStore
 ) -> None:
     store.is_unavailable = True
@@ -344,7 +344,7 @@ async def test_added_secret_is_redacted_from_then_on(audit: Audit) -> None:
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
-async def use(harness: RunHarness, audit: Audit, tool: TestTool) -> Any:
+async def use_tool(harness: RunHarness, audit: Audit, tool: TestTool) -> Any:
     await harness.start("noop")
     [claim] = await harness.runs.claim_queued(harness.worker().worker_id, 1, 60, 0)
     tools = ToolRegistry([tool], audit=audit, timeout_seconds=5, max_result_bytes=10_000)
@@ -359,7 +359,7 @@ async def test_exception_of_a_tool_is_recorded_in_full_and_hidden_from_the_model
     async def fail(_: Mapping[str, Any]) -> None:
         raise_deep_inside(f"401 for {KEY} at db.internal:5432")
 
-    claim, result = await use(harness, audit, TestTool("probe__Break", fail))
+    claim, result = await use_tool(harness, audit, TestTool("probe__Break", fail))
     assert result.is_error
     for inside in (KEY, "db.internal", "Traceback", "raise_deep_inside", ".py"):
         assert inside not in str(result.value)
@@ -379,7 +379,7 @@ async def test_failure_message_of_a_tool_is_redacted(harness: RunHarness, audit:
     async def fail(_: Mapping[str, Any]) -> None:
         raise ToolFailed(tool="probe__Fail", reason=f"the service refused the key {KEY}")
 
-    _, result = await use(harness, audit, TestTool("probe__Fail", fail))
+    _, result = await use_tool(harness, audit, TestTool("probe__Fail", fail))
     assert result.value == f"probe__Fail: the service refused the key {HIDDEN}"
 
 

@@ -1,4 +1,4 @@
-"""The audit chain on every store: appended by many at once it stays one chain, and whatever is done to it by hand is found."""
+"""The audit chain on every store: concurrent appends keep one chain, and tampering is detected."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 from easel.core.audit.chain import ChainPosition, parse_position
-from easel.core.audit.record import ACTIONS, Entry, StorageClass, entry
+from easel.core.audit.record import ACTIONS, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
-from easel.host import audit as audit_story
-from easel.host.audit import Reached, verify
+from easel.host import audit as audit_service
+from easel.host.audit import ChainProgress, verify
 from easel.ids import UserId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tests.stores.harness import Store
 
 AT = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
-HANDS = 12  # on as many connections
-RACES = 400  # batches in all: a race that is lost once in a while is found
+WRITERS = 12
+BATCHES = 200
 
 
 def an_entry(
@@ -45,21 +45,21 @@ def an_entry(
     at: datetime = AT,
     principal: Principal = THE_OWNER,
 ) -> Entry:
-    return entry(at, principal, action, redact=Redaction(), subject=subject)
+    return new_entry(at, principal, action, redact=Redaction(), subject=subject)
 
 
 @pytest_asyncio.fixture
 async def chain(store: Store) -> AuditStore:
-    """An empty chain in a database of its own: the chain of a database has one beginning."""
+    """Return an empty chain."""
     return store.database.audit
 
 
-async def outcome(store: AuditStore, *known: ChainPosition) -> Reached:
+async def outcome(store: AuditStore, *known: ChainPosition) -> ChainProgress:
     return [reached async for reached in verify(store, known)][-1]
 
 
-async def snapshot(store: AuditStore) -> int:
-    """How many records the chain has, which must be whole."""
+async def verified_length(store: AuditStore) -> int:
+    """Verify the chain. Returns the number of its records."""
     end = await outcome(store)
     assert end.is_end, end
     return end.seq
@@ -70,85 +70,85 @@ async def subjects(store: AuditStore) -> list[str]:
     return [json.loads(link.record).get("subject") for link in links]
 
 
-# --- appending --------------------------------------------------------------------------------------------------------
+# --- appending ----------------------------------------------------------------------------------------------
 
 
 @rule("CC-06")
-async def test_an_empty_chain_is_whole(chain: AuditStore) -> None:
-    assert await snapshot(chain) == 0
+async def test_empty_chain_is_valid(chain: AuditStore) -> None:
+    assert await verified_length(chain) == 0
     await chain.append([])
-    assert await snapshot(chain) == 0
+    assert await verified_length(chain) == 0
 
 
 @rule("CC-06", "CC-14")
-async def test_records_are_stored_as_they_were_made_in_one_order(chain: AuditStore) -> None:
+async def test_records_are_stored_unchanged_and_in_order(chain: AuditStore) -> None:
     await chain.append([an_entry(subject="1"), an_entry("run.error", "2", at=AT + timedelta(microseconds=1))])
     await chain.append([an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
     links = await chain.list_after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
-        an_entry(subject="1").at_place(1),
-        an_entry("run.error", "2", at=AT + timedelta(microseconds=1)).at_place(2),
-        an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).at_place(3),
+        an_entry(subject="1").to_record(1),
+        an_entry("run.error", "2", at=AT + timedelta(microseconds=1)).to_record(2),
+        an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).to_record(3),
     ]
     assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),
         ("owner", AT + timedelta(microseconds=1), "ops", "run.error"),
         ("ann", AT, "audit", "sign_out"),
     ]
-    assert await snapshot(chain) == 3
+    assert await verified_length(chain) == 3
     assert [json.loads(link.record)["metadata"] for link in links] == [{"visibility": "system"}] * 3
 
 
 @pytest_asyncio.fixture
-async def hands(kind: str, store: Store, tmp_path: Path) -> AsyncIterator[list[AuditStore]]:
-    """The same chain in many hands that do not know of each other, on two instances; SQLite serves one process."""
+async def writers(kind: str, store: Store, tmp_path: Path) -> AsyncIterator[list[AuditStore]]:
+    """Return independent writers of the same chain, for Postgres on two instances."""
     async with AsyncExitStack() as stack:
         stores = [store]
         if isinstance(store.database, PostgresDatabase):
             stores.append(await open_store(kind, folder=tmp_path, database_url=store.database.url))
             stack.push_async_callback(stores[1].close)
-        yield [_another_hand(stores[nth % len(stores)]) for nth in range(HANDS)]
+        yield [_new_writer(stores[nth % len(stores)]) for nth in range(WRITERS)]
 
 
-def _another_hand(store: Store) -> AuditStore:
+def _new_writer(store: Store) -> AuditStore:
     database = store.database
     return SqliteAudit(database) if isinstance(database, SqliteDatabase) else PostgresAudit(database)
 
 
 def batches() -> Iterator[list[str]]:
-    """Batches of one to five records, each with a name of its own."""
-    for nth in range(RACES):
+    """Yield batches of one to five records with unique subjects."""
+    for nth in range(BATCHES):
         yield [f"{nth}.{part}" for part in range(nth % 5 + 1)]
 
 
 @rule("CC-06")
-async def test_many_writers_on_two_instances_keep_one_chain(hands: list[AuditStore]) -> None:
-    waiting, start = list(batches()), asyncio.Event()
-    wanted = [name for batch in waiting for name in batch]
+async def test_concurrent_writers_on_two_instances_append_to_one_chain(writers: list[AuditStore]) -> None:
+    pending, start = list(batches()), asyncio.Event()
+    expected = [name for batch in pending for name in batch]
 
     async def write(store: AuditStore) -> None:
         await start.wait()
-        while waiting:
-            await store.append([an_entry(subject=name) for name in waiting.pop()])
+        while pending:
+            await store.append([an_entry(subject=name) for name in pending.pop()])
 
-    writers = [asyncio.create_task(write(hand)) for hand in hands]
+    tasks = [asyncio.create_task(write(writer)) for writer in writers]
     start.set()
-    await asyncio.gather(*writers)
-    stored = await subjects(hands[-1])
-    assert Counter(stored) == Counter(wanted)
-    for name in wanted:  # a batch stays together and in its order
+    await asyncio.gather(*tasks)
+    stored = await subjects(writers[-1])
+    assert Counter(stored) == Counter(expected)
+    for name in expected:  # a batch is contiguous and in order
         nth, _, part = name.partition(".")
         assert stored.index(name) == stored.index(f"{nth}.0") + int(part)
-    assert await snapshot(hands[0]) == len(wanted)
+    assert await verified_length(writers[0]) == len(expected)
 
 
 @rule("CC-06")
-async def test_the_chain_can_be_verified_while_others_append(
-    hands: list[AuditStore], monkeypatch: pytest.MonkeyPatch
+async def test_chain_can_be_verified_during_appends(
+    writers: list[AuditStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each verification ends, whole, with what was there when it began, or more."""
-    monkeypatch.setattr(audit_story, "PAGE", 7)
+    """Each verification succeeds, and covers at least the records that existed when it started."""
+    monkeypatch.setattr(audit_service, "PAGE", 7)
     stop = asyncio.Event()
     written = 0
 
@@ -158,40 +158,38 @@ async def test_the_chain_can_be_verified_while_others_append(
             await store.append([an_entry(), an_entry("run.error")])
             written += 2
 
-    writers = [asyncio.create_task(write(hand)) for hand in hands[:4]]
+    tasks = [asyncio.create_task(write(writer)) for writer in writers[:4]]
     try:
         seen = 0
         while seen < 150:
             before = written
-            seen = await snapshot(hands[-1])
+            seen = await verified_length(writers[-1])
             assert seen >= before
     finally:
         stop.set()
-        await asyncio.gather(*writers)
-    assert await snapshot(hands[0]) == written
+        await asyncio.gather(*tasks)
+    assert await verified_length(writers[0]) == written
 
 
 @rule("CC-06")
-async def test_a_batch_that_is_refused_leaves_nothing_behind(store: Store) -> None:
+async def test_refused_batch_appends_no_record(store: Store) -> None:
     chain = store.database.audit
     await chain.append([an_entry(subject="first")])
-    await store.sql(
-        "update audit_head set last_seq = 0, last_hash = ''"
-    )  # the next number is taken: the table refuses
+    await store.sql("update audit_head set last_seq = 0, last_hash = ''")  # the next number exists already
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
         await chain.append([an_entry(subject="second"), an_entry(subject="third")])
     assert await subjects(chain) == ["first"]
     assert (await chain.get_end()).head == ChainPosition(0, "")
 
 
-async def test_without_a_head_nothing_is_appended_and_it_is_said(store: Store) -> None:
+async def test_append_fails_without_a_chain_head(store: Store) -> None:
     await store.sql("delete from audit_head")
     with pytest.raises(LookupError, match="head"):
         await store.database.audit.append([an_entry()])
     assert await subjects(store.database.audit) == []
 
 
-# --- tampering --------------------------------------------------------------------------------------------------------
+# --- tampering ----------------------------------------------------------------------------------------------
 
 SWAP = """update audit set record = (select case when audit.seq = 4 then b.record else a.record end
             from audit a, audit b where a.seq = 4 and b.seq = 5) where seq in (4, 5)"""
@@ -199,7 +197,7 @@ LATER = {"sqlite": "at + 1", "postgres": "at + interval '1 microsecond'"}
 ENDLESS = {"sqlite": "9223372036854775807", "postgres": "'infinity'"}
 
 TAMPERINGS = [
-    # by hand                                                                                  found at
+    # tampering                                                                                found at
     ('update audit set record = replace(record, \'"subject":"3"\', \'"subject":"4"\') where seq = 4', 4),
     ("update audit set record = record || ' ' where seq = 10", 10),
     ("update audit set hash = replace(hash, 'a', 'b') where seq = 2", 2),
@@ -237,37 +235,37 @@ TAMPERINGS = [
 
 
 @rule("CC-06")
-@pytest.mark.parametrize("by_hand, found_at", TAMPERINGS, ids=[sql[:70] for sql, _ in TAMPERINGS])
-async def test_whatever_is_done_by_hand_is_found_with_its_place(
-    store: Store, by_hand: str, found_at: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tampering, found_at", TAMPERINGS, ids=[sql[:70] for sql, _ in TAMPERINGS])
+async def test_tampering_is_detected_with_its_position(
+    store: Store, tampering: str, found_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_story, "PAGE", 3)
+    monkeypatch.setattr(audit_service, "PAGE", 3)
     chain = store.database.audit
     for nth in range(10):
         await chain.append([an_entry(subject=str(nth))])
-    assert await snapshot(chain) == 10
-    await store.sql(by_hand.format(later=LATER[store.kind], endless=ENDLESS[store.kind]))
+    assert await verified_length(chain) == 10
+    await store.sql(tampering.format(later=LATER[store.kind], endless=ENDLESS[store.kind]))
     end = await outcome(chain)
     assert not end.is_end
     assert (end.seq, bool(end.problem)) == (found_at, True), end
 
 
 @rule("CC-06")
-async def test_a_chain_that_was_written_anew_is_found_by_a_place_that_was_noted(store: Store) -> None:
+async def test_rewritten_chain_is_detected_by_a_known_checkpoint(store: Store) -> None:
     chain = store.database.audit
     await chain.append([an_entry(subject="what was done"), an_entry()])
-    noted = parse_position(str((await outcome(chain)).place))
+    noted = parse_position(str((await outcome(chain)).position))
     await store.sql("delete from audit")
     await store.sql("update audit_head set last_seq = 0, last_hash = ''")
     assert (await outcome(chain, noted)).problem, "cut off"
     await chain.append([an_entry(subject="what is said now"), an_entry(), an_entry()])
-    assert await snapshot(chain) == 3, "by itself it is sound"
+    assert await verified_length(chain) == 3, "the chain alone is valid"
     end = await outcome(chain, noted)
     assert (end.seq, bool(end.problem)) == (2, True), end
-    assert (await outcome(chain, parse_position(str((await outcome(chain)).place)))).is_end
+    assert (await outcome(chain, parse_position(str((await outcome(chain)).position)))).is_end
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 async def found(chain: AuditStore, **filters: Any) -> list[int]:
@@ -305,7 +303,7 @@ FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-async def test_records_are_listed_newest_first_and_every_filter_holds(chain: AuditStore) -> None:
+async def test_records_are_listed_newest_first_and_filtered(chain: AuditStore) -> None:
     for nth in range(6):
         await chain.append(
             [an_entry("run.error" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
@@ -316,22 +314,22 @@ async def test_records_are_listed_newest_first_and_every_filter_holds(chain: Aud
 
 @case("R6")
 @rule("CC-10")
-async def test_the_tables_take_every_action_there_is_and_no_other_class(store: Store) -> None:
+async def test_every_action_is_stored_and_an_unknown_storage_class_refused(store: Store) -> None:
     await store.database.audit.append([an_entry(action) for action in ACTIONS])
-    assert await snapshot(store.database.audit) == len(ACTIONS)
+    assert await verified_length(store.database.audit) == len(ACTIONS)
     with pytest.raises(Exception, match="class_is_known"):
         await store.sql("update audit set storage_class = 'public'")
 
 
-async def test_on_sqlite_the_chain_is_read_beside_the_process_that_writes_it(
+async def test_audit_reader_reads_the_chain_while_another_process_writes_it(
     database: SqliteDatabase,
 ) -> None:
     await database.audit.append([an_entry(), an_entry()])
     reader = AuditReader(database.path)
     try:
-        assert await snapshot(reader.audit) == 2
+        assert await verified_length(reader.audit) == 2
         await database.audit.append([an_entry()])
-        assert await snapshot(reader.audit) == 3
+        assert await verified_length(reader.audit) == 3
         with pytest.raises(NotImplementedError):
             await reader.audit.append([an_entry()])
     finally:

@@ -21,7 +21,7 @@ import structlog
 from easel import fs
 from easel.core.audit.chain import parse_position
 from easel.errors import BadSettings, Unavailable
-from easel.host.audit import Audit, Reached, verify
+from easel.host.audit import Audit, ChainProgress, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.ports import (
     ArtifactStore,
@@ -230,7 +230,7 @@ class AuditDatabase(Protocol):
     async def close(self) -> None: ...
 
 
-async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncGenerator[Reached]:
+async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncGenerator[ChainProgress]:
     """Verify the audit chain to its end or to the first break, read-only; yields the progress."""
     positions = [parse_position(text) for text in checkpoints]
     database = await _open_audit(settings)

@@ -11,7 +11,7 @@ from easel.cli.options import DataOption
 from easel.cli.terminal import load_settings, run
 
 if TYPE_CHECKING:
-    from easel.assembly.storage import Reached
+    from easel.assembly.storage import ChainProgress
 
 PROGRESS_SECONDS = 2.0  # between two lines of progress
 
@@ -38,7 +38,7 @@ def verify(data: DataOption = None, known: KnownOption = None) -> None:
     from easel.assembly.storage import verify_audit
 
     settings = load_settings(data=data)
-    newest: list[Reached] = []
+    newest: list[ChainProgress] = []
 
     async def follow_chain(stop: asyncio.Event) -> None:
         report_at = time.monotonic() + PROGRESS_SECONDS
@@ -61,4 +61,4 @@ def verify(data: DataOption = None, known: KnownOption = None) -> None:
         raise typer.Exit(1)
     typer.echo(f"The audit chain is intact: {last.seq} records.")
     if last.seq:
-        typer.echo(f"Checkpoint: {last.place}")
+        typer.echo(f"Checkpoint: {last.position}")

@@ -1,4 +1,7 @@
-"""The principal of a request: a user and what acts for them. Every service call and every query of a user's data has one."""
+"""The principal of a request: a user and what acts for them.
+
+Every service call and every query of a user's data has one.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +15,10 @@ class Scope(StrEnum):
 
 
 class PrincipalKind(StrEnum):
-    """What acts for a user. Only a person confirms and accepts; a node can only offer tools and answer calls. RS-59"""
+    """What acts for a user.
+
+    Only a person confirms and accepts; a node can only offer tools and answer calls. RS-59
+    """
 
     USER = "user"
     AGENT = "agent"

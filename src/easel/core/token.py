@@ -1,7 +1,7 @@
 """A token: the credential of a person, a node or a service that acts for a user. Only its digest is stored.
 
-A node's token can only connect as a node: stolen from a machine, it gives access to the calls of that node and to nothing
-else of the user. It may be bound to one node id.
+A node's token can only connect as a node: stolen from a machine, it gives access to the calls of that node
+and to nothing else of the user. It may be bound to one node id.
 """
 
 import hashlib

@@ -1,4 +1,5 @@
-"""Validation of JSON written by people and agents, with messages that name the place: `actions.deploy.confirm: …`.
+"""Validation of JSON written by people and agents, with messages that name the place:
+`actions.deploy.confirm: …`.
 
 Owns the few shapes that specs are made of. Does not know what they mean.
 """
@@ -65,7 +66,10 @@ def require_text(value: Any, at: str, *, max_length: int, may_be_empty: bool = F
 
 
 def require_id(value: Any, at: str) -> str:
-    """Return the id. Ids are compared exactly, so they hold only characters that cannot be confused. X4, X5"""
+    """Return the id.
+
+    Ids are compared exactly, so they hold only characters that cannot be confused. X4, X5
+    """
     if not isinstance(value, str) or not _ID.fullmatch(value) or is_unsafe_name(value):
         refuse(
             at,
@@ -94,12 +98,17 @@ def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
 
 
 def is_unsafe_name(name: str) -> bool:
-    """Return whether JavaScript, which reads canvas states, gives a member of this name a meaning of its own. Case X7"""
+    """Return whether JavaScript, which reads canvas states, gives a member of this name a meaning of its own.
+    Case X7
+    """
     return name.startswith("__") or name in {"constructor", "prototype"}
 
 
 def is_too_deep(value: Any, max_depth: int = MAX_DEPTH) -> bool:
-    """Return whether the value is nested deeper. Walks level by level, so that no depth exhausts the stack."""
+    """Return whether the value is nested deeper.
+
+    Walks level by level, so that no depth exhausts the stack.
+    """
     level: list[Any] = [value]
     for _ in range(max_depth + 1):
         inner: list[Any] = []

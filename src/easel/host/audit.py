@@ -1,8 +1,9 @@
-"""The system stream: what those who run Easel are told, and nobody else. CC-05, RS-06
+"""The audit trail: records for operators, never for a user's stream. CC-05, RS-06
 
-Owns how records reach the chain: `record` at once, `note` soon and in batches, `tally` at most once a second with a count.
-None of them fails or holds up its caller because the store is away: what cannot be stored waits for a while, within bounds,
-and what does not fit or does not make it is in the log. What a record looks like is the core's business.
+Owns how records reach the chain: `record` at once, `note` soon and in batches, `record_throttled` at most
+once a second with a count. None of them fails or blocks because the database is unavailable: records wait in
+a bounded queue, and one that does not fit or cannot be stored is logged. The content of a record is defined
+in the core.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Any
 import structlog
 
 from easel.core.audit.chain import START, Break, ChainPosition, Link, check_end, follow
-from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, entry
+from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
@@ -26,14 +27,14 @@ from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
 from easel.ids import UserId
 
-GATHER_SECONDS = 0.1  # notes that come within this time share one commit
+BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
-TALLY_SECONDS = 1.0
-CLOSE_SECONDS = 3.0  # how long a stopping process waits for its last notes to be stored
-MAX_WAITING = 2_000  # notes not yet stored; at 3 KB each a store that stays away costs 6 MB
+THROTTLE_SECONDS = 1.0
+CLOSE_SECONDS = 3.0  # how long a stopping process tries to store its last notes
+MAX_QUEUED = 2_000  # notes that are not stored yet; at 3 KB each they take 6 MB
 MAX_BATCH = 200
-PAGE = 1_000  # records that are verified between two looks at the store
-_FIRST = -(2**63)  # below any record, also below those that somebody has put before the first
+VERIFY_PAGE_SIZE = 1_000
+_BELOW_ALL = -(2**63)  # below any record, also one that was inserted before the first
 
 Details = Mapping[str, Any]
 
@@ -41,16 +42,16 @@ log = structlog.get_logger("audit")
 
 
 def agent_of(user_id: UserId) -> Principal:
-    """Who acts in a user's run: the agent, for that user."""
+    """Return the principal of a user's runs: the agent of that user."""
     return Principal(user_id, "agent", kind=PrincipalKind.AGENT)
 
 
 @dataclass(slots=True)
-class _Tally:
-    """The same thing again within a short while: counted, and told when the while is over."""
+class _Throttled:
+    """Repetitions of one action of one actor within the throttle interval."""
 
     principal: Principal | None
-    every: float
+    seconds: float
     timer: asyncio.TimerHandle
     count: int = 0
     subject: str | None = None
@@ -69,34 +70,38 @@ class Audit:
         self._secrets = frozenset(secrets)
         self._redaction = Redaction(self._secrets)
         self._store = store
-        self._slow = slow_seconds
+        self._slow_seconds = slow_seconds
         self._now = now
-        self._waiting: deque[Entry] = deque()
-        self._overflowed = 0
-        self._tallies: dict[tuple[str, str], _Tally] = {}
+        self._queue: deque[Entry] = deque()
+        self._overflow_count = 0
+        self._throttled: dict[tuple[str, str], _Throttled] = {}
         self._writer: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
     def add_secret(self, *secrets: str) -> None:
-        """From now on these are in no record, whatever they look like."""
+        """Redact these from now on, whatever they look like."""
         self._secrets |= frozenset(secrets)
         self._redaction = Redaction(self._secrets)
 
-    def redacted(self, text: str) -> str:
-        """For what is told to others: the reason why something failed may quote a key. P6"""
+    def redact(self, text: str) -> str:
+        """Return the text without secrets: an error message may quote a key. P6"""
         return self._redaction(text)
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- recording
+    # -------------------------------------------------------------------------------------------------
 
     async def record(
         self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
-        """Durable when it returns. If the store is away it is as good as a note: what was done is done, and will be told."""
-        one = self._entry(principal, action, subject, details)
+        """Store a record; durable when it returns.
+
+        While the database is unavailable it is queued like a note.
+        """
+        entry = self._new_entry(principal, action, subject, details)
         try:
-            await self._store.append([one])
+            await self._store.append([entry])
         except Unavailable:
-            self._keep(one)
+            self._enqueue(entry)
 
     def note(
         self,
@@ -106,11 +111,11 @@ class Audit:
         subject: str | None = None,
         details: Details | None = None,
     ) -> None:
-        """Stored soon. Never waits and never fails: whoever has trouble enough to tell needs no more of it."""
+        """Queue a record; never blocks and never raises."""
         try:
-            self._keep(self._entry(principal or EASEL, action, subject, details))
+            self._enqueue(self._new_entry(principal or EASEL, action, subject, details))
         except Exception:
-            log.exception("audit.not_noted", action=action)
+            log.exception("audit.note_error", action=action)
 
     def record_throttled(
         self,
@@ -119,17 +124,18 @@ class Audit:
         *,
         subject: str | None = None,
         details: Details | None = None,
-        every: float = TALLY_SECONDS,
+        every: float = THROTTLE_SECONDS,
     ) -> None:
-        """As `note`, for each actor and action at most once in `every` seconds, with how often: a flood fills no disk."""
-        key = ((principal or EASEL).user_id, action)
-        running = self._tallies.get(key)
-        if running is not None:
-            running.count += 1
-            running.subject, running.details = subject, details or {}
+        """Queue a record at most once in `every` seconds per actor and action, with a count of the
+        repetitions.
+        """
+        throttled = self._throttled.get(((principal or EASEL).user_id, action))
+        if throttled is not None:
+            throttled.count += 1
+            throttled.subject, throttled.details = subject, details or {}
             return
         self.note(principal, action, subject=subject, details={**(details or {}), "count": 1})
-        self._count_for_a_while(principal, action, every)
+        self._throttle(principal, action, every)
 
     def record_exception(
         self,
@@ -141,82 +147,84 @@ class Audit:
         subject: str | None = None,
         details: Details | None = None,
     ) -> None:
-        """Something broke: its type, what it said and where. The user was told the reference and nothing else of it."""
-        told = {"reference": reference} if reference else {}
+        """Queue a record of an exception with its traceback. The user gets only the reference."""
+        recorded: dict[str, Any] = {"reference": reference} if reference else {}
         try:
-            told |= {**(details or {}), **_what_broke(problem)}
-        except Exception:  # an exception may even break when it is asked what it says
-            log.exception("audit.not_told", action=action)
-        self.note(principal, action, subject=subject, details=told)
+            recorded |= {**(details or {}), **_describe(problem)}
+        except Exception:  # the __str__ of an exception may raise
+            log.exception("audit.describe_error", action=action)
+        self.note(principal, action, subject=subject, details=recorded)
 
-    def slow(
+    def record_slow(
         self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None
     ) -> None:
-        """Tells of it only if it took longer than EASEL_SLOW_SECONDS."""
-        if seconds > self._slow:
+        """Queue a record, throttled, if this took longer than EASEL_SLOW_SECONDS."""
+        if seconds > self._slow_seconds:
             self.record_throttled(
                 None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
             )
 
-    def _entry(
+    def _new_entry(
         self, principal: Principal, action: str, subject: str | None, details: Details | None
     ) -> Entry:
-        return entry(self._now(), principal, action, redact=self._redaction, subject=subject, details=details)
+        return new_entry(
+            self._now(), principal, action, redact=self._redaction, subject=subject, details=details
+        )
 
-    # -- storing what was noted ------------------------------------------------------------------------------------
+    # -- storing queued records
+    # ------------------------------------------------------------------------------------
 
-    def _keep(self, one: Entry) -> None:
-        if len(self._waiting) >= MAX_WAITING or self._closing.is_set():
-            self._overflowed += 1
-            _only_log([one])
+    def _enqueue(self, entry: Entry) -> None:
+        if len(self._queue) >= MAX_QUEUED or self._closing.is_set():
+            self._overflow_count += 1
+            _log_entries([entry])
             return
-        self._waiting.append(one)
+        self._queue.append(entry)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write(), name="audit")
 
     async def _write(self) -> None:
-        await self._pause(GATHER_SECONDS)
+        await self._pause(BATCH_SECONDS)
         try:
-            while self._waiting:
-                batch, gap = list(islice(self._waiting, MAX_BATCH)), self._overflowed
+            while self._queue:
+                batch, overflow_count = list(islice(self._queue, MAX_BATCH)), self._overflow_count
                 try:
-                    await self._store.append([*batch, *self._gap(gap)])
+                    await self._store.append([*batch, *self._overflow_entry(overflow_count)])
                 except Unavailable:
                     if self._closing.is_set():
                         return
                     await self._pause(RETRY_SECONDS)
                     continue
                 except Exception:
-                    log.exception("audit.not_stored")
-                    _only_log(batch)
+                    log.exception("audit.store_error")
+                    _log_entries(batch)
                 else:
-                    self._overflowed -= gap
+                    self._overflow_count -= overflow_count
                 for _ in batch:
-                    self._waiting.popleft()
-                if 0 < len(self._waiting) < MAX_BATCH:  # what comes one by one goes together too
-                    await self._pause(GATHER_SECONDS)
+                    self._queue.popleft()
+                if 0 < len(self._queue) < MAX_BATCH:  # let the next batch fill
+                    await self._pause(BATCH_SECONDS)
         finally:
             self._writer = None
 
-    def _gap(self, count: int) -> list[Entry]:
-        """The trail says itself where something is missing that only the log has."""
-        return [self._entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
+    def _overflow_entry(self, count: int) -> list[Entry]:
+        """Return a record of how many records are only in the log."""
+        return [self._new_entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
 
-    def _count_for_a_while(self, principal: Principal | None, action: str, every: float) -> None:
+    def _throttle(self, principal: Principal | None, action: str, seconds: float) -> None:
         key = ((principal or EASEL).user_id, action)
-        timer = asyncio.get_running_loop().call_later(every, self._while_is_over, key)
-        self._tallies[key] = _Tally(principal, every, timer)
+        timer = asyncio.get_running_loop().call_later(seconds, self._end_throttle, key)
+        self._throttled[key] = _Throttled(principal, seconds, timer)
 
-    def _while_is_over(self, key: tuple[str, str]) -> None:
-        tally = self._tallies.pop(key)
-        if tally.count:
-            self._tell_count(key[1], tally)
-            self._count_for_a_while(tally.principal, key[1], tally.every)
+    def _end_throttle(self, key: tuple[str, str]) -> None:
+        throttled = self._throttled.pop(key)
+        if throttled.count:
+            self._note_repetitions(key[1], throttled)
+            self._throttle(throttled.principal, key[1], throttled.seconds)
 
-    def _tell_count(self, action: str, tally: _Tally) -> None:
-        self.note(
-            tally.principal, action, subject=tally.subject, details={**tally.details, "count": tally.count}
-        )
+    def _note_repetitions(self, action: str, throttled: _Throttled) -> None:
+        details = {**throttled.details, "count": throttled.count}
+        self.note(throttled.principal, action, subject=throttled.subject, details=details)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -224,21 +232,22 @@ class Audit:
                 await self._closing.wait()
 
     async def close(self) -> None:
-        """What waits is stored now, or logged."""
-        for (_, action), tally in self._tallies.items():
-            tally.timer.cancel()
-            if tally.count:
-                self._tell_count(action, tally)
-        self._tallies.clear()
+        """Store what is queued, or log it."""
+        for (_, action), throttled in self._throttled.items():
+            throttled.timer.cancel()
+            if throttled.count:
+                self._note_repetitions(action, throttled)
+        self._throttled.clear()
         self._closing.set()
         if (writer := self._writer) is not None:
             await asyncio.wait([writer], timeout=CLOSE_SECONDS)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-        _only_log(self._waiting)
-        self._waiting.clear()
+        _log_entries(self._queue)
+        self._queue.clear()
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading
+    # ---------------------------------------------------------------------------------------------------
 
     async def list_records(
         self,
@@ -250,69 +259,69 @@ class Audit:
         before: int | None = None,
         limit: int,
     ) -> list[Link]:
-        """Newest first. Who may ask is decided before."""
+        """Return records, newest first. The caller must have checked the scope of the principal."""
         if action is not None and action not in ACTIONS:
-            raise BadInput(problem=f"There is no action {action[:100]!r}; there are {', '.join(ACTIONS)}.")
+            raise BadInput(problem=f"action must be one of {', '.join(ACTIONS)}, not {action[:100]!r}.")
         return await self._store.list_records(
             action=action, storage_class=storage_class, since=since, until=until, before=before, limit=limit
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """How far the chain was followed, of how much; with the problem, if it is broken there."""
+class ChainProgress:
+    """How far the chain was verified, and how long it is; with the problem, if it is broken."""
 
     seq: int
     last: int
-    place: ChainPosition | None = None
+    position: ChainPosition | None = None
     is_end: bool = False
     problem: str | None = None
 
 
-async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[Reached]:
-    """Follows the chain page by page from its first record to where it ended when this began; others may append meanwhile.
+async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[ChainProgress]:
+    """Verify the chain page by page, up to its end when this started. Records may be appended at the same
+    time.
 
-    What it gives last is the end or the first break. `known` are places that were noted elsewhere: the chain has to pass them.
+    The last item is the end or the first break. The chain must contain the `known` positions, which were
+    noted elsewhere.
     """
     end = await store.get_end()
     last = max(end.newest, end.head.seq if end.head else 0)
-    ahead = {place.seq: place for place in known}
-    place, below = START, _FIRST
-    while links := await store.list_after(below, last, PAGE):
-        followed = follow(place, links)
+    expected = {position.seq: position for position in known}
+    position, below = START, _BELOW_ALL
+    while links := await store.list_after(below, last, VERIFY_PAGE_SIZE):
+        followed = follow(position, links)
         if isinstance(followed, Break):
-            yield Reached(followed.seq, last, problem=followed.problem)
+            yield ChainProgress(followed.seq, last, problem=followed.problem)
             return
-        strange = next((link.seq for link in links if ahead.pop(link.seq, link).hash != link.hash), None)
-        if strange is not None:
-            yield Reached(
-                strange,
-                last,
-                problem=f"Record {strange} is not the one that was noted: the chain was written anew.",
-            )
+        changed = next((link.seq for link in links if expected.pop(link.seq, link).hash != link.hash), None)
+        if changed is not None:
+            problem = f"Record {changed} does not match its checkpoint: the chain was rewritten."
+            yield ChainProgress(changed, last, problem=problem)
             return
-        place, below = followed, followed.seq
-        yield Reached(place.seq, last, place)
-    broken = check_end(place, end)
-    if broken is None and ahead:
-        broken = Break(place.seq + 1, f"Record {min(ahead)} was noted, and the chain ends with {place.seq}.")
+        position, below = followed, followed.seq
+        yield ChainProgress(position.seq, last, position)
+    broken = check_end(position, end)
+    if broken is None and expected:
+        problem = f"There is a checkpoint for record {min(expected)}, but the chain ends with {position.seq}."
+        broken = Break(position.seq + 1, problem)
     yield (
-        Reached(place.seq, last, place, is_end=True)
+        ChainProgress(position.seq, last, position, is_end=True)
         if broken is None
-        else Reached(broken.seq, last, problem=broken.problem)
+        else ChainProgress(broken.seq, last, problem=broken.problem)
     )
 
 
-def _what_broke(problem: BaseException) -> dict[str, Any]:
-    told: dict[str, Any] = {"exception": type(problem).__name__, "message": str(problem)}
+def _describe(problem: BaseException) -> dict[str, Any]:
+    details: dict[str, Any] = {"exception": type(problem).__name__, "message": str(problem)}
     if isinstance(problem, HostError):
-        told["error"] = problem.code
+        details["error"] = problem.code
     if problem.__cause__ is not None:
-        told["cause"] = f"{type(problem.__cause__).__name__}: {problem.__cause__}"
-    return {**told, "traceback": "".join(traceback.format_exception(problem))}
+        details["cause"] = f"{type(problem.__cause__).__name__}: {problem.__cause__}"
+    return {**details, "traceback": "".join(traceback.format_exception(problem))}
 
 
-def _only_log(entries: Iterable[Entry]) -> None:
-    for one in entries:
+def _log_entries(entries: Iterable[Entry]) -> None:
+    for entry in entries:
         AUDIT_NOT_STORED.inc()
-        log.warning("audit.only_logged", record="{" + one.rest)
+        log.warning("audit.only_logged", record="{" + entry.rest)

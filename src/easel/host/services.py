@@ -1,4 +1,4 @@
-"""The stories that edges can call, in one value."""
+"""The services that edges call, in one value."""
 
 from dataclasses import dataclass
 
@@ -29,11 +29,11 @@ class Services:
     canvases: CanvasLibrary
     actions: ActionService
     refresh: RefreshScheduler
-    assets: CanvasAssets  # of canvases
+    assets: CanvasAssets
     views: CanvasViews
-    pages: CanvasPages  # of canvases
+    pages: CanvasPages
     tails: Tails  # of runs
-    threads: Tails
+    threads: Tails  # of sessions
     canvas_tails: Tails
     boards: Boards
     artifacts: Artifacts

@@ -1,4 +1,5 @@
-"""How long to wait before the next attempt to connect: longer each time, up to a bound, and never the same for two nodes.
+"""How long to wait before the next attempt to connect: longer each time, up to a bound, and never the same
+for two nodes.
 
 A server that comes back finds its nodes spread over time, not all at its door in one moment.
 """

@@ -1,7 +1,8 @@
-"""The calls that a node has under way: several at once, each stopped when nobody wants it any more, none of them able to end the node.
+"""The calls that a node has under way: several at once, each stopped when nobody wants it any more, none of
+them able to end the node.
 
-Knows no socket: what is to be said goes to `say`, as method and params. What a command prints is passed on while it runs, gathered into
-few frames and within bounds.
+Knows no socket: what is to be said goes to `say`, as method and params. What a command prints is passed on
+while it runs, gathered into few frames and within bounds.
 """
 
 import asyncio

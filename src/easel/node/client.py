@@ -1,7 +1,8 @@
-"""The node's side of the gateway: connects outward, says what it offers, does what it is asked, and comes back for ever.
+"""The node's side of the gateway: connects outward, says what it offers, does what it is asked, and comes
+back for ever.
 
-Owns the connection and the words for people. It ends when it is told to stop, when the server will never take it as it is, or when
-another node has taken its name. A frame that it does not understand is passed over.
+Owns the connection and the words for people. It ends when it is told to stop, when the server will never take
+it as it is, or when another node has taken its name. A frame that it does not understand is passed over.
 """
 
 import asyncio

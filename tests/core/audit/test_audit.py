@@ -1,4 +1,4 @@
-"""Records and their chain: what a record says, what it never says, and that no change of what is stored goes unseen."""
+"""Audit records and their chain: content, redaction, size, and detection of every change."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ from hypothesis import strategies as st
 from easel.core.audit.chain import (
     START,
     Break,
+    ChainEnd,
     ChainPosition,
-    End,
     Link,
-    chained,
     check_end,
     follow,
+    link_entries,
     link_hash,
     parse_position,
 )
-from easel.core.audit.record import ACTIONS, EASEL, MAX_NAME_LENGTH, Entry, StorageClass, entry, said
+from easel.core.audit.record import (
+    ACTIONS,
+    EASEL,
+    MAX_NAME_LENGTH,
+    Entry,
+    StorageClass,
+    new_entry,
+    parse_record,
+)
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
 from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
@@ -45,23 +53,23 @@ redact = Redaction()
 def an_entry(
     action: str = "session.renamed", *, principal: Principal = THE_OWNER, at: datetime = AT, **more: Any
 ) -> Entry:
-    return entry(at, principal, action, redact=redact, **more)
+    return new_entry(at, principal, action, redact=redact, **more)
 
 
-def record_of(made: Entry, seq: int = 1) -> dict[str, Any]:
-    return json.loads(made.at_place(seq))
+def record_of(entry: Entry, seq: int = 1) -> dict[str, Any]:
+    return json.loads(entry.to_record(seq))
 
 
 def details_of(details: Mapping[str, Any]) -> dict[str, Any]:
     return record_of(an_entry(details=details))["details"]
 
 
-# --- a record ---------------------------------------------------------------------------------------------------------
+# --- content ---------------------------------------------------------------------------------------------------------
 
 
 @rule("CC-14", "CC-15", "CC-10")
 @pytest.mark.parametrize("action", ACTIONS)
-def test_every_record_says_who_and_what_and_that_it_is_of_the_system(action: str) -> None:
+def test_every_record_has_its_actor_action_and_system_visibility(action: str) -> None:
     record = record_of(an_entry(action, subject="run_1", details={"reason": "because"}), 7)
     assert record == {
         "seq": 7,
@@ -75,27 +83,27 @@ def test_every_record_says_who_and_what_and_that_it_is_of_the_system(action: str
     }
 
 
-def test_a_record_has_its_fields_in_one_order_and_no_space_between_them() -> None:
-    text = an_entry("sign_out").at_place(1)
+def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
+    text = an_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
         '"actor":{"user_id":"owner","name":"owner"},"metadata":{"visibility":"system"}}'
     )
 
 
-def test_the_time_is_told_in_utc_wherever_it_was_taken() -> None:
-    elsewhere = AT.astimezone(timezone(timedelta(hours=9)))
-    assert record_of(an_entry(at=elsewhere))["at"] == "2026-11-15T09:08:39.000060Z"
+def test_time_is_written_in_utc() -> None:
+    in_tokyo = AT.astimezone(timezone(timedelta(hours=9)))
+    assert record_of(an_entry(at=in_tokyo))["at"] == "2026-11-15T09:08:39.000060Z"
 
 
-def test_an_action_that_is_in_no_table_cannot_be_recorded() -> None:
+def test_unknown_action_cannot_be_recorded() -> None:
     with pytest.raises(KeyError):
         an_entry("session.danced")
 
 
 @rule("RS-06", "CC-13", "CC-02")
-def test_no_event_of_any_log_is_of_the_system_so_none_can_reach_a_stream() -> None:
-    """What is told to operators has no event type at all: there is no way to put it into a run's, a thread's or a canvas's log."""
+def test_no_event_type_belongs_to_the_system_stream() -> None:
+    """Audit records have no event type, so they cannot be put into the log of a run, a thread or a canvas."""
     assert [
         kind.name
         for kind in EVENT_TYPES.values()
@@ -112,12 +120,12 @@ def test_no_event_of_any_log_is_of_the_system_so_none_can_reach_a_stream() -> No
 
 
 @rule("CC-06")
-def test_system_events_have_two_storage_classes_and_both_are_used() -> None:
-    assert {one.value for one in StorageClass} == {"ops", "audit"}
+def test_both_storage_classes_are_used() -> None:
+    assert {storage_class.value for storage_class in StorageClass} == {"ops", "audit"}
     assert set(ACTIONS.values()) == set(StorageClass)
 
 
-def test_the_guide_lists_every_action_and_no_other() -> None:
+def test_guide_lists_exactly_the_actions() -> None:
     rows = [
         line.split("|") for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
     ]
@@ -125,12 +133,12 @@ def test_the_guide_lists_every_action_and_no_other() -> None:
     assert listed == {action: storage_class.value for action, storage_class in ACTIONS.items()}
 
 
-# --- what it never says -----------------------------------------------------------------------------------------------
+# --- redaction -----------------------------------------------------------------------------------------------
 
 KEY = "sk-proj-4b8Xq1ZzYt7LmN2w"
 COOKIE = "1796284800." + "0a1b2c3d" * 8
 SECRETS = [
-    # a text                                                              what must not be left of it
+    # text                                                                what must be redacted
     (f"openai said 401 for {KEY}", KEY),
     ("anthropic: sk-ant-api03-AbCdEf012345", "AbCdEf012345"),
     ("google AIzaSyA-1234567890abcdefgh", "AIzaSyA"),
@@ -161,7 +169,7 @@ SECRETS = [
 
 @case("P6")
 @pytest.mark.parametrize("text, secret", SECRETS, ids=[text[:24] for text, _ in SECRETS])
-def test_what_looks_like_a_secret_is_hidden_and_the_rest_stays(text: str, secret: str) -> None:
+def test_secret_is_redacted_and_the_rest_stays(text: str, secret: str) -> None:
     hidden = redact(text)
     assert secret not in hidden
     assert HIDDEN in hidden
@@ -171,7 +179,7 @@ def test_what_looks_like_a_secret_is_hidden_and_the_rest_stays(text: str, secret
 
 @case("P6")
 @pytest.mark.parametrize(
-    "begins",
+    "prefix",
     [
         "sk",
         "pk",
@@ -192,10 +200,8 @@ def test_what_looks_like_a_secret_is_hidden_and_the_rest_stays(text: str, secret
     ],
 )
 @pytest.mark.parametrize("dash", "-_")
-def test_every_shape_of_a_key_is_found_though_most_texts_are_not_searched_for_it(
-    begins: str, dash: str
-) -> None:
-    assert redact(f"it was {begins}{dash}A1b2C3d4E5f6") == f"it was {HIDDEN}"
+def test_every_form_of_key_is_redacted_despite_the_prefilter(prefix: str, dash: str) -> None:
+    assert redact(f"it was {prefix}{dash}A1b2C3d4E5f6") == f"it was {HIDDEN}"
 
 
 HARMLESS = [
@@ -213,16 +219,16 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_is_left_alone(text: str) -> None:
+def test_harmless_text_is_not_redacted(text: str) -> None:
     assert redact(text) == text
 
 
 @case("P6")
-def test_a_secret_that_is_known_is_hidden_whatever_it_looks_like() -> None:
-    knowing = Redaction(["correct horse battery", "pass/w@rd!"])
-    assert knowing("it was correct horse battery staple") == f"it was {HIDDEN} staple"
-    assert knowing("?x=pass%2Fw%40rd%21") == f"?x={HIDDEN}"
-    assert Redaction(["a"])("banana") == "banana", "a word that short would blank out everything"
+def test_known_secret_is_redacted_whatever_it_looks_like() -> None:
+    redact_known = Redaction(["correct horse battery", "pass/w@rd!"])
+    assert redact_known("it was correct horse battery staple") == f"it was {HIDDEN} staple"
+    assert redact_known("?x=pass%2Fw%40rd%21") == f"?x={HIDDEN}"
+    assert Redaction(["a"])("banana") == "banana", "a secret this short would redact ordinary words"
 
 
 NAMES = [
@@ -245,7 +251,7 @@ NAMES += [
 
 @case("P6")
 @pytest.mark.parametrize("name, is_secret", NAMES)
-def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str, is_secret: bool) -> None:
+def test_value_of_a_field_with_a_secret_name_is_redacted(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) is is_secret
     assert details_of({"inside": [{name: "just a word"}]}) == {
         "inside": [{name: HIDDEN if is_secret else "just a word"}]
@@ -253,7 +259,7 @@ def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str, is_secret: 
 
 
 @case("P6")
-def test_a_secret_is_found_in_every_part_of_a_record() -> None:
+def test_secret_is_redacted_in_every_part_of_a_record() -> None:
     principal = Principal(UserId(f"user {KEY}"), f"name {KEY}")
     made = an_entry(
         principal=principal,
@@ -266,14 +272,14 @@ def test_a_secret_is_found_in_every_part_of_a_record() -> None:
 
 
 @case("P6")
-@pytest.mark.parametrize("before", [0, 460, 1_390, 5_000, 16_000, 500_000])
-def test_no_cut_leaves_half_a_secret_behind(before: int) -> None:
-    text = "x" * before + f" key {KEY} " + "y" * before
+@pytest.mark.parametrize("padding", [0, 460, 1_390, 5_000, 16_000, 500_000])
+def test_cutting_a_text_leaves_no_part_of_a_secret(padding: int) -> None:
+    text = "x" * padding + f" key {KEY} " + "y" * padding
     for part in (KEY, KEY[:12], KEY[-12:]):
         assert part not in an_entry(details={"message": text}, subject=text).rest
 
 
-# --- light, and one line ----------------------------------------------------------------------------------------------
+# --- size and escaping ----------------------------------------------------------------------------------------------
 
 
 def size(made: Entry) -> int:
@@ -281,7 +287,7 @@ def size(made: Entry) -> int:
 
 
 @rule("CC-23", "CC-26")
-def test_a_long_stack_trace_keeps_both_its_ends() -> None:
+def test_long_stack_trace_keeps_both_ends() -> None:
     trace = (
         "Traceback (most recent call last):\n"
         + '  File "x.py", line 1, in f\n' * 5_000
@@ -296,12 +302,12 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
             "traceback": trace,
         },
     )
-    kept = record_of(made)["details"]
+    details = record_of(made)["details"]
     assert size(made) <= LIMIT
-    assert (kept["reference"], kept["exception"]) == ("ref_1", "RuntimeError")
-    assert kept["traceback"].startswith("Traceback (most")
-    assert kept["traceback"].endswith("the end of it")
-    assert "characters cut" in kept["traceback"]
+    assert (details["reference"], details["exception"]) == ("ref_1", "RuntimeError")
+    assert details["traceback"].startswith("Traceback (most")
+    assert details["traceback"].endswith("the end of it")
+    assert "characters cut" in details["traceback"]
 
 
 @rule("CC-23", "CC-26")
@@ -323,12 +329,10 @@ def test_a_long_stack_trace_keeps_both_its_ends() -> None:
     st.sampled_from([0, 600, 5_000]),
 )
 @settings(max_examples=60)
-def test_whatever_it_is_given_a_record_stays_light_and_is_one_line(
-    details: dict[str, Any], repeated: int
-) -> None:
-    details = {**details, "long": "QUJD" * repeated, "much": ["text"] * repeated}
+def test_record_of_any_details_is_small_and_one_line(details: dict[str, Any], repetitions: int) -> None:
+    details = {**details, "long": "QUJD" * repetitions, "much": ["text"] * repetitions}
     made = an_entry(subject=str(details), details=details)
-    text = made.at_place(2**63 - 1)
+    text = made.to_record(2**63 - 1)
     assert len(text.splitlines()) == 1
     assert text.isprintable()
     assert json.loads(text)["seq"] == 2**63 - 1
@@ -336,8 +340,8 @@ def test_whatever_it_is_given_a_record_stays_light_and_is_one_line(
 
 
 @rule("CC-26")
-def test_what_is_too_heavy_even_so_becomes_a_marker_that_promises_nothing() -> None:
-    """Fifty texts of a hundred characters: no single one is long. Nothing is kept beside a record, so there is no `uri`."""
+def test_details_that_are_too_large_after_cutting_become_a_marker_without_uri() -> None:
+    """Fifty texts of a hundred characters each. Nothing is stored beside a record, so there is no `uri`."""
     made = an_entry(details={"notes": [f"{nth} " + "word " * 40 for nth in range(50)]})
     assert size(made) <= LIMIT
     assert '"redacted":true' in made.rest
@@ -358,16 +362,16 @@ HOSTILE = [
 
 @case("R6")
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_nothing_in_a_record_begins_a_line_or_speaks_to_a_terminal(text: str) -> None:
+def test_control_characters_are_escaped(text: str) -> None:
     made = an_entry(
         principal=Principal(UserId(text), text), subject=text, details={text: text, "more": [text]}
     )
     assert made.rest.isprintable()
-    assert record_of(made)["subject"].isascii(), "it is still told what it was"
+    assert record_of(made)["subject"].isascii(), "escaped, not dropped"
 
 
 @case("R6")
-def test_a_title_of_a_megabyte_is_cut() -> None:
+def test_title_of_a_megabyte_is_cut() -> None:
     made = an_entry(subject="t" * 1_000_000, details={"title": "\r\n" * 500_000})
     assert len(made.rest) < 3 * LIMIT
     assert len(record_of(made)["subject"]) < MAX_NAME_LENGTH + 50
@@ -377,83 +381,83 @@ def test_a_title_of_a_megabyte_is_cut() -> None:
 
 
 def a_chain(count: int = 6) -> list[Link]:
-    return chained(
+    return link_entries(
         START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(count)]
     )
 
 
-def end_of(links: list[Link]) -> End:
-    return End(ChainPosition(links[-1].seq, links[-1].hash), links[-1].seq)
+def end_of(links: list[Link]) -> ChainEnd:
+    return ChainEnd(ChainPosition(links[-1].seq, links[-1].hash), links[-1].seq)
 
 
-def checked(links: list[Link], end: End) -> ChainPosition | Break:
-    place = follow(START, links)
-    return place if isinstance(place, Break) else check_end(place, end) or place
+def verify(links: list[Link], end: ChainEnd) -> ChainPosition | Break:
+    position = follow(START, links)
+    return position if isinstance(position, Break) else check_end(position, end) or position
 
 
 @rule("CC-06")
-def test_a_hash_covers_the_hash_before_it_and_the_record() -> None:
+def test_hash_covers_the_previous_hash_and_the_record() -> None:
     first, second = a_chain(2)
     assert first.hash == hashlib.sha256(b"\n" + first.record.encode()).hexdigest()
     assert second.hash == hashlib.sha256(first.hash.encode() + b"\n" + second.record.encode()).hexdigest()
-    assert [said(link.record)["seq"] for link in (first, second)] == [1, 2]
+    assert [parse_record(link.record)["seq"] for link in (first, second)] == [1, 2]
 
 
 @rule("CC-06")
-def test_a_chain_is_followed_to_its_end_in_pages_of_any_size() -> None:
+def test_chain_is_verified_in_pages_of_any_size() -> None:
     links = a_chain(7)
-    assert checked(links, end_of(links)) == ChainPosition(7, links[-1].hash)
+    assert verify(links, end_of(links)) == ChainPosition(7, links[-1].hash)
     for cut in range(8):
         half = follow(START, links[:cut])
         assert isinstance(half, ChainPosition)
         assert follow(half, links[cut:]) == ChainPosition(7, links[-1].hash)
     assert follow(START, []) == START
-    assert check_end(START, End(START, 0)) is None
+    assert check_end(START, ChainEnd(START, 0)) is None
 
 
-def rehashed(links: list[Link], start: int) -> list[Link]:
-    """What a forger does who knows how it works: every hash from here on is made anew."""
-    place = START if start == 0 else ChainPosition(links[start - 1].seq, links[start - 1].hash)
+def rehash(links: list[Link], start: int) -> list[Link]:
+    """Recompute every hash from here on, as a forger would who knows the algorithm."""
+    position = START if start == 0 else ChainPosition(links[start - 1].seq, links[start - 1].hash)
     fresh = list(links)
     for nth in range(start, len(links)):
-        fresh[nth] = replace(links[nth], hash=link_hash(place.hash, links[nth].record))
-        place = ChainPosition(fresh[nth].seq, fresh[nth].hash)
+        fresh[nth] = replace(links[nth], hash=link_hash(position.hash, links[nth].record))
+        position = ChainPosition(fresh[nth].seq, fresh[nth].hash)
     return fresh
 
 
-def edited(links: list[Link], nth: int) -> list[Link]:
+def edit_record(links: list[Link], nth: int) -> list[Link]:
     return [
         replace(link, record=link.record.replace('"subject":"s', '"subject":"S')) if at == nth else link
         for at, link in enumerate(links)
     ]
 
 
-def renumbered(links: list[Link], nth: int) -> list[Link]:
-    """The record is gone and those behind it have closed the gap, their columns and their texts too."""
+def remove_and_renumber(links: list[Link], nth: int) -> list[Link]:
+    """Remove a record and renumber those after it, in their columns and in their texts."""
     left = [link for link in links if link.seq != nth + 1]
-    offloaded = [
+    renumbered = [
         replace(link, seq=at, record=link.record.replace(f'"seq":{link.seq},', f'"seq":{at},'))
         for at, link in enumerate(left, 1)
     ]
-    return rehashed(offloaded, nth)
+    return rehash(renumbered, nth)
 
 
 TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
-    # somebody has …                                  how                                                            found at
-    ("edited a record", lambda links: edited(links, 2), 3),
-    ("edited the first record", lambda links: edited(links, 0), 1),
-    ("edited a record and its hash", lambda links: rehashed(edited(links, 2), 2)[:3] + links[3:], 4),
-    ("edited a record and every hash from there", lambda links: rehashed(edited(links, 2), 2), 6),
-    ("edited the last record and its hash", lambda links: rehashed(edited(links, 5), 5), 6),
+    # tampering                                       how                                                            found at
+    ("edited a record", lambda links: edit_record(links, 2), 3),
+    ("edited the first record", lambda links: edit_record(links, 0), 1),
+    ("edited a record and its hash", lambda links: rehash(edit_record(links, 2), 2)[:3] + links[3:], 4),
+    ("edited a record and every hash from there", lambda links: rehash(edit_record(links, 2), 2), 6),
+    ("edited the last record and its hash", lambda links: rehash(edit_record(links, 5), 5), 6),
     ("removed a record", lambda links: links[:2] + links[3:], 3),
     ("removed the first record", lambda links: links[1:], 1),
-    ("removed a record and closed the gap", lambda links: renumbered(links, 2), 6),
+    ("removed a record and closed the gap", lambda links: remove_and_renumber(links, 2), 6),
     ("cut off the end", lambda links: links[:4], 5),
     ("cut off everything", lambda _: [], 1),
     ("swapped two texts", lambda links: [links[0], replace(links[1], record=links[2].record), replace(links[2], record=links[1].record), *links[3:]], 2),
     ("swapped two records with their hashes", lambda links: [links[0], replace(links[2], seq=2), replace(links[1], seq=3), *links[3:]], 2),
     ("put one before the first", lambda links: [replace(links[0], seq=0), *links], 0),
-    ("put one behind the last", lambda _: chained(START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(7)]), 7),
+    ("put one behind the last", lambda _: link_entries(START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(7)]), 7),
     ("made a text that is no record", lambda links: [replace(links[0], record="[]", hash=link_hash("", "[]")), *links[1:]], 1),
     ("changed whose it is", lambda links: [links[0], replace(links[1], user_id="mallory"), *links[2:]], 2),
     ("changed when it was", lambda links: [links[0], replace(links[1], at=AT + timedelta(microseconds=1)), *links[2:]], 2),
@@ -463,14 +467,14 @@ TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
 
 
 @rule("CC-06")
-@pytest.mark.parametrize("says, tamper, found_at", TAMPERINGS, ids=[row[0] for row in TAMPERINGS])
-def test_whatever_somebody_does_to_the_records_is_found(
-    says: str, tamper: Callable[[list[Link]], list[Link]], found_at: int
+@pytest.mark.parametrize("name, tamper, found_at", TAMPERINGS, ids=[row[0] for row in TAMPERINGS])
+def test_tampering_with_records_is_detected(
+    name: str, tamper: Callable[[list[Link]], list[Link]], found_at: int
 ) -> None:
     links = a_chain()
-    spoilt = tamper(links)
+    tampered = tamper(links)
     end = end_of(links)
-    found = checked(spoilt, replace(end, newest=max((link.seq for link in spoilt), default=0)))
+    found = verify(tampered, replace(end, newest=max((link.seq for link in tampered), default=0)))
     assert isinstance(found, Break)
     assert found.seq == found_at
     assert found.problem
@@ -486,38 +490,41 @@ def test_whatever_somebody_does_to_the_records_is_found(
         (ChainPosition(7, "x" * 64), 7),
         (START, 1),
     ],
-    ids=["gone", "moved back", "another hash", "moved on", "emptied"],
+    ids=["missing", "moved back", "another hash", "moved on", "emptied"],
 )
-def test_whatever_somebody_does_to_the_head_is_found(head: ChainPosition | None, found_at: int) -> None:
+def test_tampering_with_the_head_is_detected(head: ChainPosition | None, found_at: int) -> None:
     links = a_chain()
-    found = checked(links, End(head, 6))
+    found = verify(links, ChainEnd(head, 6))
     assert isinstance(found, Break)
     assert found.seq == found_at
 
 
 @rule("CC-06")
 @given(st.data())
-def test_no_byte_of_a_record_can_change_unseen(data: st.DataObject) -> None:
+def test_change_of_any_character_of_a_record_is_detected(data: st.DataObject) -> None:
     links = a_chain(4)
     nth = data.draw(st.integers(0, 3))
     text = links[nth].record
     at = data.draw(st.integers(0, len(text) - 1))
-    char = data.draw(st.characters(exclude_categories=["Cs"]).filter(lambda one: one != text[at]))
-    spoilt = replace(links[nth], record=text[:at] + char + text[at + 1 :])
-    found = follow(START, [*links[:nth], spoilt, *links[nth + 1 :]])
+    char = data.draw(st.characters(exclude_categories=["Cs"]).filter(lambda char: char != text[at]))
+    changed = replace(links[nth], record=text[:at] + char + text[at + 1 :])
+    found = follow(START, [*links[:nth], changed, *links[nth + 1 :]])
     assert isinstance(found, Break)
     assert found.seq == nth + 1
 
 
-def test_a_place_is_read_as_it_was_printed() -> None:
-    place = ChainPosition(12, "ab" * 32)
-    assert parse_position(f" {place}\n") == place
+def test_position_is_parsed_as_it_was_printed() -> None:
+    position = ChainPosition(12, "ab" * 32)
+    assert parse_position(f" {position}\n") == position
     for wrong in ("", "12", "12:xy", "0:" + "ab" * 32, f"-1:{'ab' * 32}", f"12:{'AB' * 32}"):
         with pytest.raises(BadInput):
             parse_position(wrong)
 
 
-def test_a_spoilt_record_can_still_be_shown() -> None:
+def test_unreadable_record_is_parsed_as_unreadable() -> None:
     for text in ("", "{", "[1]", "null", "{" * 100_000, '"text"'):
-        assert said(text) == {"details": {"unreadable": True}}
-    assert said(an_entry(principal=EASEL).at_place(1))["actor"] == {"user_id": "easel", "name": "easel"}
+        assert parse_record(text) == {"details": {"unreadable": True}}
+    assert parse_record(an_entry(principal=EASEL).to_record(1))["actor"] == {
+        "user_id": "easel",
+        "name": "easel",
+    }

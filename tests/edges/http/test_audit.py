@@ -321,7 +321,8 @@ def used_actions() -> dict[str, str]:
                 ):
                     pass
                 case ast.Call(
-                    func=ast.Attribute(attr="slow", value=owner), args=[ast.Constant(value=str(action)), *_]
+                    func=ast.Attribute(attr="record_slow", value=owner),
+                    args=[ast.Constant(value=str(action)), *_],
                 ):
                     pass
                 case _:

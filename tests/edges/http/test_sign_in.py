@@ -162,7 +162,7 @@ def test_a_wrong_link_shows_the_form_and_sets_nothing(
         answer = stranger.get("/", params={"token": token})
         assert answer.status_code == 401
         assert "set-cookie" not in answer.headers
-        assert "not the right one" in answer.text
+        assert "That token is wrong" in answer.text
         assert token == "" or token not in answer.text
 
 
@@ -183,7 +183,7 @@ def test_the_form_takes_the_token_also_with_space_around_it(
 def test_a_wrong_form_is_shown_again_with_a_sentence(stranger: httpx2.Client, sent: bytes) -> None:
     answer = stranger.post("/sign-in", content=sent)
     assert answer.status_code == 401
-    assert "not the right one" in answer.text
+    assert "That token is wrong" in answer.text
     assert "set-cookie" not in answer.headers
 
 

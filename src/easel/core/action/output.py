@@ -1,14 +1,14 @@
 """Live output of a running action, on its way into the canvas log: batched, redacted and limited in size.
 
-Owns what is shown and where it is cut. An incomplete last line waits for its rest while complete lines precede it. Redaction spans
-batches: each batch is redacted together with the unfinished line or key before it. Over 2 KB of Base64 are named, not shown.
-Does not know the time: the caller drains at intervals.
+Owns what is shown and where it is cut. An incomplete last line waits for its rest while complete lines
+precede it. Redaction spans batches: each batch is redacted together with the unfinished line or key before
+it. Over 2 KB of Base64 are named, not shown. Does not know the time: the caller drains at intervals.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.audit.redaction import unfinished
+from easel.core.audit.redaction import unfinished_tail
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
@@ -60,7 +60,9 @@ class LiveText:
         return bool(self._buffer) or self._flow.is_holding or (self._is_cut and not self._is_cut_reported)
 
     def drain(self, *, is_end: bool = False) -> list[OutputChunk]:
-        """Return the next chunks. Before the end, an incomplete line and Base64 that may continue are kept back."""
+        """Return the next chunks. Before the end, an incomplete line and Base64 that may continue are kept
+        back.
+        """
         text = "".join(self._buffer)
         is_last = is_end or self._is_cut
         end = len(text) if is_last else max(text.rfind("\n"), text.rfind("\r")) + 1 or len(text)
@@ -77,7 +79,7 @@ class LiveText:
     def _redact_batch(self, batch: str) -> str:
         text = self._unfinished + batch
         redacted = self._redact(text).removeprefix(self._redact(self._unfinished))
-        self._unfinished = unfinished(text)
+        self._unfinished = unfinished_tail(text)
         return redacted
 
 
@@ -112,7 +114,9 @@ def output_events(execution: Execution, revision: int, chunks: Sequence[OutputCh
 
 
 def append_output(execution: Execution, chunks: Sequence[OutputChunk]) -> Callable[[CanvasSnapshot], Change]:
-    """Append output to the log, only while the execution runs under its owner. The canvas itself stays unchanged."""
+    """Append output to the log, only while the execution runs under its owner. The canvas itself stays
+    unchanged.
+    """
     running = replace(execution, status=ExecutionStatus.RUNNING)
     transition = Transition(running, from_status=ExecutionStatus.RUNNING)
     return lambda snapshot: Change(

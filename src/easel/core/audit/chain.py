@@ -1,7 +1,8 @@
-"""The audit chain: each record's hash covers the one before it, so that no edit, removal or reordering goes unseen. CC-06
+"""The audit chain: the hash of each record covers the record before it, so that an edit, removal or
+reordering is detected. CC-06
 
-Owns how a record is linked to the one before, and what a break is. Pure: links in, a place or a break out. Who can
-rewrite the whole chain and its head can forge it; a `Place` that was noted elsewhere finds that out too.
+Owns how records are linked and what a break is. Has no store. Whoever can rewrite the whole chain and its
+head can forge it; a `ChainPosition` that was noted elsewhere detects that too.
 """
 
 import hashlib
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from easel.core.audit.record import Entry, said, written
+from easel.core.audit.record import Entry, format_time, parse_record
 from easel.errors import BadInput
 
-_KNOWN = re.compile(r"([1-9][0-9]{0,18}):([0-9a-f]{64})")
+_POSITION = re.compile(r"([1-9][0-9]{0,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPosition:
-    """How far the chain goes, or was followed: the number and the hash of a record."""
+    """The number and the hash of a record: where the chain ends, or how far it was verified."""
 
     seq: int
     hash: str
@@ -33,7 +34,7 @@ START = ChainPosition(0, "")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A record as it lies in the store: the text that was hashed, and the columns that are searched."""
+    """A record as it is stored: the text that was hashed, and the columns that can be searched."""
 
     seq: int
     user_id: str
@@ -45,8 +46,10 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What the store says of its end, in one look: the head, if there is one, and the highest number of any record."""
+class ChainEnd:
+    """The end of the chain, read in one query: the head, if there is one, and the highest number of a
+    record.
+    """
 
     head: ChainPosition | None
     newest: int
@@ -54,7 +57,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first place where the chain is not what was written."""
+    """The first record at which the chain is not what was written."""
 
     seq: int
     problem: str
@@ -64,80 +67,84 @@ def link_hash(previous: str, record: str) -> str:
     return hashlib.sha256(f"{previous}\n{record}".encode()).hexdigest()
 
 
-def chained(place: ChainPosition, entries: Iterable[Entry]) -> list[Link]:
-    """The entries behind this place, in their order."""
+def link_entries(position: ChainPosition, entries: Iterable[Entry]) -> list[Link]:
+    """Return the entries as the next links after this position."""
     links: list[Link] = []
-    for one in entries:
-        record = one.at_place(place.seq + 1)
-        place = ChainPosition(place.seq + 1, link_hash(place.hash, record))
+    for entry in entries:
+        record = entry.to_record(position.seq + 1)
+        position = ChainPosition(position.seq + 1, link_hash(position.hash, record))
         links.append(
-            Link(place.seq, one.user_id, one.at, one.storage_class.value, one.action, record, place.hash)
+            Link(
+                position.seq,
+                entry.user_id,
+                entry.at,
+                entry.storage_class.value,
+                entry.action,
+                record,
+                position.hash,
+            )
         )
     return links
 
 
-def follow(place: ChainPosition, links: Sequence[Link]) -> ChainPosition | Break:
-    """As far as these links lead on from here; the first that does not is a break."""
+def follow(position: ChainPosition, links: Sequence[Link]) -> ChainPosition | Break:
+    """Return the position after these links, or the first break."""
     for link in links:
-        expected = place.seq + 1
+        expected = position.seq + 1
         if link.seq > expected:
-            return Break(expected, f"Record {expected} is missing; the next one there is {link.seq}.")
+            return Break(expected, f"Record {expected} is missing; the next one is {link.seq}.")
         if link.seq < expected:
             return Break(link.seq, f"Record {link.seq} was never written.")
-        if link_hash(place.hash, link.record) != link.hash:
+        if link_hash(position.hash, link.record) != link.hash:
             return Break(
-                link.seq,
-                f"Record {link.seq} or the one before it was altered: its hash is not that of what is written.",
+                link.seq, f"Record {link.seq} or the one before it was altered: its hash does not match."
             )
-        if column := _lying_column(link):
+        if column := _mismatching_column(link):
             return Break(
-                link.seq,
-                f"Record {link.seq} was altered: its column {column} does not say what the record says.",
+                link.seq, f"Record {link.seq} was altered: its column {column} does not match the record."
             )
-        place = ChainPosition(link.seq, link.hash)
-    return place
+        position = ChainPosition(link.seq, link.hash)
+    return position
 
 
-def check_end(place: ChainPosition, end: End) -> Break | None:
-    """A chain whose last records were cut off is sound by itself: only its head knows how long it was."""
+def check_end(position: ChainPosition, end: ChainEnd) -> Break | None:
+    """Compare the last position with the head. A chain that was cut off is intact otherwise."""
     if end.head is None:
-        return Break(
-            place.seq + 1, "The head of the chain is missing, so nothing says where the chain should end."
-        )
+        return Break(position.seq + 1, "The head of the chain is missing, so its expected length is unknown.")
     if end.head.seq < end.newest:
         return Break(
             end.head.seq + 1,
-            f"The head says that the chain ends with {end.head.seq}, and there are records up to {end.newest}.",
+            f"The chain should end with record {end.head.seq}, but there are records up to {end.newest}.",
         )
-    if place.seq < end.head.seq:
+    if position.seq < end.head.seq:
         return Break(
-            place.seq + 1,
-            f"Record {place.seq + 1} is missing: the head says that the chain goes on to {end.head.seq}.",
+            position.seq + 1,
+            f"Record {position.seq + 1} is missing: the chain should end with record {end.head.seq}.",
         )
-    if place.hash != end.head.hash:
-        return Break(place.seq, f"Record {place.seq} is not the one that the head speaks of.")
+    if position.hash != end.head.hash:
+        return Break(position.seq, f"Record {position.seq} does not match the head of the chain.")
     return None
 
 
 def parse_position(text: str) -> ChainPosition:
-    """`SEQ:HASH`, as `easel audit verify` prints it."""
-    if found := _KNOWN.fullmatch(text.strip()):
+    """Parse `SEQ:HASH`, as `easel audit verify` prints it."""
+    if found := _POSITION.fullmatch(text.strip()):
         return ChainPosition(int(found[1]), found[2])
-    raise BadInput(problem="A known place is SEQ:HASH, as an earlier `easel audit verify` printed it.")
+    raise BadInput(problem="A checkpoint must be SEQ:HASH, as an earlier `easel audit verify` printed it.")
 
 
-def _lying_column(link: Link) -> str | None:
-    """Only the text is hashed; what the listing is searched by has to agree with it."""
-    fields = said(link.record)
+def _mismatching_column(link: Link) -> str | None:
+    """Return the first column that does not match the record: only the text of the record is hashed."""
+    fields = parse_record(link.record)
     actor: Any = fields.get("actor")
-    says: dict[str, tuple[object, object]] = {
+    columns: dict[str, tuple[object, object]] = {
         "seq": (link.seq, fields.get("seq")),
         "user_id": (
             link.user_id,
             cast("dict[str, object]", actor).get("user_id") if isinstance(actor, dict) else None,
         ),
-        "at": (written(link.at), fields.get("at")),
+        "at": (format_time(link.at), fields.get("at")),
         "storage_class": (link.storage_class, fields.get("storage_class")),
         "action": (link.action, fields.get("action")),
     }
-    return next((column for column, (stored, written_) in says.items() if stored != written_), None)
+    return next((column for column, (stored, expected) in columns.items() if stored != expected), None)

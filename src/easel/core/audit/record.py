@@ -1,7 +1,8 @@
-"""A record of the system stream: what is told to those who run Easel, and never to a user's stream. RS-06
+"""A record of the audit trail, for operators: it never appears in a user's stream. RS-06
 
-Owns the table of actions and `entry()`, the one maker of entries: each says when, what, who and about what, has no secret
-in it, is light, and is one line of JSON. Knows no store and no clock; its place in the chain is `chain`'s business.
+Owns the table of actions and `new_entry()`, the only way to make an entry: it has a time, an action, an actor
+and a subject, contains no secret, is at most 2 KB, and is one line of JSON. Has no store and no clock; its
+position in the chain is set by `chain`.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from easel.ids import UserId
 
 
 class StorageClass(StrEnum):
-    """`ops`: how the machine fares. `audit`: who did, or was refused, what. CC-06"""
+    """`ops`: the state of the system. `audit`: what principals did or were refused. CC-06"""
 
     OPS = "ops"
     AUDIT = "audit"
@@ -67,22 +68,15 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.overflowed": _OPS,
 }
 
-EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # what the host does by itself
+EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # for what no request caused
 
 MAX_NAME_LENGTH = 200  # characters of a subject, of a name and of a key
-MAX_TEXT_LENGTHS = (
-    1_400,
-    700,
-    350,
-    100,
-)  # characters of one text: the first length with which the details are light enough
-MAX_READ_BYTES = (
-    16_384  # characters of one text that are looked at for secrets; the middle of a longer one is cut before
-)
+# Characters of one text: the first length with which the details fit in 2 KB is used.
+MAX_TEXT_LENGTHS = (1_400, 700, 350, 100)
+MAX_SCANNED_LENGTH = 16_384  # characters of one text that are scanned for secrets; a longer one is cut before
 MAX_ITEMS = 50  # of one list or mapping
 MAX_DEPTH = 6
-
-MAX_PLAIN_LENGTH = 700  # characters of a record that is taken as it is: so that no text in it has to be cut
+MAX_PLAIN_LENGTH = 700  # characters of a record that is stored without changes, because nothing has to be cut
 _METADATA = {"visibility": Visibility.SYSTEM.value}
 _encode = msgspec.json.Encoder().encode
 
@@ -91,9 +85,10 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is to be recorded, all but its place. Only `entry()` makes one.
+    """A record without its number. Only `new_entry()` makes one.
 
-    `rest` is the record's JSON behind its number, so that a store can put the number in under the chain's lock.
+    `rest` is the JSON of the record after its number, so that a store can add the number while it locks the
+    chain.
     """
 
     at: datetime
@@ -102,12 +97,12 @@ class Entry:
     user_id: UserId
     rest: str
 
-    def at_place(self, seq: int) -> str:
-        """The record as it is stored and hashed. The number is inside, so that no record can change its place unseen."""
+    def to_record(self, seq: int) -> str:
+        """Return the record as it is stored and hashed, number included: moving it changes its hash."""
         return f'{{"seq":{seq},{self.rest}'
 
 
-def entry(
+def new_entry(
     at: datetime,
     principal: Principal,
     action: str,
@@ -116,20 +111,20 @@ def entry(
     subject: str | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """The storage class comes from the table; an action that is not in it is a mistake of ours. CC-06, CC-14"""
+    """Make an entry. Raises `KeyError` for an action that is not in the table. CC-06, CC-14"""
     storage_class = ACTIONS[action]
     if (plain := _plain(at, principal, action, subject=subject, details=details, redact=redact)) is not None:
         return Entry(at, storage_class, action, principal.user_id, plain)
     record: dict[str, Any] = {
-        "at": written(at),
+        "at": format_time(at),
         "storage_class": storage_class.value,
         "action": action,
-        "actor": {"user_id": _line(principal.user_id, redact), "name": _line(principal.name, redact)},
+        "actor": {"user_id": _to_line(principal.user_id, redact), "name": _to_line(principal.name, redact)},
     }
     if subject is not None:
-        record["subject"] = _line(subject, redact)
+        record["subject"] = _to_line(subject, redact)
     if details:
-        record["details"] = light(details, redact)
+        record["details"] = limit_details(details, redact)
     record["metadata"] = _METADATA
     return Entry(at, storage_class, action, UserId(record["actor"]["user_id"]), to_json(record)[1:])
 
@@ -143,9 +138,12 @@ def _plain(
     details: Mapping[str, Any] | None,
     redact: Redact,
 ) -> str | None:
-    """The record of most: short, with nothing to hide, to cut or to escape. One look at the whole text tells, and saves one at each part."""
+    """Return the record if it is short and has nothing to redact, cut or escape.
+
+    Most records are: one check of the whole text saves a check of each part.
+    """
     record: dict[str, Any] = {
-        "at": written(at),
+        "at": format_time(at),
         "storage_class": ACTIONS[action].value,
         "action": action,
         "actor": {"user_id": principal.user_id, "name": principal.name},
@@ -155,14 +153,14 @@ def _plain(
     }
     try:
         text = _encode(record).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # something that is not JSON by itself
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a value that JSON does not have
         return None
-    are_short = all(
+    are_names_short = all(
         len(name) <= MAX_NAME_LENGTH
         for name in (principal.user_id, principal.name, subject or "", *(details or ()))
     )
     is_small = (
-        are_short
+        are_names_short
         and len(text) <= MAX_PLAIN_LENGTH
         and text.count("{") + text.count("[") <= MAX_DEPTH
         and text.count(",") < MAX_ITEMS
@@ -178,12 +176,12 @@ def _plain(
     return text[1:]
 
 
-def written(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def said(record: str) -> Mapping[str, Any]:
-    """A stored record's fields; of a text that somebody has spoilt, that it is so."""
+def parse_record(record: str) -> Mapping[str, Any]:
+    """Return the fields of a stored record; for a text that is not a record, a note that it is unreadable."""
     try:
         fields: Any = msgspec.json.decode(record)
     except (msgspec.DecodeError, RecursionError):
@@ -193,31 +191,32 @@ def said(record: str) -> Mapping[str, Any]:
     )
 
 
-def light(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
-    """Without secrets and at most 2 KB: texts are cut in the middle first, so that a stack trace keeps its two ends.
+def limit_details(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
+    """Return the details without secrets and in at most 2 KB.
 
-    What is too heavy even so becomes its marker, by the law that holds for every event (RS-35). A record's marker has no
-    `uri`: what operators read refers to nothing that has an owner, can be swept away, or would have to be kept for it.
+    Texts are cut in the middle first, so that a stack trace keeps its two ends. A value that is too large
+    even so is replaced by a marker, as in every event (RS-35), but without a `uri`: a record refers to
+    nothing that has an owner or can be deleted.
     """
-    clean, tidy = _mapping(details, redact, MAX_DEPTH), dict[str, Any]()
-    for longest in MAX_TEXT_LENGTHS:
-        tidy = {name: _shortened(value, longest) for name, value in clean.items()}
-        if len(to_json(tidy).encode()) <= LIMIT:
+    clean, shortened = _clean_mapping(details, redact, MAX_DEPTH), dict[str, Any]()
+    for max_length in MAX_TEXT_LENGTHS:
+        shortened = {name: _shorten(value, max_length) for name, value in clean.items()}
+        if len(to_json(shortened).encode()) <= LIMIT:
             break
-    lighter, _, offloaded = offload_event(tidy)
-    return cast("Mapping[str, Any]", _without_uri(lighter, offloaded)) if offloaded else lighter
+    within_limit, _, offloaded = offload_event(shortened)
+    return cast("Mapping[str, Any]", _without_uri(within_limit, offloaded)) if offloaded else within_limit
 
 
-def _mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+def _clean_mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict[str, Any]:
+    clean: dict[str, Any] = {}
     for key, item in list(value.items())[:MAX_ITEMS]:
-        name = _line(key, redact)
-        kept[name] = HIDDEN if is_secret_name(name) and item else _clean(item, redact, depth - 1)
-    return kept
+        name = _to_line(key, redact)
+        clean[name] = HIDDEN if is_secret_name(name) and item else _clean(item, redact, depth - 1)
+    return clean
 
 
 def _clean(value: Any, redact: Redact, depth: int) -> Any:
-    """Without secrets, as JSON has it, and not yet cut: half a secret is not recognised."""
+    """Return the value as JSON and without secrets. Nothing is cut yet: half a secret is not recognised."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
@@ -225,36 +224,38 @@ def _clean(value: Any, redact: Redact, depth: int) -> Any:
     if depth <= 0:
         return "…"
     if isinstance(value, Mapping):
-        return _mapping(cast("Mapping[Any, Any]", value), redact, depth)
+        return _clean_mapping(cast("Mapping[Any, Any]", value), redact, depth)
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_clean(item, redact, depth - 1) for item in list(cast("list[Any]", value))[:MAX_ITEMS]]
-    return redact(_cut(value if isinstance(value, str) else str(value), MAX_READ_BYTES))
+    return redact(_cut(value if isinstance(value, str) else str(value), MAX_SCANNED_LENGTH))
 
 
-def _shortened(value: Any, longest: int) -> Any:
+def _shorten(value: Any, max_length: int) -> Any:
     if isinstance(value, str):
-        return _escaped(_cut(value, longest))
+        return _escape(_cut(value, max_length))
     if isinstance(value, dict):
-        return {name: _shortened(item, longest) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: _shorten(item, max_length) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_shortened(item, longest) for item in cast("list[Any]", value)]
+        return [_shorten(item, max_length) for item in cast("list[Any]", value)]
     return value
 
 
-def _line(value: object, redact: Redact) -> str:
-    return _escaped(_cut(redact(_cut(str(value), MAX_READ_BYTES)), MAX_NAME_LENGTH))
+def _to_line(value: object, redact: Redact) -> str:
+    return _escape(_cut(redact(_cut(str(value), MAX_SCANNED_LENGTH)), MAX_NAME_LENGTH))
 
 
-def _cut(text: str, longest: int) -> str:
-    """Both ends: a stack trace begins with where it started and ends with what happened."""
-    if len(text) <= longest:
+def _cut(text: str, max_length: int) -> str:
+    """Cut the middle: a stack trace begins with the entry point and ends with the error."""
+    if len(text) <= max_length:
         return text
-    start = longest // 3
-    return f"{text[:start]}… [{len(text) - longest} characters cut] …{text[start - longest :]}"
+    start = max_length // 3
+    return f"{text[:start]}… [{len(text) - max_length} characters cut] …{text[start - max_length :]}"
 
 
-def _escaped(text: str) -> str:
-    """What would begin another line, colour a terminal or reverse its writing is shown by its number; JSON does the rest."""
+def _escape(text: str) -> str:
+    """Escape characters that would break a line, colour a terminal or reverse its text; JSON escapes the
+    rest.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
@@ -263,7 +264,7 @@ def _escaped(text: str) -> str:
 def _without_uri(value: Any, offloaded: tuple[OffloadedValue, ...]) -> Any:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        digests = {one.artifact_id.removeprefix("art_") for one in offloaded}
+        digests = {item.artifact_id.removeprefix("art_") for item in offloaded}
         if fields.get("redacted") is True and fields.get("sha256") in digests:
             return {**fields, "uri": None}
         return {key: _without_uri(item, offloaded) for key, item in fields.items()}

@@ -1,7 +1,7 @@
-"""What looks like a secret, and what is written in its place. P6
+"""Redaction of secrets from text. P6
 
-Owns the shapes of keys, tokens, passwords and cookies, ours among them. Text in, text out: it knows neither records nor
-streams. It would rather hide a harmless word than show a secret.
+Owns the patterns of keys, tokens, passwords and cookies, our own included. Text in, text out: does not know
+records or streams. Rather redacts a harmless word than leaves a secret.
 """
 
 import re
@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 HIDDEN = "[redacted]"
-MIN_KNOWN = 6  # a secret of fewer characters would blank out ordinary words
+MIN_SECRET_LENGTH = 6  # a shorter one would redact ordinary words
 
 _NAMES = (
-    r"(?:pass(?:word|wd|phrase)|pwd|secret|token|tkn|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|secret[-_ ]?key|"
-    r"credentials?|authorization|cookie)"
+    r"(?:pass(?:word|wd|phrase)|pwd|secret|token|tkn|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|"
+    r"secret[-_ ]?key|credentials?|authorization|cookie)"
 )
 _SECRET_NAME = re.compile(_NAMES + r"\Z", re.IGNORECASE)
-# `name: value`, `name=value`, `"name": "value"`, `'name': 'value'`, `(b'name', b'value')`: the value goes, the name stays.
-# A value in quotes goes up to the closing one, any other up to the next space or `&`.
+# `name: value`, `name=value`, `"name": "value"`, `'name': 'value'`, `(b'name', b'value')`: only the value is
+# redacted. A value in quotes ends at the closing quote, any other at the next space or `&`.
 _NAMED = re.compile(
     rf"({_NAMES}\\?[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|,\s{{0,3}}(?=b?\\?[\"'])))(?!\[redacted\])"
     r"(?:b?(?P<quote>\\?[\"'])(?!\[redacted\])(?:(?!(?P=quote))[^\r\n])+"
@@ -44,14 +44,15 @@ _SHAPES = re.compile(
     ))
 )  # fmt: skip
 _OUR_COOKIE = re.compile(
-    r"(?<![0-9])[0-9]{9,12}\.(?:sign_[0-9a-z]{26}\.(?:tok_[0-9a-z]{26})?\.|tok_[0-9a-z]{26}\.)?[0-9a-f]{64}(?![0-9a-f])"
+    r"(?<![0-9])[0-9]{9,12}\.(?:sign_[0-9a-z]{26}\.(?:tok_[0-9a-z]{26})?\.|tok_[0-9a-z]{26}\.)?"
+    r"[0-9a-f]{64}(?![0-9a-f])"
 )
 
-_END_OF_OUR_COOKIE = re.compile(
-    r"\.(?:tok_|[0-9a-f]{64})"
-)  # a search for it costs a tenth, and every record has a point in its time
+# Searched first, because it costs a tenth of the whole pattern.
+_END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")
 
-# Without one of these no pattern above can match. Looking for them costs a hundredth of matching, and most texts have none.
+# No pattern above matches a text without one of these. Searching them costs a hundredth of matching, and most
+# texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
     *(
@@ -70,40 +71,45 @@ _SIGNS_OF_SHAPES = (
         "github_pat",
         "glpat",
     ),
-    # With what follows: by themselves these letters stand in every other id of ours, and each would cost a whole search.
+    # With the dash: without it many of our ids would match, and each would cost a search by pattern.
     *(f"{letters}{dash}" for letters in ("ghp", "gho", "ghu", "ghs", "ghr", "npm", "hf") for dash in "-_"),
     *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
 )
 
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+MAX_TAIL_LENGTH = 1_000
 
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
-MAX_UNFINISHED_LENGTH = 1_000  # characters of a line that whatever follows it is looked at with
 
+def unfinished_tail(text: str) -> str:
+    """Return the end of a text that must be redacted together with the text that follows.
 
-def unfinished(text: str) -> str:
-    """What of a text the words after it have to be looked at with: a key that has only begun; else its last line, whose value may be yet to come."""
-    begun = list(_KEY_BEGINS.finditer(text)) if "-----BEGIN" in text else []
-    if begun and not _KEY_ENDS.search(text, begun[-1].end()):
-        return begun[-1].group()
-    last = text[-MAX_UNFINISHED_LENGTH:]
+    That is the beginning of a private key without its end, or the last line, whose value may be incomplete.
+    """
+    begins = list(_KEY_BEGIN.finditer(text)) if "-----BEGIN" in text else []
+    if begins and not _KEY_END.search(text, begins[-1].end()):
+        return begins[-1].group()
+    last = text[-MAX_TAIL_LENGTH:]
     words = last.rstrip()
     return last[max(words.rfind("\n"), words.rfind("\r")) + 1 :]
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what stands under this name is a secret, whatever it looks like: `api_key`, not `max_tokens`."""
+    """Return whether a field of this name holds a secret: `api_key` does, `max_tokens` does not."""
     return _SECRET_NAME.search(name) is not None
 
 
 class Redaction:
-    """Hides what looks like a secret, and the secrets that are `known` wherever they stand, whatever they look like."""
+    """Redacts what looks like a secret, and every occurrence of the `known` secrets."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         forms = {
-            form for secret in known if len(secret) >= MIN_KNOWN for form in (secret, quote(secret, safe=""))
+            form
+            for secret in known
+            if len(secret) >= MIN_SECRET_LENGTH
+            for form in (secret, quote(secret, safe=""))
         }
-        # The longest first: a secret that begins with another one goes as a whole.
+        # The longest first: a secret that begins with another one is redacted as a whole.
         self._known = (
             re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
             if forms

@@ -1,7 +1,8 @@
 """A call across instances: a tool of a node that is connected to another instance. DESIGN §5
 
-Owns the lifecycle of a call's row and the form in which an answer is stored. The target is one connection: when it ends,
-the call ends, even if the node reconnects. A call is answered once; the instance that fetches the answer deletes the row.
+Owns the lifecycle of a call's row and the form in which an answer is stored. The target is one connection:
+when it ends, the call ends, even if the node reconnects. A call is answered once; the instance that fetches
+the answer deletes the row.
 """
 
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ class Answer:
 
 LOST = Answer(is_lost=True)
 EXPIRED = Answer(
-    error="the call expired: this instance did not renew it in time, or its answer was lost; the node may or may not have "
-    "executed it."
+    error="the call expired: this instance did not renew it in time, or its answer was lost; "
+    "the node may or may not have executed it."
 )
 NOT_SENT = Answer(error="its node is not connected; the call was not sent.")

@@ -1,8 +1,8 @@
 """The tools that a node declares when it connects, parsed strictly. RS-44
 
-A definition decides what an action may do (`readOnlyHint`, `x-shell`), so nothing is guessed: an unknown member and a hint
-that is neither true nor false are refused, with the place. Does not know whether a schema is valid JSON Schema: that takes a
-library, and is checked by the host.
+A definition decides what an action may do (`readOnlyHint`, `x-shell`), so nothing is guessed: an unknown
+member and a hint that is neither true nor false are refused, with the place. Does not know whether a schema
+is valid JSON Schema: that takes a library, and is checked by the host.
 """
 
 import re
@@ -108,11 +108,14 @@ def _parse_hints(raw: Any, at: str) -> dict[str, bool]:
     return {field: hints.get(hint, False) for hint, field in HINTS.items()}
 
 
-# --- schemas ------------------------------------------------------------------------------------------------------------
+# --- schemas
+# ------------------------------------------------------------------------------------------------------------
 
 
 def check_schema(schema: Mapping[str, Any], at: str) -> None:
-    """Refuse a schema that refers to anything outside it or to itself, or that is too costly to check a value with."""
+    """Refuse a schema that refers to anything outside it or to itself, or that is too costly to check a value
+    with.
+    """
     dialect = schema.get("$schema", DIALECTS[0])
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         refuse(f"{at}.$schema", f"must be one of {', '.join(DIALECTS)}.")
@@ -171,7 +174,7 @@ class _PartCounter:
         if not reference.startswith("#/") or "%" in reference:
             refuse(
                 self._at,
-                f"$ref {reference[:60]!r} refers outside the schema; a schema may only use $ref to its own $defs.",
+                f"$ref {reference[:60]!r} refers outside the schema; it must refer to the schema's own $defs.",
             )
         found: Any = self._root
         for step in reference[2:].split("/"):
@@ -190,7 +193,9 @@ class _PartCounter:
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    """Yield every object and list in the value, also those that are examples or defaults and only look like a schema."""
+    """Yield every object and list in the value, also those that are examples or defaults and only look like a
+    schema.
+    """
     pending = [value]
     while pending:
         item = pending.pop()

@@ -1,7 +1,7 @@
-"""The HTTP edge as one ASGI app: checks every request the same way, then hands it to its row.
+"""The HTTP edge as one ASGI app: checks every request in the same way, then calls the handler of its route.
 
-Order: the host and origin before anything else (DNS rebinding, cross-site calls), then who calls, then what was sent.
-Every failure becomes the same JSON error here and nowhere else.
+Owns the order of the checks: host and origin (DNS rebinding, cross-site calls), then authentication, then the
+body or query. Owns the JSON error of every failure.
 """
 
 import asyncio
@@ -24,13 +24,21 @@ from uvicorn.protocols.utils import ClientDisconnected
 from easel.core.principal import ANONYMOUS, Principal
 from easel.core.principal import Scope as PrincipalScope
 from easel.edges.http import audit
-from easel.edges.http.calls import Access, Call, caller, read_body, refuse_nodes, shaped, shaped_query
-from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, Places, may_come_from, without_token
+from easel.edges.http.calls import (
+    Access,
+    Call,
+    authenticate,
+    decode_body,
+    decode_query,
+    read_body,
+    refuse_nodes,
+)
+from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, SiteOrigins, is_view_origin, redact_token
 from easel.edges.http.openapi import document
-from easel.edges.http.pages import is_read_by_a_person, refusal_page
+from easel.edges.http.pages import error_page, prefers_html
 from easel.edges.http.routes import ROUTES, SOCKETS, Row
 from easel.edges.http.sockets import SocketRow, refuse, serve_socket
-from easel.edges.http.wire import error_answer
+from easel.edges.http.wire import error_body
 from easel.errors import (
     Forbidden,
     HostError,
@@ -47,10 +55,8 @@ from easel.ids import new_reference
 
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (
-        b"referrer-policy",
-        b"same-origin",
-    ),  # with `no-referrer` a browser's own forms would come from the origin "null"
+    # With `no-referrer` the forms of a browser would have the origin "null".
+    (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (
         b"content-security-policy",
@@ -59,8 +65,8 @@ SAFE_HEADERS = (
     ),
 )
 
-NOT_KEPT = (b"cache-control", b"no-store")  # what belongs to a person stays in no cache
-MAX_DISCARDED = 16_777_216
+NO_STORE = (b"cache-control", b"no-store")
+MAX_DISCARDED_BYTES = 16_777_216
 DISCARD_SECONDS = 2.0
 
 log = structlog.get_logger("http")
@@ -86,7 +92,7 @@ class HttpEdge:
         self._host = host
         self._settings = settings
         self._public = urlsplit(settings.public_url)
-        self._places = Places(settings.public_url, settings.assets_url)
+        self._origins = SiteOrigins(settings.public_url, settings.assets_url)
         self._origin = f"{self._public.scheme}://{self._public.netloc}"
         self._routes = [self._route(row) for row in rows]
         self._router = Router(self._routes)
@@ -94,128 +100,123 @@ class HttpEdge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._talk(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
         if scope["type"] != "http":
             return
-        scope["app"] = self  # so that the router raises its refusals instead of answering them itself
+        scope["app"] = self  # the router then raises errors instead of responding
         scope["state"] = {
             "secure_cookies": self._public.scheme == "https",
             "describe": document,
-            "places": self._places,
+            "origins": self._origins,
         }
-        answering = _Answering(scope, send)
-        reading = _Reading(receive)
+        sender = _Sender(scope, send)
+        receiver = _Receiver(receive)
         try:
-            self._check_where_from(Request(scope))
-            await self._router(scope, reading, answering)
+            self._check_origin(Request(scope))
+            await self._router(scope, receiver, sender)
         except ClientDisconnect:
-            log.debug("http.gone", path=without_token(scope["path"]))  # nobody is left to hear an answer
+            log.debug("http.gone", path=redact_token(scope["path"]))
         except Exception as problem:
-            if answering.is_stream and isinstance(problem, NotSignedIn):
-                await (
-                    answering.finish()
-                )  # its token was revoked, or they signed out: whoever comes back for more is refused
+            if sender.is_stream and isinstance(problem, NotSignedIn):
+                await sender.finish()  # the token was revoked, or the user signed out
                 return
-            refusal = self._refusal(scope, problem)
-            if answering.status is not None:
-                raise  # a stream broke in the middle: the server closes the connection and the reader resumes
-            await reading.discard()
-            await refusal(scope, receive, answering)
+            response = self._error_response(scope, problem)
+            if sender.status is not None:
+                raise  # a stream broke: the server closes the connection and the reader resumes
+            await receiver.discard()
+            await response(scope, receive, sender)
         finally:
-            seconds = answering.count()
-            told = {
+            seconds = sender.measure()
+            details = {
                 "method": scope["method"],
                 "route": scope["state"].get("route"),
-                "status": answering.status,
+                "status": sender.status,
             }
-            if not scope["state"].get("is_transfer"):  # how long that takes is its other end's affair
-                self._host.audit.slow("http.slow", seconds, details=told)
+            if not scope["state"].get("is_transfer"):  # the client determines how long a transfer takes
+                self._host.audit.record_slow("http.slow", seconds, details=details)
 
-    async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket: checked in the same order, and refused before its handshake with the same JSON error."""
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a WebSocket with the same checks; refuse it before its handshake."""
         scope["state"] = {}
-        heard = False
+        is_accepted = False
 
-        async def sending(message: Message) -> None:
-            nonlocal heard
-            heard = heard or message["type"] == "websocket.accept"
+        async def sender(message: Message) -> None:
+            nonlocal is_accepted
+            is_accepted = is_accepted or message["type"] == "websocket.accept"
             await send(message)
 
         try:
-            self._check_where_from(HTTPConnection(scope))
-            await serve_socket(self._sockets, self._host, scope, receive, sending)
+            self._check_origin(HTTPConnection(scope))
+            await serve_socket(self._sockets, self._host, scope, receive, sender)
         except (WebSocketDisconnect, ClientDisconnected):
-            log.debug(
-                "http.gone", path=without_token(scope["path"])
-            )  # it went while something was being sent
+            log.debug("http.gone", path=redact_token(scope["path"]))
         except Exception as problem:
-            refusal = self._refusal({**scope, "type": "http", "method": "GET"}, problem)
-            if heard:
+            response = self._error_response({**scope, "type": "http", "method": "GET"}, problem)
+            if is_accepted:
                 raise
-            await refuse(scope, receive, send, refusal)
+            await refuse(scope, receive, send, response)
 
     def _route(self, row: Row) -> Route:
         route = Route(row.path, self._endpoint(row), methods=[row.method])
-        if row.answer == "text/event-stream" and route.methods is not None:
-            route.methods.discard("HEAD")  # a stream has no head apart from itself
+        if row.response == "text/event-stream" and route.methods is not None:
+            route.methods.discard("HEAD")
         return route
 
     def _endpoint(self, row: Row) -> ASGIApp:
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"]["route"] = row.path
-            scope["state"]["is_transfer"] = row.takes_file or row.answer == "*/*"
+            scope["state"]["is_transfer"] = row.takes_file or row.response == "*/*"
             request = Request(scope, receive)
             principal = await self._admit(row, request)
-            asked = None
+            params = None
             if row.body is not None:
-                asked = shaped(
-                    await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES"), row.body
-                )
+                body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
+                params = decode_body(body, row.body)
             elif row.query is not None:
-                asked = shaped_query(request, row.query)
-            answer = await row.handler(Call(self._host, principal, request, asked))
+                params = decode_query(request, row.query)
+            response = await row.handler(Call(self._host, principal, request, params))
             if not principal.is_revocable:
-                await answer(scope, receive, send)
+                await response(scope, receive, send)
                 return
-            async with self._host.sign_in.while_valid(
-                principal
-            ):  # a stream ends with the token, or the sign-in, that opened it
-                await answer(scope, receive, send)
+            # A stream ends with the token or the sign-in that opened it.
+            async with self._host.sign_in.while_valid(principal):
+                await response(scope, receive, send)
 
-        # A class instance, so that the router passes the bare ASGI call through.
+        # The router wraps a function, and passes the ASGI call through to an instance.
         return _Asgi(endpoint)
 
     def _methods_of(self, scope: Scope) -> str:
-        fitting = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]
-        return ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
+        matching = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]
+        return ", ".join(sorted({method for route in matching for method in route.methods or ()}))
 
     async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return ANONYMOUS
-        principal = await caller(request, self._host.sign_in, time.time())
+        principal = await authenticate(request, self._host.sign_in, time.time())
         if principal is None:
             raise NotSignedIn
         request.scope["state"]["principal"] = principal
         refuse_nodes(principal)
         if row.access is Access.ADMIN and not principal.has_scope(PrincipalScope.ADMIN):
-            raise Forbidden(problem="this needs an administrator.")
+            raise Forbidden(problem="this needs the scope admin.")
         return principal
 
-    def _check_where_from(self, request: HTTPConnection) -> None:
+    def _check_origin(self, request: HTTPConnection) -> None:
+        """Raise WrongHost or Forbidden for a foreign host name or a cross-site request."""
         host = request.headers.get("host", "")
-        if not self._answers_for(_host_of(f"//{host}")) and not self._places.is_assets_host(host):
+        if not self._is_own_host(_host_of(f"//{host}")) and not self._origins.is_assets_host(host):
             raise WrongHost(host=host)
-        self._places.check(request)
+        self._origins.check(request)
         origin = request.headers.get("origin")
         if (
             origin is not None
-            and not may_come_from(request, origin)
+            and not is_view_origin(request, origin)
             and origin not in {f"http://{host}", f"https://{host}", self._origin}
         ):
             raise Forbidden(problem="this request comes from another site.")
 
-    def _answers_for(self, name: str) -> bool:
-        """An address cannot be rebound, a name can: names must be ours."""
+    def _is_own_host(self, name: str) -> bool:
+        """Return whether a host is ours. DNS rebinding needs a name, so any IP address is accepted."""
         if name == "localhost" or name.endswith(".localhost") or name == self._public.hostname:
             return True
         if name in self._settings.allowed_hosts or "*" in self._settings.allowed_hosts:
@@ -225,8 +226,8 @@ class HttpEdge:
         except ValueError:
             return False
 
-    def _refusal(self, scope: Scope, problem: Exception) -> Response:
-        if isinstance(problem, HTTPException):  # the router's own
+    def _error_response(self, scope: Scope, problem: Exception) -> Response:
+        if isinstance(problem, HTTPException):  # raised by the router
             path = scope["path"]
             allowed = self._methods_of(scope)
             headers = {"allow": allowed} if allowed else {}
@@ -238,9 +239,9 @@ class HttpEdge:
         else:
             headers: dict[str, str] = {}
         reference = None if isinstance(problem, HostError) else new_reference()
-        audit.tell(self._host.audit, scope, problem, reference)
+        audit.record_problem(self._host.audit, scope, problem, reference)
         if not isinstance(problem, HostError):
-            log.error("http.error", path=without_token(scope["path"]), reference=reference, exc_info=problem)
+            log.error("http.error", path=redact_token(scope["path"]), reference=reference, exc_info=problem)
             problem = InternalError(reference=reference)
         if problem.retry_after is not None:
             headers["retry-after"] = str(problem.retry_after)
@@ -248,9 +249,9 @@ class HttpEdge:
             headers["www-authenticate"] = "Bearer"
         if isinstance(problem, RangeNotSatisfiable):
             headers["content-range"] = f"bytes */{problem.details['size']}"
-        if isinstance(problem, NotFound | NotSignedIn) and is_read_by_a_person(scope):
-            return refusal_page(problem, headers=headers)
-        return Response(error_answer(problem), problem.http, headers, "application/json")
+        if isinstance(problem, NotFound | NotSignedIn) and prefers_html(scope):
+            return error_page(problem, headers=headers)
+        return Response(error_body(problem), problem.http, headers, "application/json")
 
 
 def _host_of(address: str) -> str:
@@ -268,8 +269,8 @@ class _Asgi:
         await self._call(scope, receive, send)
 
 
-class _Reading:
-    """Passes a request's body on and remembers whether all of it was read."""
+class _Receiver:
+    """Passes on the body of a request and records whether all of it was read."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -281,21 +282,21 @@ class _Reading:
         return message
 
     async def discard(self) -> None:
-        """Take what is still being sent, within reason: many clients hear no answer before they have said everything."""
-        left = MAX_DISCARDED
+        """Read the rest of the body, within limits: many clients send all of it before they read a response."""
+        left = MAX_DISCARDED_BYTES
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
                 while self._has_more and left > 0:
                     left -= len((await self()).get("body", b""))
 
 
-class _Answering:
-    """Passes an answer on, adds the safe headers, and remembers what was answered."""
+class _Sender:
+    """Passes on a response, adds the security headers, and records its status."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
-        self._began = time.perf_counter()
+        self._started = time.perf_counter()
         self.status: int | None = None
         self.is_stream = False
 
@@ -307,30 +308,28 @@ class _Answering:
                 for name, value in message["headers"]
             )
             safe = VIEW_HEADERS if self._scope["path"].startswith(VIEWS) else SAFE_HEADERS
-            named = {
-                name for name, _ in message["headers"]
-            }  # an answer that says its own is believed: two of a kind may contradict
+            named = {name for name, _ in message["headers"]}  # a response may set its own instead
             message["headers"] = [
                 *message["headers"],
-                *(header for header in (*safe, NOT_KEPT) if header[0] not in named),
+                *(header for header in (*safe, NO_STORE) if header[0] not in named),
             ]
         await self._send(message)
 
     async def finish(self) -> None:
-        """What was begun ends here."""
+        """End a response that was started."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def count(self) -> float:
-        """How long it took; a stream takes as long as it is watched, and that is no time."""
+    def measure(self) -> float:
+        """Record the metrics of the request and return its duration; 0 for a stream."""
         route = self._scope["state"].get("route", "none")
-        seconds = 0.0 if self.is_stream else time.perf_counter() - self._began
+        seconds = 0.0 if self.is_stream else time.perf_counter() - self._started
         REQUESTS.labels(self._scope["method"], route, str(self.status or 500)).inc()
         if not self.is_stream:
             REQUEST_SECONDS.labels(route).observe(seconds)
         log.debug(
             "http.answered",
             method=self._scope["method"],
-            path=without_token(self._scope["path"]),
+            path=redact_token(self._scope["path"]),
             status=self.status,
         )
         return seconds

@@ -1,6 +1,7 @@
 """Pending confirmations: executions that wait for a person's answer. CV-22, RS-13, RS-59
 
-Owns who may answer, for how long, and how a confirmation ends without running: rejected, withdrawn or expired.
+Owns who may answer, for how long, and how a confirmation ends without running: rejected, withdrawn or
+expired.
 """
 
 from dataclasses import replace
@@ -56,7 +57,9 @@ class Confirmations:
         return [await self._restore(execution) for execution in found if not self.is_expired(execution)]
 
     async def find(self, principal: Principal, confirmation_id: str) -> Execution:
-        """Return a confirmation that this principal may answer now. Raises Forbidden, NotFound or ConfirmationClosed. RS-59"""
+        """Return a confirmation that this principal may answer now. Raises Forbidden, NotFound or
+        ConfirmationClosed. RS-59
+        """
         if not may_confirm(principal):
             raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
         pending = (
@@ -73,7 +76,9 @@ class Confirmations:
         return await self._restore(pending)
 
     async def check_withdraw(self, principal: Principal, pending: Execution) -> None:
-        """Raise Forbidden if this principal may not withdraw the confirmation, ConfirmationClosed if it has expired."""
+        """Raise Forbidden if this principal may not withdraw the confirmation, ConfirmationClosed if it has
+        expired.
+        """
         if not may_withdraw(principal, pending):
             raise self._forbidden(
                 principal,

@@ -1,7 +1,7 @@
 """The work of an action: a tool call, or a message to a session and its reply. CV-03, CV-43
 
-Owns the time limit of the work. Work that ignores its cancellation is abandoned: its result is discarded, and it counts against the
-limit of running actions until it ends. Does not know how results are stored. CV-23
+Owns the time limit of the work. Work that ignores its cancellation is abandoned: its result is discarded, and
+it counts against the limit of running actions until it ends. Does not know how results are stored. CV-23
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class ActionExecutor:
             case _:
                 raise AssertionError("a patch of the state completes when it starts")
 
-    # -- tool calls ------------------------------------------------------------------------------------------------
+    # -- tool calls --------------------------------------------------------------------------------
 
     async def _call_tool(
         self,
@@ -93,7 +93,7 @@ class ActionExecutor:
         # Plain JSON, so that the returned result equals the stored one.
         return msgspec.json.decode(to_json(result))
 
-    # -- messages --------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     async def _send(
         self,
@@ -105,7 +105,8 @@ class ActionExecutor:
     ) -> Any:
         """Enqueue a run in the session. Waits for its reply only if the action saves it. CV-24"""
         event_id = started.execution.event_id
-        # A task of its own: if this one is cancelled, the id of the run that was enqueued must still be known.
+        # A task of its own: if this one is cancelled, the id of the run that was enqueued must still be
+        # known.
         starting = asyncio.create_task(
             self._queue.start(principal, session_id_of_key(message.session_key), message.text, event_id)
         )
@@ -138,7 +139,9 @@ class ActionExecutor:
         return await self._run_with_deadline(remaining, f"Run {run.run_id}", reply, limit_seconds=seconds)
 
     async def _read_reply(self, principal: Principal, run_id: str) -> str:
-        """Return the agent's last message from the log of its run. Raises ToolFailed if the run did not complete."""
+        """Return the agent's last message from the log of its run. Raises ToolFailed if the run did not
+        complete.
+        """
         viewer = await self._runs.open(principal, run_id, None, WHOLE_RUN)
         message: dict[str, Any] = {}
         if viewer is not None:
@@ -167,12 +170,14 @@ class ActionExecutor:
             with contextlib.suppress(HostError):
                 await self._queue.cancel(principal, context.run_id)
 
-    # -- deadlines -------------------------------------------------------------------------------------------------
+    # -- deadlines ---------------------------------------------------------------------------------
 
     async def _run_with_deadline(
         self, seconds: float, what: str, work: Coroutine[Any, Any, Any], *, limit_seconds: float | None = None
     ) -> Any:
-        """Return the result of `work`. On timeout or cancellation, cancel it and discard whatever it returns later."""
+        """Return the result of `work`. On timeout or cancellation, cancel it and discard whatever it returns
+        later.
+        """
         task = asyncio.create_task(work)
         task.add_done_callback(self._on_done)
         try:

@@ -1,8 +1,8 @@
 """Live output of running actions, written to the canvas log as events for every subscriber.
 
-Owns the batching and the writes. A tool is never delayed and never fails because of its output: a slow store gets larger batches, an
-unavailable one loses some output and a note marks the gap. Output is appended only while the execution runs, checked in the same
-transaction; the last of it is stored together with the end.
+Owns the batching and the writes. A tool is never delayed and never fails because of its output: a slow store
+gets larger batches, an unavailable one loses some output and a note marks the gap. Output is appended only
+while the execution runs, checked in the same transaction; the last of it is stored together with the end.
 """
 
 import asyncio
@@ -63,7 +63,9 @@ class LiveOutput:
         return with_final_output(self._execution, await self._take_final(), decide)
 
     def reopen(self) -> None:
-        """Continue after an end that was not stored. Output that may have been stored with it is not written twice."""
+        """Continue after an end that was not stored. Output that may have been stored with it is not written
+        twice.
+        """
         if self._final:
             self._text.mark_gap()
         self._final = None
@@ -141,5 +143,6 @@ class LiveOutputs:
     def open(
         self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore
     ) -> LiveOutput:
-        """Return the output of one execution. `on_ended` is called if it turns out to have ended elsewhere."""
-        return LiveOutput(self, principal, execution, LiveText(self.max_bytes, self.audit.redacted), on_ended)
+        """Return the output of one execution. `on_ended` is called if it turns out to have ended elsewhere.
+        """
+        return LiveOutput(self, principal, execution, LiveText(self.max_bytes, self.audit.redact), on_ended)

@@ -1,7 +1,8 @@
-"""Outcomes of executions: how each ends, in the store, in the audit trail and in the reply to the caller. CV-42, CV-48
+"""Outcomes of executions: how each ends, in the store, in the audit trail and in the reply to the caller.
+CV-42, CV-48
 
-Owns completion, failure and cancellation. Each execution ends once: if two ends compete, the second returns what the first one stored.
-Does not know how the work runs.
+Owns completion, failure and cancellation. Each execution ends once: if two ends compete, the second returns
+what the first one stored. Does not know how the work runs.
 """
 
 import contextlib
@@ -31,7 +32,9 @@ log = structlog.get_logger("actions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """The outcome of a request: completed with a result, waiting for a confirmation, refused, or cancelled (failed)."""
+    """The outcome of a request: completed with a result, waiting for a confirmation, refused, or cancelled
+    (failed).
+    """
 
     status: ExecutionStatus
     event_id: str
@@ -78,7 +81,7 @@ class ExecutionOutcomes:
         # Failures that could not be stored in time, by event id.
         self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 
-    # -- storing ---------------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------------------
 
     async def complete(
         self, principal: Principal, started: StartedExecution, result: Any, output: LiveOutput
@@ -128,7 +131,8 @@ class ExecutionOutcomes:
         return self.report_failure(principal, execution, problem)
 
     async def save_pending_failures(self) -> None:
-        """Store the failures that could not be stored before, so that they are not reported as interruptions."""
+        """Store the failures that could not be stored before, so that they are not reported as interruptions.
+        """
         for event_id, (principal, execution, problem) in list(self._unsaved_failures.items()):
             # It may have ended elsewhere, or may have been deleted with its canvas.
             with contextlib.suppress(StaleTransition, ActionFailed, NotFound):
@@ -174,7 +178,7 @@ class ExecutionOutcomes:
         message = public_message(self._audit, problem)
         return fail_execution(problem, message, execution, principal, now_ms())
 
-    # -- replying --------------------------------------------------------------------------------------------------
+    # -- replying ----------------------------------------------------------------------------------
 
     async def stored_answer(self, principal: Principal, execution: Execution) -> ActionResult:
         """Return the stored outcome of an execution. Raises the error that it failed with."""
@@ -248,7 +252,9 @@ def principal_of(execution: Execution) -> Principal:
 
 
 def result_not_stored(problem: Unavailable) -> ActionFailed:
-    """Return the failure of an execution whose tool ran but whose result was not stored: a retry would run it twice."""
+    """Return the failure of an execution whose tool ran but whose result was not stored: a retry would run it
+    twice.
+    """
     result = (
         "it is not known whether its result is stored"
         if "mayBeStored" in problem.details
@@ -260,7 +266,8 @@ def result_not_stored(problem: Unavailable) -> ActionFailed:
 
 
 class RecordRetention:
-    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them forever."""
+    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them forever.
+    """
 
     def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
         self._actions = actions

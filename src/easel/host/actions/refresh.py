@@ -1,8 +1,8 @@
 """Refresh jobs: actions that canvases run at intervals, each once however many instances there are. CV-19, X9
 
-Owns claiming, running and rescheduling the jobs. A job is claimed as a run is: one that runs is not started twice, and one whose instance
-stopped is claimed by another. A claim is renewed by name, so a job whose end was not stored is due again. A failing job is reported
-in the canvas log and backs off.
+Owns claiming, running and rescheduling the jobs. A job is claimed as a run is: one that runs is not started
+twice, and one whose instance stopped is claimed by another. A claim is renewed by name, so a job whose end
+was not stored is due again. A failing job is reported in the canvas log and backs off.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class RefreshScheduler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- scheduling ------------------------------------------------------------------------------------------------
+    # -- scheduling --------------------------------------------------------------------------------
 
     async def _start_due_jobs(self) -> None:
         self._stop_timer()
@@ -100,7 +100,8 @@ class RefreshScheduler:
             self._timer = None
 
     async def start_due(self) -> float:
-        """Start the jobs that are due. Returns the seconds until the next one is, at most the poll interval."""
+        """Start the jobs that are due. Returns the seconds until the next one is, at most the poll interval.
+        """
         max_wait = self._limits.poll_seconds
         while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
             if due_in > 0:
@@ -114,7 +115,8 @@ class RefreshScheduler:
         capacity = self._limits.max_running - len(self.running)
         if capacity <= 0:
             return 0
-        # Local jobs are excluded by name: after a suspend or a clock jump their claims have expired though they still run. X9
+        # Local jobs are excluded by name: after a suspend or a clock jump their claims have expired though
+        # they still run. X9
         claimed = await self._jobs.claim_refreshes(
             self._instance_id,
             capacity,
@@ -138,14 +140,16 @@ class RefreshScheduler:
         del self.running[job]
         self._starting.wake()
 
-    # -- running ---------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     async def _run(self, due: Due) -> None:
         with self._supervised(due):
             await self._run_and_reschedule(due)
 
     async def _run_and_reschedule(self, due: Due) -> None:
-        """Run the action and store when it is due again. If that cannot be stored, the claim expires and the job is due."""
+        """Run the action and store when it is due again. If that cannot be stored, the claim expires and the
+        job is due.
+        """
         started = time.monotonic()
         principal = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
         problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
@@ -173,7 +177,7 @@ class RefreshScheduler:
             return problem
         return None
 
-    # -- reporting -------------------------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _supervised(self, due: Due) -> Generator[None]:
@@ -191,13 +195,15 @@ class RefreshScheduler:
         self._audit.record_exception(None, "worker.error", problem, details={"duty": "refresh", **details})
 
     def _error(self, problem: HostError) -> dict[str, Any]:
-        message = shorten(self._audit.redacted(problem.message), MAX_REASON_LENGTH)
+        message = shorten(self._audit.redact(problem.message), MAX_REASON_LENGTH)
         return {"code": problem.gateway, "name": problem.code, "message": message}
 
     async def _report(
         self, principal: Principal, due: Due, failures: int, error: Mapping[str, Any] | None
     ) -> None:
-        """Append an event to the canvas log: the job fails, why and when it is retried; or it works again. RS-45"""
+        """Append an event to the canvas log: the job fails, why and when it is retried; or it works again.
+        RS-45
+        """
         events = events_for(principal, due.canvas_id)
         names = {"refreshId": due.refresh_id, "actionId": due.action_id}
         retry_ms = round(next_delay(due.every_ms, failures, 0) * 1000)

@@ -17,7 +17,8 @@ from easel.host.metrics import ACTIONS_RUNNING
 
 @dataclass(slots=True)
 class ExecutionContext:
-    """The callback for live output, if the caller wants it, and the id of the run that the execution started."""
+    """The callback for live output, if the caller wants it, and the id of the run that the execution started.
+    """
 
     on_output: Callable[[str], None] | None = None
     run_id: str | None = None
@@ -54,7 +55,9 @@ class RunningExecutions:
         return len(self._tasks) + self._abandoned_count() < self._limit
 
     async def detach(self, work: Coroutine[Any, Any, ActionResult]) -> ActionResult:
-        """Run `work` in a task of its own and wait for it; it goes on if the caller is cancelled. Raises TooMany at the limit."""
+        """Run `work` in a task of its own and wait for it; it goes on if the caller is cancelled. Raises
+        TooMany at the limit.
+        """
         try:
             if self.is_stopping:
                 raise Unavailable(what="This instance")

@@ -1,8 +1,9 @@
-"""Actions of canvases: start, confirm and cancel executions, and recover those whose instance stopped. CV-39, CV-42, CV-43
+"""Actions of canvases: start, confirm and cancel executions, and recover those whose instance stopped. CV-39,
+CV-42, CV-43
 
-Owns the life of an execution in this process; a disconnected caller does not stop it. What may run is decided in `core.action`, committed
-by `transitions`, run by `executor` and ended by `outcomes`. If an instance stops, any other marks its executions as interrupted, or
-adopts those that wait for a run.
+Owns the life of an execution in this process; a disconnected caller does not stop it. `core.action` decides
+whether it may run, `transitions` commits the start, `executor` runs the work and `outcomes` stores the end.
+If an instance stops, any other marks its executions as interrupted, or adopts those that wait for a run.
 """
 
 import asyncio
@@ -41,7 +42,8 @@ from easel.host.periodic import Periodic
 from easel.host.ports import CanvasActionStore, Notifier
 from easel.ids import is_generated_id
 
-# How long a stopping instance tries to store the interruption of its executions, and how long a cancel waits for the tool to end.
+# How long a stopping instance tries to store the interruption of its executions, and how long a cancel waits
+# for the tool to end.
 STOP_SECONDS = 3.0
 ORPHAN_BATCH_SIZE = 100
 DELETED = "The canvas was deleted during the execution; it is not known whether the tool has done its work."
@@ -93,10 +95,12 @@ class ActionService:
         )
         notifier.listen(self._on_notification)
 
-    # -- requests --------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     async def execute(self, principal: Principal, request: ActionRequest) -> ActionResult:
-        """Run a declared action and return its outcome. A repeated request id returns the first outcome. CV-36, CV-45"""
+        """Run a declared action and return its outcome. A repeated request id returns the first outcome.
+        CV-36, CV-45
+        """
         request.validate()
         if previous := await self._find_previous(principal, request):
             return await self._replay(principal, previous, request)
@@ -161,12 +165,13 @@ class ActionService:
         )
 
     async def _find(self, principal: Principal, canvas_id: str, event_id: str) -> Execution:
-        execution = await self._actions.get(principal.user_id, event_id) if is_generated_id(event_id) else None
+        known = is_generated_id(event_id)
+        execution = await self._actions.get(principal.user_id, event_id) if known else None
         if execution is None or execution.canvas_id != parse_canvas_id(canvas_id):
             raise NotFound(what="execution", id=event_id[:200])
         return execution
 
-    # -- starting --------------------------------------------------------------------------------------------------
+    # -- starting ----------------------------------------------------------------------------------
 
     async def _start(self, principal: Principal, request: ActionRequest) -> ActionResult:
         canvas_id = parse_canvas_id(request.canvas_id)
@@ -214,7 +219,7 @@ class ActionService:
                 problem = started.problem or ActionFailed(problem=INTERNAL_ERROR)
                 raise self._outcomes.report_failure(principal, started.execution, problem)
 
-    # -- running ---------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     async def _run(self, principal: Principal, started: StartedExecution) -> ActionResult:
         execution = started.execution
@@ -237,7 +242,9 @@ class ActionService:
     async def _run_to_end(
         self, principal: Principal, started: StartedExecution, running: RunningExecution
     ) -> ActionResult:
-        """Run the work and store its outcome. Raises StaleTransition if the execution was ended or adopted elsewhere."""
+        """Run the work and store its outcome. Raises StaleTransition if the execution was ended or adopted
+        elsewhere.
+        """
         execution = started.execution
         problem: HostError
         cause: BaseException
@@ -272,7 +279,9 @@ class ActionService:
     async def _wait_for_stored_outcome(
         self, principal: Principal, execution: Execution, running: RunningExecution
     ) -> ActionResult:
-        """Return the outcome that the instance which adopted or cancelled this execution stores. A cancel also ends its run."""
+        """Return the outcome that the instance which adopted or cancelled this execution stores. A cancel
+        also ends its run.
+        """
         try:
             stored = await self._wait_while_running(execution)
         except NotFound:
@@ -284,7 +293,7 @@ class ActionService:
             await self._executor.cancel_run(principal, running.context)
             raise
 
-    # -- repeated requests -----------------------------------------------------------------------------------------
+    # -- repeated requests -------------------------------------------------------------------------
 
     async def _find_previous(self, principal: Principal, request: ActionRequest) -> Execution | None:
         canvas_id = parse_canvas_id(request.canvas_id)
@@ -295,7 +304,9 @@ class ActionService:
     async def _replay(
         self, principal: Principal, previous: Execution, request: ActionRequest
     ) -> ActionResult:
-        """Return the outcome of the first request with this id. Raises IdempotencyConflict if that one was different."""
+        """Return the outcome of the first request with this id. Raises IdempotencyConflict if that one was
+        different.
+        """
         if previous.action_id != request.action_id or previous.request_digest not in (None, request.digest):
             raise IdempotencyConflict(what="requestId", key=previous.request_id)
         if (running := self._running.get(previous.event_id)) is not None:
@@ -321,7 +332,7 @@ class ActionService:
             raise NotFound(what="canvas", id=execution.canvas_id)
         return stored
 
-    # -- maintenance -----------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Recover the executions of a crashed process if this is the only one, and start the maintenance."""
@@ -343,7 +354,9 @@ class ActionService:
         self._audit.record_exception(None, "gateway.error", problem, details={"duty": "actions"})
 
     async def renew_and_recover(self) -> int:
-        """Renew local executions, abandon those whose claim was lost, recover orphans. Returns how many were recovered."""
+        """Renew local executions, abandon those whose claim was lost, recover orphans. Returns how many were
+        recovered.
+        """
         if running := self._running.all():
             renewed = await self._actions.renew(
                 self._instance_id, sorted(running), self._limits.claim_seconds
@@ -353,7 +366,8 @@ class ActionService:
         return await self.recover_orphans([])
 
     async def recover_orphans(self, owner_ids: list[str]) -> int:
-        """End or adopt executions whose claim expired or whose owner is listed, and expire old confirmations."""
+        """End or adopt executions whose claim expired or whose owner is listed, and expire old confirmations.
+        """
         await self._outcomes.save_pending_failures()
         orphans = await self._actions.find_orphaned(
             owner_ids, self._limits.confirm_seconds, ORPHAN_BATCH_SIZE

@@ -1,7 +1,7 @@
 """Commits the transitions of executions: each is decided under the lock of its canvas. CV-39
 
-Owns loading what a decision needs, storing offloaded values before it, and retrying the end of an execution while the store is
-unavailable. What is decided is in `core.action.transitions`.
+Owns loading what a decision needs, storing offloaded values before it, and retrying the end of an execution
+while the store is unavailable. The rules themselves are in `core.action.transitions`.
 """
 
 import asyncio
@@ -77,12 +77,14 @@ class ExecutionTransitions:
         self._instance_id = instance_id
         self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
 
-    # -- starting --------------------------------------------------------------------------------------------------
+    # -- starting ----------------------------------------------------------------------------------
 
     async def start(
         self, principal: Principal, canvas_id: CanvasId, request: ActionRequest
     ) -> StartedExecution:
-        """Start an execution. Raises DuplicateRequest if one with this request id exists, and if the action may not run."""
+        """Start an execution. Raises DuplicateRequest if one with this request id exists, and if the action
+        may not run.
+        """
         start = request.to_start(principal, self._instance_id)
         return await self._start(
             principal,
@@ -104,7 +106,9 @@ class ExecutionTransitions:
     async def _start(
         self, principal: Principal, canvas_id: CanvasId, rule: Rule, *, is_repeatable: bool = True
     ) -> StartedExecution:
-        """Load the tools, then load, decide and save in one transaction; again only if a template reads an artifact."""
+        """Load the tools, then load, decide and save in one transaction; again only if a template reads an
+        artifact.
+        """
         definitions = await self._load_definitions(principal.user_id)
         fetched: dict[ArtifactId, bytes] = {}
         started: list[StartedExecution] = []
@@ -130,7 +134,9 @@ class ExecutionTransitions:
                 return started[0]
 
     async def _load_definitions(self, user_id: UserId) -> Definitions | Unavailable:
-        """Return the tools of this user, or why they cannot be read: only an action that calls a tool needs them."""
+        """Return the tools of this user, or why they cannot be read: only an action that calls a tool needs
+        them.
+        """
         try:
             return await self._tools.definitions(user_id)
         except Unavailable as problem:
@@ -150,7 +156,9 @@ class ExecutionTransitions:
     async def adopt(
         self, principal: Principal, orphan: Execution, owner_ids: Sequence[str]
     ) -> StartedExecution | None:
-        """Become the owner of an execution whose instance stopped while it waited for a run. None if there is no such run."""
+        """Become the owner of an execution whose instance stopped while it waited for a run. None if there is
+        no such run.
+        """
         execution = await self._actions.get(orphan.user_id, orphan.event_id)
         if execution is None:
             return None  # deleted with its canvas
@@ -169,7 +177,7 @@ class ExecutionTransitions:
             revision=canvas.revision,
         )
 
-    # -- ending ----------------------------------------------------------------------------------------------------
+    # -- ending ------------------------------------------------------------------------------------
 
     async def finish(
         self,
@@ -180,9 +188,11 @@ class ExecutionTransitions:
         *,
         is_retried: bool = True,
     ) -> int:
-        """Commit the end of an execution and return the revision. Retries while the store is unavailable. CV-23
+        """Commit the end of an execution and return the revision. Retries while the store is unavailable.
+        CV-23
 
-        Raises StaleTransition if another instance adopted the execution, and ActionFailed if it has ended already.
+        Raises StaleTransition if another instance adopted the execution, and ActionFailed if it has ended
+        already.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._limits.claim_seconds if is_retried else 0)
@@ -225,7 +235,7 @@ class ExecutionTransitions:
             ) from None
         return canvas.revision
 
-    # -- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions ------------------------------------------------------------------------------
 
     async def _commit(
         self,
@@ -282,4 +292,4 @@ class ArtifactsNotStored(Exception):
 
 def public_message(audit: Audit, problem: HostError) -> str:
     """Return the message of a problem without secrets, shortened for an event."""
-    return shorten(audit.redacted(problem.message))
+    return shorten(audit.redact(problem.message))

@@ -1,7 +1,8 @@
-"""Sign-ins that a browser has ended: pushed to every instance by notification, read from the store when one was lost.
+"""Sign-ins that a browser has ended: pushed to every instance by notification, read from the store when one
+was lost.
 
-Owns what this instance knows of them. A cookie is signed and not stored, so most requests need no query: a sign-in that was
-found active is trusted for `TRUST_SECONDS`, since its end would have been notified.
+Owns what this instance knows of them. A cookie is signed and not stored, so most requests need no query: a
+sign-in that was found active is trusted for `TRUST_SECONDS`, since its end would have been notified.
 """
 
 import time
@@ -40,7 +41,10 @@ class RevokedSignIns:
         self._notifier.notify(SignedOut(sign_in_id))
 
     async def is_revoked(self, sign_in_id: str) -> bool:
-        """Return whether the sign-in is revoked. While the database is unavailable, one that was active stays so."""
+        """Return whether the sign-in is revoked.
+
+        While the database is unavailable, one that was active stays so.
+        """
         if not self.is_known_revoked(sign_in_id):
             try:
                 await self.refresh([sign_in_id])

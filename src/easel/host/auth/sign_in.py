@@ -1,9 +1,10 @@
 """Authentication: the owner's token, the tokens of others, and the cookie that a browser gets for either.
 
-A cookie is signed with the owner's token and holds its expiry, so every instance can check it and a new owner's token
-invalidates all cookies. It names the token it was issued for, if that can be revoked, and the sign-in of its browser, and
-ends with either: see `revoked_sign_ins`. Tokens and cookies are never logged.
-A revoked credential is refused on every instance within `RECHECK_SECONDS`, and what it has opened is closed: see `watch`.
+A cookie is signed with the owner's token and holds its expiry, so every instance can check it and a new
+owner's token invalidates all cookies. It names the token it was issued for, if that can be revoked, and the
+sign-in of its browser, and ends with either: see `revoked_sign_ins`. Tokens and cookies are never logged. A
+revoked credential is refused on every instance within `RECHECK_SECONDS`, and what it has opened is closed:
+see `watch`.
 """
 
 import asyncio
@@ -65,7 +66,8 @@ class SignIn:
     ) -> str:
         """Issue a cookie to a person; programs and machines send their token each time.
 
-        A browser that was signed in as the same principal `before` keeps its sign-in: one sign-out ends all its cookies.
+        A browser that was signed in as the same principal `before` keeps its sign-in: one sign-out ends all
+        its cookies.
         """
         assert principal.is_person
         is_same = before is not None and (before.user_id, before.token_id) == (
@@ -108,7 +110,8 @@ class SignIn:
     async def is_token_valid(self, token_id: str) -> bool:
         return self._tokens is not None and token_id in await self._tokens.filter_valid([token_id])
 
-    # -- closing what a revoked credential has opened ----------------------------------------------------------------
+    # -- closing what a revoked credential has opened
+    # ----------------------------------------------------------------
 
     def watch(self, principal: Principal, on_revoked: Callable[[], None]) -> Callable[[], None]:
         """Call `on_revoked` once, when the principal's token is revoked or its browser signs out.
@@ -143,7 +146,9 @@ class SignIn:
 
     @contextlib.asynccontextmanager
     async def while_valid(self, principal: Principal) -> AsyncGenerator[None]:
-        """Cancel the block and raise `NotSignedIn` when the principal's token is revoked or its browser signs out."""
+        """Cancel the block and raise `NotSignedIn` when the principal's token is revoked or its browser signs
+        out.
+        """
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -179,7 +184,8 @@ class SignIn:
         for end in list(self._watchers.get(key, ())):
             end()
 
-    # -- tokens ------------------------------------------------------------------------------------------------------
+    # -- tokens
+    # ------------------------------------------------------------------------------------------------------
 
     async def _find_principal(self, key: str, *, by_digest: bool) -> Principal | None:
         if self._tokens is None:

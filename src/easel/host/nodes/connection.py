@@ -1,6 +1,7 @@
 """A node that is connected to this instance.
 
-Owns the calls that run on one connection. Only that connection can answer them; when it ends, each of them ends at once.
+Owns the calls that run on one connection. Only that connection can answer them; when it ends, each of them
+ends at once.
 """
 
 import asyncio
@@ -48,7 +49,10 @@ class ConnectedNode:
         return self.node.user_id, self.node.node_id
 
     async def call(self, name: str, args: Mapping[str, Any], on_output: OnOutput | None = None) -> Answer:
-        """Call a tool and return its answer. If the caller is cancelled, the call is cancelled at the node too."""
+        """Call a tool and return its answer.
+
+        If the caller is cancelled, the call is cancelled at the node too.
+        """
         if self._is_disconnected:
             return NOT_SENT
         if len(self._calls) >= self._max_calls:
@@ -79,7 +83,10 @@ class ConnectedNode:
         return True
 
     def add_output(self, call_id: CallId, text: str) -> bool:
-        """Pass output of a running call to its subscriber, if it has one. Returns False if there is no such call."""
+        """Pass output of a running call to its subscriber, if it has one.
+
+        Returns False if there is no such call.
+        """
         running = self._calls.get(call_id)
         if running is None:
             return False

@@ -1,7 +1,9 @@
-"""Calls that other instances make to the nodes connected here: taken, run on the connection, answered once. DESIGN §5
+"""Calls that other instances make to the nodes connected here: taken, run on the connection, answered once.
+DESIGN §5
 
-Owns the side of the instance that has the node. A cancelled call is cancelled at the node, and its answer is dropped; so is
-a call that its caller did not renew in time, unless the database was unavailable, when no caller could renew.
+Owns the side of the instance that has the node. A cancelled call is cancelled at the node, and its answer is
+dropped; so is a call that its caller did not renew in time, unless the database was unavailable, when no
+caller could renew.
 """
 
 import asyncio
@@ -35,7 +37,8 @@ log = structlog.get_logger("nodes")
 def result_of(name: str, answer: Answer) -> Any:
     """Return the result of a tool, or raise `ToolFailed`."""
     if answer.is_lost:
-        reason = f"node {split_tool_name(name)[0]} disconnected before it answered; the call may or may not have been executed."
+        node_id = split_tool_name(name)[0]
+        reason = f"node {node_id} disconnected before it answered; it may or may not have executed the call."
         raise ToolFailed(tool=name, reason=reason)
     if answer.error is not None:
         raise ToolFailed(tool=name, reason=answer.error)
@@ -92,7 +95,8 @@ class IncomingCalls:
         try:
             async with asyncio.timeout(max(0.0, call.seconds_left)):
                 answer = await self._call_node(call, node)
-                while not await self._save(call, answer):  # noqa: ASYNC110 - the store has no event for being back
+                # Polling: the store has no event for being available again.
+                while not await self._save(call, answer):  # noqa: ASYNC110
                     await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
             log.info("nodes.incoming_call_timed_out", call_id=call.call_id)
@@ -118,9 +122,8 @@ class IncomingCalls:
             answer.error is None
             and (size := len(msgspec.json.encode(answer.result))) > self._max_result_bytes
         ):
-            answer = Answer(
-                error=f"its result of {size} bytes is over the limit of {self._max_result_bytes}; ask for less."
-            )
+            limit = self._max_result_bytes
+            answer = Answer(error=f"its result of {size} bytes is over the limit of {limit}; ask for less.")
         return await self._to_stored(call, answer)
 
     def _open_output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:

@@ -1,8 +1,9 @@
-"""Tool nodes: machines that connect to the gateway and offer tools, callable from every instance. CV-03, DESIGN §5
+"""Tool nodes: machines that connect to the gateway and offer tools, callable from every instance. CV-03,
+DESIGN §5
 
-Owns which nodes are connected here, what is cached of the nodes of other instances, and the route of a call: over the
-connection if it is here, otherwise by a row of `calls` to the instance that has it. An instance renews its nodes; when it
-stops, they expire.
+Owns which nodes are connected here, what is cached of the nodes of other instances, and the route of a call:
+over the connection if it is here, otherwise by a row of `calls` to the instance that has it. An instance
+renews its nodes; when it stops, they expire.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from easel.host.nodes.remote_calls import RemoteCalls
 from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, Tool
 from easel.host.tools.schema import check_is_schema
-from easel.ids import CallId, UserId, new_instance_id, owned
+from easel.ids import CallId, UserId, new_instance_id, scoped_key
 
 MAX_CACHED_USERS = 1_000
 SWEEP_SECONDS = 60.0
@@ -113,7 +114,8 @@ class NodeRegistry:
         self._closing_tasks: set[asyncio.Task[None]] = set()
         notifier.listen(self._on_notification)
 
-    # -- for agents and canvases -----------------------------------------------------------------------------------
+    # -- for agents and canvases
+    # -----------------------------------------------------------------------------------
 
     async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]:
         connected = {
@@ -154,7 +156,9 @@ class NodeRegistry:
         return [*([] if self.local is None else [self.local]), *connected]
 
     async def _remote_nodes(self, user_id: UserId, *, refresh: bool = False) -> Mapping[str, Node]:
-        """Return the nodes of other instances by id: from the cache while it is fresh or the database is unavailable."""
+        """Return the nodes of other instances by id: from the cache while it is fresh or the database is
+        unavailable.
+        """
         cached = self._cache.get(user_id)
         if (
             not refresh
@@ -176,7 +180,8 @@ class NodeRegistry:
         self._cache[user_id] = _CachedNodes(remote, time.monotonic() if is_current else LONG_AGO)
         return remote
 
-    # -- for the edge ----------------------------------------------------------------------------------------------
+    # -- for the edge
+    # ----------------------------------------------------------------------------------------------
 
     async def connect(self, registration: NodeRegistration, link: NodeLink) -> ConnectedNode:
         """Register a node so that all instances know it. It receives calls after `activate`.
@@ -240,7 +245,7 @@ class NodeRegistry:
             log.info("nodes.left_to_expire", node_id=node_id)
             return
         self._notify_lost_calls(lost_calls)
-        self._notifier.notify(NodeChanged(owned(principal.user_id, node_id), connection_id))
+        self._notifier.notify(NodeChanged(scoped_key(principal.user_id, node_id), connection_id))
 
     def _replace(self, older: ConnectedNode) -> None:
         older.mark_disconnected()
@@ -249,13 +254,14 @@ class NodeRegistry:
         task.add_done_callback(self._closing_tasks.discard)
 
     def _notify_change(self, node: Node) -> None:
-        self._notifier.notify(NodeChanged(owned(node.user_id, node.node_id), node.connection_id))
+        self._notifier.notify(NodeChanged(scoped_key(node.user_id, node.node_id), node.connection_id))
 
     def _notify_lost_calls(self, call_ids: Sequence[CallId]) -> None:
         for call_id in call_ids:
             self._notifier.notify(CallAnswered(call_id))
 
-    # -- between instances -----------------------------------------------------------------------------------------
+    # -- between instances
+    # -----------------------------------------------------------------------------------------
 
     def _on_notification(self, notification: Notification) -> None:
         match notification:
@@ -279,7 +285,9 @@ class NodeRegistry:
         return {connection.node.connection_id: connection for connection in self._connected.values()}
 
     async def take_calls(self) -> None:
-        """Start the calls that other instances have placed for the nodes connected here, and cancel those they gave up."""
+        """Start the calls that other instances have placed for the nodes connected here, and cancel those
+        they gave up.
+        """
         if self._connected:
             await self._incoming.once(self._by_connection_id())
 

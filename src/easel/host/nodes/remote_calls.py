@@ -1,7 +1,9 @@
-"""Calls to nodes that are connected to another instance: a durable row, taken there on notification, answered once. DESIGN §5
+"""Calls to nodes that are connected to another instance: a durable row, taken there on notification, answered
+once. DESIGN §5
 
-Owns the caller's side. All pending calls share one query for answers, made when a notification arrives and otherwise once
-per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops renewing them.
+Owns the caller's side. All pending calls share one query for answers, made when a notification arrives and
+otherwise once per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops
+renewing them.
 """
 
 import asyncio
@@ -26,7 +28,8 @@ from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
-# A renewal starts this often per TTL and times out after as long, so two in a row may hang before a call expires.
+# A renewal starts this often per TTL and times out after as long, so two in a row may hang before a call
+# expires.
 RENEWALS_PER_TTL = 6
 
 log = structlog.get_logger("nodes")
@@ -70,7 +73,10 @@ class RemoteCalls:
         )
 
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
-        """Call a tool and return its answer. The instance that has the node publishes live output to `watched`."""
+        """Call a tool and return its answer.
+
+        The instance that has the node publishes live output to `watched`.
+        """
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
         if watched is not None:
             params["watched"] = asdict(watched)
@@ -85,7 +91,8 @@ class RemoteCalls:
         )
         pending = _PendingCall(node.user_id, asyncio.get_running_loop().create_future())
         self._pending[new.call_id] = pending
-        # In its own task: if the caller is cancelled now, `_cancel` has to wait for the row before it can delete it.
+        # In its own task: if the caller is cancelled now, `_cancel` has to wait for the row before it can
+        # delete it.
         placing = self._spawn(self._store.place_call(new))
         try:
             if not await asyncio.shield(placing):

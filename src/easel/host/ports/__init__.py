@@ -1,6 +1,8 @@
-"""What the services need from outside, as Protocols: stores, the notifier, models and tools implement them.
+"""The Protocols through which services reach the outside: stores, the notifier, models and tools implement
+them.
 
-A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return value.
+A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return
+value.
 """
 
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs

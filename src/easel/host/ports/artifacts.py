@@ -1,4 +1,4 @@
-"""What artifacts need from outside: their store, and blobs."""
+"""Ports of artifacts: their store, and blobs."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -10,31 +10,32 @@ from easel.ids import ArtifactId, CanvasId, RunId, UserId
 
 
 class ArtifactStore(Protocol):
-    """The rows of artifacts: whose they are, where their bytes lie, and what refers to them."""
+    """The rows of artifacts: their owner, the key of their blob, and the references to them."""
 
     async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
-        """The rows of these, made or touched: no sweep takes them for now."""
+        """Create or touch the rows of these artifacts, so that no sweep deletes them, and return them."""
         ...
 
     async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
-        """Remove a row that was claimed and has no blob."""
+        """Delete a claimed row that has no blob."""
         ...
 
     async def complete_upload(
         self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        """The blob of the row that was claimed as `upload_id` turned out to be this content; None: that row was swept meanwhile.
+        """Give the blob of the row claimed as `upload_id` to the row of its content, and return that. None:
+        swept.
 
-        The row of the content gets the blob, unless it has one already, and another one than `missing_key`.
+        A row that has a blob keeps it, unless its key is `missing_key`.
         """
         ...
 
     async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
-        """Their blobs are there; without those whose row has gone meanwhile, or has another blob."""
+        """Mark the artifacts as stored. Returns those whose row still exists and has this blob."""
         ...
 
     async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
-        """Only if it is stored."""
+        """Return the artifact if it is stored."""
         ...
 
     async def add_references(
@@ -45,27 +46,27 @@ class ArtifactStore(Protocol):
         run_id: RunId | None = None,
         canvas_id: CanvasId | None = None,
     ) -> None:
-        """Kept as long as the run or the canvas; ids of nothing are passed over."""
+        """Keep the artifacts as long as the run or the canvas. Unknown ids are ignored."""
         ...
 
     async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
-        """Look at `limit` rows and remove those that nothing refers to and nobody touched for so long."""
+        """Visit `limit` rows and delete those without references that were not touched for this long."""
         ...
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        """Those made so long ago that belong to no row."""
+        """Return the keys of blobs of at least this age that belong to no row."""
         ...
 
 
 class ArtifactAccess(Protocol):
-    """Keeps what is too heavy for a log, and gives it back: the artifacts, as the other stories need them."""
+    """Stores values that are too large for a log, and reads them: what other services need of artifacts."""
 
     async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
-        """Durable when it returns: what refers to these may now be stored."""
+        """Store the values. Durable when it returns, so that a log may refer to them."""
         ...
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
-        """The exact bytes, or an error: never others."""
+        """Return exactly the stored bytes, or raise."""
         ...
 
 

@@ -1,24 +1,24 @@
-"""What the audit trail needs from outside: its store."""
+"""Port of the audit trail: its store."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from easel.core.audit.chain import End, Link
+from easel.core.audit.chain import ChainEnd, Link
 from easel.core.audit.record import Entry, StorageClass
 
 
 class AuditStore(Protocol):
-    """The audit chain: only ever added to, behind its one end."""
+    """The audit chain, which is append-only."""
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """All of them, next to each other and in this order; durable when it returns. CC-06"""
+        """Append the entries without a gap, in this order. Durable when it returns. CC-06"""
         ...
 
-    async def get_end(self) -> End: ...
+    async def get_end(self) -> ChainEnd: ...
 
     async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
-        """In the chain's order, from above `seq` up to `last`."""
+        """Return the records above `seq` up to `last`, in the order of the chain."""
         ...
 
     async def list_records(
@@ -31,5 +31,7 @@ class AuditStore(Protocol):
         before: int | None,
         limit: int,
     ) -> list[Link]:
-        """Newest first; `since` belongs to it, `until` does not; `before` is the `seq` to go on below."""
+        """Return records below the `seq` in `before`, newest first; `since` is inclusive, `until`
+        exclusive.
+        """
         ...

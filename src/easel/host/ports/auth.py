@@ -1,4 +1,4 @@
-"""What tokens and sign-ins need from outside: their stores."""
+"""Ports of tokens and sign-ins: their stores."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,37 +9,37 @@ from easel.ids import UserId
 
 class TokenStore(Protocol):
     async def create(self, new: NewToken) -> Token | None:
-        """None: there is no such user."""
+        """Create a token. Returns None if there is no such user."""
         ...
 
     async def find_by_digest(self, digest: str) -> Token | None:
-        """Unless it was revoked."""
+        """Return the token unless it is revoked."""
         ...
 
     async def find_by_id(self, token_id: str) -> Token | None:
-        """Unless it was revoked."""
+        """Return the token unless it is revoked."""
         ...
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
-        """Those of them that have not been revoked."""
+        """Return those that are not revoked."""
         ...
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        """Oldest first, revoked ones too; None: of all users."""
+        """Return the tokens of a user, or of all users, oldest first and revoked ones included."""
         ...
 
     async def revoke(self, token_id: str) -> Token | None:
-        """None: there is no such token, or it was revoked before."""
+        """Revoke a token. Returns None if there is no such token or it was already revoked."""
         ...
 
 
 class SignInStore(Protocol):
-    """Sign-ins of browsers that were ended before their time."""
+    """Sign-ins of browsers that were revoked before they expired."""
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
-        """Durable when it returns; after so many seconds it may be forgotten."""
+        """Revoke a sign-in. Durable when it returns, for at least `seconds`."""
         ...
 
     async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
-        """Those of them that were ended."""
+        """Return those that are revoked."""
         ...

@@ -1,4 +1,4 @@
-"""What canvases and their actions need from outside: their stores."""
+"""Ports of canvases and their actions: their stores."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ class CanvasStore(LogSource, Protocol):
     """Canvases, their logs, and the rows of their assets and views."""
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
-        """With the first event of its log. None: there is one already."""
+        """Create a canvas and the first event of its log. Returns None if the id is taken."""
         ...
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None: ...
@@ -25,36 +25,44 @@ class CanvasStore(LogSource, Protocol):
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
-        """By id, those above `after`; of their specs the mode alone, and no state."""
+        """Return the canvases above `after`, by id; of the spec only the mode, and without the state."""
         ...
 
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        """What `decide` says of the canvas as it is, with its events, in one transaction under the canvas's lock. CV-44
+        """Apply what `decide` returns for the current canvas, with its events, in one transaction that locks
+        it. CV-44
 
-        None: there is no such canvas. Raises what `decide` refuses with; then nothing was stored. `decide` may be called on any
-        thread, and must be quick: nobody else changes this canvas meanwhile. An opened view, or the hold on an
-        execution that runs, is over after `seconds`. Raises `Repeated` and `Overtaken` for the step of an execution that cannot be made.
+        Returns None if there is no such canvas. `decide` may be called on any thread and must be quick; if it
+        raises, nothing is stored. An opened view, or the claim on a running execution, expires after
+        `seconds`. Raises `DuplicateRequest` or `StaleTransition` if the transition of an execution cannot be
+        made.
         """
         ...
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        """With all that belongs to it, unless `check` raises. The keys of its blobs; None: there was no such canvas."""
+        """Delete a canvas and what belongs to it, unless `check` raises.
+
+        Returns its blob keys, or None if there was none.
+        """
         ...
 
     async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        """Those made so long ago that belong to no asset."""
+        """Return the keys of blobs of at least this age that belong to no asset."""
         ...
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        """Of the next `limit` canvases of all users, those whose logs begin with events that are so old."""
+        """Return which of the next `limit` canvases, of all users, have events of at least this age."""
         ...
 
     async def trim_log(
         self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
-        """Drop at most `step` events that are so old from the beginning of its log; how many. The last event stays."""
+        """Delete up to `step` events of at least this age, oldest first and never the last one.
+
+        Returns how many.
+        """
         ...
 
     async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None: ...
@@ -65,7 +73,7 @@ class CanvasStore(LogSource, Protocol):
 
 
 class CanvasActionStore(Protocol):
-    """Executions of canvases' actions, and the jobs that run by themselves. An execution goes on by a step of `CanvasStore.change`."""
+    """Executions of actions, and refresh jobs. `CanvasStore.change` makes the transitions of an execution."""
 
     async def get(self, user_id: UserId, event_id: str) -> Execution | None: ...
 
@@ -82,46 +90,55 @@ class CanvasActionStore(Protocol):
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        """Newest first; `before` is the `event_id` to go on below."""
+        """Return executions below the `event_id` in `before`, newest first."""
         ...
 
     async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
-        """These are at work; those of them that still are to. What else is said to run there does not: its beginning was lost on the way."""
+        """Renew the claims on these executions. Returns those that are still claimed by this owner.
+
+        Any other claim of this owner expires now: the reply to its start was lost.
+        """
         ...
 
     async def find_orphaned(
         self, owner_ids: Sequence[str], asked_seconds: float, limit: int
     ) -> list[Execution]:
-        """What is said to run and does not: its instance has not renewed in time, or is one of these. And what was asked so long ago."""
+        """Return running executions whose claim has expired or is of one of these owners, and unconfirmed
+        ones of this age.
+        """
         ...
 
     async def adopt(
         self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        """What is lost is this owner's from now on, where a run was started for it; None: there is none, or it is not lost any more."""
+        """Claim an orphaned execution that has started a run, and return that run.
+
+        None: no run, or not orphaned.
+        """
         ...
 
     async def other_active_owners(self, owner_id: str) -> list[str]: ...
 
     async def prune(self, older_than_seconds: float) -> int:
-        """Some of the records that ended longer ago; how many."""
+        """Delete some of the executions that ended at least this long ago. Returns how many."""
         ...
 
     async def claim_refreshes(
         self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        """Take up to `capacity` jobs whose time has come and that nobody runs; `running` runs here, whatever its hold says. X9
+        """Claim up to `capacity` due jobs that have no claim; those in `running` run here even if their claim
+        has expired. X9
 
-        A job that is only for whoever looks, and every job unless `unwatched`, rests while its canvas has no live view.
+        A job that needs a viewer, and every job unless `unwatched`, is paused while its canvas has no view.
         """
         ...
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
-        """In how many seconds the next job is due that nobody runs and that does not rest; None: there is none."""
+        """Return the seconds until the next unclaimed job that is not paused is due. None: there is none."""
         ...
 
     async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
-        """These are at work. What else is held there is not: it is due again when its hold runs out."""
+        """Renew the claims on these jobs. Other claims of this owner are left to expire."""
         ...
 
     async def finish_refresh(

@@ -1,4 +1,4 @@
-"""What the tool loop needs from outside: a model."""
+"""Port of the tool loop: a model."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
@@ -9,5 +9,5 @@ from easel.core.tool.definition import ToolDefinition
 
 class Model(Protocol):
     def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
-        """One answer, part by part; it ends after its tool calls, if it makes any. Raises `ModelFailed`."""
+        """Yield one answer in parts; it ends after its tool calls, if there are any. Raises `ModelFailed`."""
         ...

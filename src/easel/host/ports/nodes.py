@@ -1,4 +1,4 @@
-"""What tool nodes need from outside: their store, and a connection."""
+"""Ports of tool nodes: their store, and a connection."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,70 +10,79 @@ from easel.ids import CallId, UserId
 
 
 class NodeStore(Protocol):
-    """Which nodes are connected, wherever, and the calls to those that are connected elsewhere. Only its clock decides who is there."""
+    """The connected nodes of all instances, and calls between instances.
+
+    Its clock alone decides what has expired.
+    """
 
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
-        """In the place of its older connection, if it has one, and there for so long. None: this user has `most` others."""
+        """Register a node for `seconds`, in place of its older connection.
+
+        Returns None if the user has `max_nodes` others.
+        """
         ...
 
     async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
-        """After its row was lost; False: it has meanwhile connected elsewhere."""
+        """Register a node whose row was swept. Returns False if it has connected to another instance."""
         ...
 
     async def unregister(self, connection_id: str) -> list[CallId]:
-        """The calls that get no answer for it."""
+        """Remove a connection. Returns its calls, which are lost."""
         ...
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
-        """Those that are still their nodes' connections."""
+        """Renew nodes. Returns the connections that are still registered."""
         ...
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
-        """Those that are there now, by id."""
+        """Return the connected nodes, by id."""
         ...
 
     async def place_call(self, new: NewCall) -> bool:
-        """Durable when it returns; False: its target is not there."""
+        """Place a call. Durable when it returns. Returns False if its target is not connected."""
         ...
 
     async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
-        """What is asked of these connections: each call once."""
+        """Return the calls placed for these connections, each call once."""
         ...
 
     async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
-        """False: nobody waits for it any more."""
+        """Store the answer of a call. Returns False if the call was cancelled or has timed out."""
         ...
 
     async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
-        """Nobody waits for it any more. The connection at which it is under way, if it is."""
+        """Cancel a call. Returns the connection on which it runs, if it does."""
         ...
 
     async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
-        """Whoever made them waits for so long at least; which of them there are still."""
+        """Renew the caller's claim on these calls. Returns those that still exist."""
         ...
 
     async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
-        """What was cancelled while these connections were at it, each once; with `unheard` also that whose caller has not been heard of."""
+        """Return the cancelled calls that run on these connections, each once.
+
+        With `include_expired` also those that their caller did not renew in time.
+        """
         ...
 
     async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
-        """The answers that are there, each once; None: the target is gone, and there will be none."""
+        """Return the answers that have arrived, each once. None: the target is gone, and the call is lost."""
         ...
 
     async def sweep(self, older_than_seconds: float) -> None:
-        """Remove what nobody fetched and who nobody heard of for so long."""
+        """Delete unfetched answers and expired nodes older than this."""
         ...
 
 
 class NodeLink(Protocol):
-    """A node's connection, as the edge has it."""
+    """The connection of a node, implemented by the edge."""
 
     async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
-        """The tool's own name, without the node's."""
+        """Send a call to the node. `tool` is its name without the node id."""
         ...
 
     async def cancel(self, call_id: CallId) -> None: ...
 
     async def close_replaced(self) -> None:
-        """The node has come back by another connection: this one ends politely."""
+        """Close this connection because the node has opened another one."""
         ...

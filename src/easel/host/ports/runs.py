@@ -1,4 +1,4 @@
-"""What runs and boards need from outside: their stores."""
+"""Ports of runs and boards: their stores."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -14,10 +14,13 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 
 
 class RunStore(Protocol):
-    """Runs, their queue and their logs. Only its clock decides whether a claim is over."""
+    """Runs, their queue and their logs. Its clock alone decides whether a claim has expired."""
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        """Durable when it returns. Makes the session if need be. The same idempotency key gives the first run again. RX-31"""
+        """Enqueue a run, and create its session if needed.
+
+        Durable when it returns. A repeated idempotency key returns the first run. RX-31
+        """
         ...
 
     async def get(self, user_id: UserId, run_id: RunId) -> Run | None: ...
@@ -31,7 +34,7 @@ class RunStore(Protocol):
         before: int | None,
         limit: int,
     ) -> list[Run]:
-        """Newest first; `before` is the `queue_no` to go on below."""
+        """Return runs below the `queue_no` in `before`, newest first."""
         ...
 
     async def request_cancel(
@@ -41,9 +44,11 @@ class RunStore(Protocol):
         closing: Sequence[Envelope] | None,
         answer: Message | None = None,
     ) -> CancelAnswer | None:
-        """A queued run ends here and now with the `closing` events and its `answer`; a running one is flagged; an ended one stays. RX-12, RS-37
+        """Cancel a queued run with its `closing` events and `answer`, or flag a running one; an ended one
+        stays. RX-12, RS-37
 
-        Without `closing`, which nobody could say of a run that was running, one that is queued now is only answered: look again.
+        Without `closing`, because the run was running when it was read, a run that is queued by now is
+        returned unchanged.
         """
         ...
 
@@ -57,10 +62,10 @@ class RunStore(Protocol):
         *,
         prefer_seconds: float = 0,
     ) -> list[Claim]:
-        """Take up to `capacity` runs whose turn came after `after_turn`, oldest turn first. RX-22
+        """Claim up to `capacity` runs whose turn is after `after_turn`, oldest turn first. RX-22
 
-        `opening` is written into each log by the claim itself, with the run's id and its attempt filled in. A run whose turn came less
-        than `prefer_seconds` ago is left to the worker that it prefers. SB-12
+        The claim writes `opening` into each log, with the id and the attempt of the run filled in. A run that
+        became ready less than `prefer_seconds` ago is claimed only by the worker that it prefers. SB-12
         """
         ...
 
@@ -73,33 +78,41 @@ class RunStore(Protocol):
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        """Take up to `capacity` runs whose worker did not renew in time: only, or none of, those on their last attempt. RX-37
+        """Claim up to `capacity` runs whose worker did not renew in time: only, or none of, those on their
+        last attempt. RX-37
 
-        `opening` is as above, and left out where every attempt was lost: such a run does not start again.
+        `opening` is written as above, except where all attempts are used: such a run does not start again.
         """
         ...
 
     async def claim_unacknowledged(
         self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
-        """What this worker has claimed without hearing so, because the answer was lost: the same attempts, untouched, pushed out. RX-49
+        """Return and renew the claims of this worker whose reply was lost, with the same attempt. RX-49
 
-        `acknowledged` are the runs it knows that it holds; `opened` says whether its claims come with an opening.
+        `acknowledged` are the runs of which it has the claim; `opened` says whether its claims wrote an
+        opening.
         """
         ...
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
-        """Push claims out; the runs still held, each with whether a cancel was asked for. RX-26"""
+        """Renew claims.
+
+        Returns the runs that are still claimed, each with whether a cancel was requested. RX-26
+        """
         ...
 
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...
 
     async def append(self, batch: Batch) -> Appended | None:
-        """None: this claim is no longer the run's, and nothing was stored. RX-13, RX-29"""
+        """Append a batch to the log. Returns None, and stores nothing, if the claim was lost. RX-13, RX-29"""
         ...
 
     async def release_claim(self, claim: Claim) -> bool:
-        """Back into the queue at its old place, as if this attempt had not been; False: the claim was gone already."""
+        """Return a run to its place in the queue, without counting the attempt.
+
+        Returns False if the claim was lost.
+        """
         ...
 
     async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None: ...
@@ -111,26 +124,29 @@ class RunStore(Protocol):
     async def queue_depth(self) -> QueueDepth: ...
 
     async def prune(self, older_than_seconds: float) -> int:
-        """Drop all but the last event of logs whose run ended that long ago; how many runs were touched."""
+        """Delete all but the last event of logs whose run ended at least this long ago.
+
+        Returns how many runs.
+        """
         ...
 
     async def probe(self) -> None:
-        """A tiny durable write: raises `Unavailable` when the store cannot take one."""
+        """Make a small durable write. Raises `Unavailable` if the store cannot."""
         ...
 
 
 class BoardStore(Protocol):
-    """The boards of runs. A write, its version and its event in the run's log are one transaction under the run's lock."""
+    """The boards of runs. One transaction, which locks the run, stores a write, its version and its event."""
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
-        """None: there is no such run of this user, or the claim is no longer the run's; nothing was stored. CC-09, CC-16
+        """Store a write. Returns None if the user has no such run or the claim was lost. CC-09, CC-16
 
-        Raises what `BoardWrite.next_version` refuses with.
+        Raises what `BoardWrite.next_version` raises.
         """
         ...
 
     async def read(
         self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
     ) -> list[BoardValue] | None:
-        """By edge and key, each of which may be left open; None: there is no such run of this user."""
+        """Return values, filtered by edge and key if given. None: the user has no such run."""
         ...

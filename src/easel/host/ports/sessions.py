@@ -1,4 +1,4 @@
-"""What sessions need from outside: their store."""
+"""Port of sessions: their store."""
 
 from datetime import datetime
 from typing import Protocol
@@ -13,7 +13,7 @@ class SessionStore(LogSource, Protocol):
     """Sessions, their messages and their threads."""
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        """None: there is one already."""
+        """Create a session. Returns None if the id is taken."""
         ...
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None: ...
@@ -21,17 +21,17 @@ class SessionStore(LogSource, Protocol):
     async def list_sessions(
         self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
-        """Latest message first; `search` is looked for in titles and ids."""
+        """Return sessions whose title or id contains `search`, latest message first."""
         ...
 
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None: ...
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
-        """With all that belongs to it; the runs that went with it. None: there was no such session."""
+        """Delete a session and what belongs to it. Returns its runs, or None if there was no such session."""
         ...
 
     async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
-        """The newest below `before`, oldest first."""
+        """Return the newest messages below `before`, oldest first."""
         ...

@@ -1,4 +1,4 @@
-"""What event streams need from outside: a log to read, and notifications."""
+"""Ports of event streams: a log to read, and notifications."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from easel.ids import UserId
 
 
 class LogSource(Protocol):
-    """A kind of log, as its tails read it."""
+    """The logs of one kind, as their tails read them."""
 
     async def bounds(self, user_id: UserId, name: Any, /) -> Bounds | None: ...
 
@@ -19,7 +19,10 @@ class LogSource(Protocol):
 
 
 class Notifier(Protocol):
-    """Wakes who waits, here and on other instances. The log is the truth: a lost ring costs one poll, never an event."""
+    """Wakes waiting tasks on all instances.
+
+    The log is the source of truth: a lost notification costs a poll, not an event.
+    """
 
     def notify(self, notification: Notification) -> None: ...
 

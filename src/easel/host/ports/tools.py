@@ -1,4 +1,4 @@
-"""What the tool registry needs from outside: tools and sources of tools."""
+"""Ports of the tool registry: tools and sources of tools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -13,15 +13,18 @@ class Tool(Protocol):
     def definition(self) -> ToolDefinition: ...
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Runs until done or cancelled; a cancelled tool leaves nothing running. Raises `ToolFailed`."""
+        """Run the tool and return its result.
+
+        A cancelled tool leaves nothing running. Raises `ToolFailed`.
+        """
         ...
 
 
 class ToolSource(Protocol):
-    """Others who offer tools, such as the machines that are connected."""
+    """A provider of tools, such as the connected nodes."""
 
     async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]: ...
 
     async def find(self, user_id: UserId, name: str) -> Tool | None:
-        """The tool of exactly this name, if it is there now."""
+        """Return the tool of exactly this name, if it is available now."""
         ...

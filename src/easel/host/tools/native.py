@@ -1,4 +1,4 @@
-"""Tools that Easel itself brings: harmless ones, so that a run has something to do."""
+"""The tools of Easel itself: harmless ones, for runs and demos."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,13 +15,13 @@ Args = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    """A tool of Easel's own: what it says of itself, and what it does for whom."""
+    """A tool of Easel itself: its definition, and the function that runs it."""
 
     definition: ToolDefinition
-    work: Callable[[Args, ToolContext], Awaitable[Any]]
+    run: Callable[[Args, ToolContext], Awaitable[Any]]
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        return await self.work(args, context)
+        return await self.run(args, context)
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
@@ -51,20 +51,22 @@ def native_tools() -> list[Tool]:
         NativeTool(
             ToolDefinition(
                 "gsv__Echo",
-                "Gives back the value it is given.",
+                "Return the given value.",
                 _object({"value": {}}, "value"),
                 read_only=True,
             ),
             _echo,
         ),
         NativeTool(
-            ToolDefinition("gsv__Clock", "Tells the time of the server in UTC.", _object({}), read_only=True),
+            ToolDefinition(
+                "gsv__Clock", "Return the time of the server in UTC.", _object({}), read_only=True
+            ),
             _clock,
         ),
         NativeTool(
             ToolDefinition(
                 "gsv__Sleep",
-                "Waits for some milliseconds.",
+                "Wait for some milliseconds.",
                 _object({"ms": {"type": "integer", "minimum": 0, "maximum": 600_000}}, "ms"),
                 read_only=True,
             ),

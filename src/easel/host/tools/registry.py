@@ -1,6 +1,7 @@
-"""The tools that can be called, by name: our own and those that others offer. Arguments checked, time limited, results in bounds.
+"""The tools that can be called, by name: our own and those of sources such as nodes.
 
-Owns the one way to a tool, for an agent's call and for a canvas's action alike: there is no second catalogue. CV-03
+Owns the only way to a tool, for the calls of agents and for canvas actions: arguments are validated, and the
+time and the size of a result are limited. CV-03
 """
 
 import asyncio
@@ -20,27 +21,28 @@ from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
-from easel.host.tools.schema import checker
+from easel.host.tools.schema import build_validator
 from easel.ids import UserId
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-MAX_CHECKS = 10_000  # schemas that are kept ready; nodes come and go under many names
-MAX_CONCURRENT_CHECKS = 5_000_000  # parts of a schema for each value of a call's arguments: a tenth of a second, in which nobody else is served
+MAX_CACHED_VALIDATORS = 10_000
+# Parts of a schema times values of a call: validation blocks the event loop for up to a tenth of a second.
+MAX_VALIDATION_COST = 5_000_000
 
 log = structlog.get_logger("tools")
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
+class _Validator:
     schema: Mapping[str, Any]
     validator: "jsonschema_rs.Validator"
-    parts: int
+    part_count: int
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> "_Check":
-        return cls(schema, checker(schema), count_schema_parts(schema))
+    def of(cls, schema: Mapping[str, Any]) -> "_Validator":
+        return cls(schema, build_validator(schema), count_schema_parts(schema))
 
 
 class ToolRegistry:
@@ -54,38 +56,44 @@ class ToolRegistry:
         sources: Sequence[ToolSource] = (),
     ) -> None:
         self._tools: dict[str, Tool] = {}
-        self._own: Mapping[str, ToolDefinition] = {}  # what they say of themselves
+        self._own_definitions: Mapping[str, ToolDefinition] = {}
         self.add(tools)
         self._sources = sources
-        self._checks: dict[str, _Check] = {}
+        self._validators: dict[str, _Validator] = {}
         self._audit = audit
         self.timeout_seconds = timeout_seconds
-        self._most = max_result_bytes
+        self._max_result_bytes = max_result_bytes
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """For tools that themselves have to know which tools there are."""
+        """Add tools that need this registry themselves, and so are built after it."""
         self._tools |= {tool.definition.name: tool for tool in tools}
-        self._own = {name: tool.definition for name, tool in self._tools.items()}
+        self._own_definitions = {name: tool.definition for name, tool in self._tools.items()}
 
     async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
-        """All that this user's agents and canvases can call now; no name of ours can be taken."""
-        theirs: dict[str, ToolDefinition] = {}
+        """Return all tools that this user's agents and canvases can call now.
+
+        A source cannot replace our own.
+        """
+        offered: dict[str, ToolDefinition] = {}
         for source in self._sources:
-            theirs |= {definition.name: definition for definition in await source.definitions(user_id)}
-        return {**theirs, **self._own} if theirs else self._own
+            offered |= {definition.name: definition for definition in await source.definitions(user_id)}
+        return {**offered, **self._own_definitions} if offered else self._own_definitions
 
     async def may_repeat(self, user_id: UserId, name: str) -> bool:
         tool = await self._find(user_id, name)
         return tool is not None and tool.definition.may_repeat
 
     async def use(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """A failed call is a result too: the model reads why and decides what to do. A lost claim is not: there is nobody to tell."""
+        """Call a tool for a model.
+
+        A failure is a result too, which the model reads; `ClaimLost` is raised.
+        """
         try:
             value = await self.call(call.tool, call.args, context)
         except ClaimLost:
             raise
         except HostError as problem:
-            return ToolResult(call.call_id, call.tool, self._audit.redacted(problem.message), is_error=True)
+            return ToolResult(call.call_id, call.tool, self._audit.redact(problem.message), is_error=True)
         return ToolResult(call.call_id, call.tool, value)
 
     async def call(
@@ -96,12 +104,12 @@ class ToolRegistry:
         *,
         timeout_seconds: float | None = None,
     ) -> Any:
-        """What the tool answers. Raises an error of ours, whatever went wrong in it; one that is cancelled leaves nothing running."""
+        """Call a tool and return its result. Raises a `HostError` for any failure of the tool."""
         tool = await self._find(context.user_id, name)
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
             raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
-        self._check(tool.definition, args)
+        self._validate(tool.definition, args)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
@@ -111,50 +119,56 @@ class ToolRegistry:
             raise
         except TimeoutError as problem:
             if not limit.expired():
-                raise self._broken(name, context, problem) from problem
+                raise self._report_exception(name, context, problem) from problem
             raise ToolFailed(tool=name, reason=f"took longer than {seconds:g} s and was stopped.") from None
         except Exception as problem:
-            raise self._broken(name, context, problem) from problem
-        if is_too_deep(value):
-            raise ToolFailed(tool=name, reason=f"its result is nested deeper than {MAX_DEPTH} levels.")
-        if (size := len(to_json(value).encode())) > self._most:
-            raise ToolFailed(
-                tool=name,
-                reason=f"its result of {size} bytes is over the limit of {self._most}; ask for less.",
-            )
+            raise self._report_exception(name, context, problem) from problem
+        self._check_result(name, value)
         return value
 
     async def _find(self, user_id: UserId, name: str) -> Tool | None:
-        if (ours := self._tools.get(name)) is not None:
-            return ours
+        if (own := self._tools.get(name)) is not None:
+            return own
         for source in self._sources:
-            if (theirs := await source.find(user_id, name)) is not None:
-                return theirs
+            if (offered := await source.find(user_id, name)) is not None:
+                return offered
         return None
 
-    def _check(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+    def _validate(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+        name = definition.name
         if is_too_deep(args):
-            raise ToolFailed(
-                tool=definition.name, reason=f"its arguments are nested deeper than {MAX_DEPTH} levels."
-            )
-        check = self._checks.get(definition.name)
+            raise ToolFailed(tool=name, reason=f"its arguments are nested deeper than {MAX_DEPTH} levels.")
+        cached = self._validators.get(name)
         if (
-            check is None or check.schema != definition.schema
-        ):  # a node may come back with another version of its tool
-            if len(self._checks) >= MAX_CHECKS:
-                self._checks.clear()
-            check = self._checks[definition.name] = _Check.of(definition.schema)
-        if check.parts * (values := count_values(args)) > MAX_CONCURRENT_CHECKS:
-            reason = f"its arguments have {values} values, which is too much to check against its schema of {check.parts} parts; send less."
-            raise ToolFailed(tool=definition.name, reason=reason)
-        if wrong := next(check.validator.iter_errors(args), None):
-            place = "/".join(str(step) for step in wrong.instance_path) or "the arguments"
-            raise ToolFailed(tool=definition.name, reason=f"{place}: {wrong.message}")
+            cached is None or cached.schema != definition.schema
+        ):  # a node may declare another version of its tool
+            if len(self._validators) >= MAX_CACHED_VALIDATORS:
+                self._validators.clear()
+            cached = self._validators[name] = _Validator.of(definition.schema)
+        if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
+            raise ToolFailed(
+                tool=name,
+                reason=f"its arguments have {value_count} values, which is too much to check against its schema "
+                f"of {cached.part_count} parts; send less.",
+            )
+        if error := next(cached.validator.iter_errors(args), None):
+            place = "/".join(str(step) for step in error.instance_path) or "the arguments"
+            raise ToolFailed(tool=name, reason=f"{place}: {error.message}")
 
-    def _broken(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
+    def _check_result(self, name: str, value: Any) -> None:
+        if is_too_deep(value):
+            raise ToolFailed(tool=name, reason=f"its result is nested deeper than {MAX_DEPTH} levels.")
+        if (size := len(to_json(value).encode())) > self._max_result_bytes:
+            raise ToolFailed(
+                tool=name,
+                reason=f"its result of {size} bytes is over the limit of {self._max_result_bytes}; ask for less.",
+            )
+
+    def _report_exception(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
+        """Log and audit an unexpected exception of a tool. Returns the error for the caller."""
         log.error("tool.error", tool=name, exc_info=problem)
         subject = context.claim.run_id if context.claim else context.session_key
         self._audit.record_exception(
             context.principal, "tool.error", problem, subject=subject, details={"tool": name}
         )
-        return ToolFailed(tool=name, reason=f"broke ({type(problem).__name__}).")
+        return ToolFailed(tool=name, reason=f"raised {type(problem).__name__}.")

@@ -1,6 +1,6 @@
-"""JSON Schema as tools use it: one way to make a checker of a schema, for our own tools and for those of strangers.
+"""JSON Schema as tools use it: one way to build a validator, for our own tools and for those of nodes.
 
-It fetches nothing, whatever a schema refers to, and its patterns match in linear time, whatever they look like. R7
+A validator fetches nothing that a schema refers to, and matches patterns in linear time. R7
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ import jsonschema_rs
 from easel.errors import BadInput
 
 
-def checker(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+def build_validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(
         dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
     )
 
 
 def check_is_schema(schema: Mapping[str, Any], at: str) -> None:
+    """Raise `BadInput` if this is not valid JSON Schema, or uses what the validator does not support."""
     try:
-        checker(schema)
+        build_validator(schema)
     except jsonschema_rs.ValidationError as problem:
-        place = "/".join(str(step) for step in problem.instance_path)
-        raise BadInput(
-            problem=f"{at}: is no JSON Schema that can be used here: {f'{place}: ' if place else ''}{problem.message[:300]}"
-        ) from None
+        place = "".join(f"{step}/" for step in problem.instance_path).removesuffix("/")
+        detail = f"{place}: {problem.message[:300]}" if place else problem.message[:300]
+        raise BadInput(problem=f"{at}: is not a supported JSON Schema: {detail}") from None
