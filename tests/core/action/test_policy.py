@@ -27,7 +27,7 @@ def call(**action: Any) -> CallTool:
     return found
 
 
-# --- the allowlist ------------------------------------------------------------------------------------------------------
+# --- the allowlist --------------------------------------------------------------------------------
 
 
 @rule("CV-36", "CV-40")
@@ -88,7 +88,7 @@ def test_tool_without_definition_is_unavailable() -> None:
     assert definition_of(call(), TOOLS) is BASH
 
 
-# --- confirmation ---------------------------------------------------------------------------------------------------------
+# --- confirmation ---------------------------------------------------------------------------------
 
 PLAIN = ToolDefinition("t", "", {})
 CONSENT = [
@@ -159,7 +159,7 @@ def test_spec_must_not_allow_a_tool_that_its_author_may_not_call() -> None:
         check_reach(spec, lambda tool: tool != "server-a__Bash")
 
 
-# --- storing ------------------------------------------------------------------------------------------------------------
+# --- storing --------------------------------------------------------------------------------------
 
 
 @rule("RS-16", "RS-45")
@@ -191,11 +191,17 @@ def test_author_is_warned_about_actions_that_will_fail() -> None:
     raw["actions"]["say"] = {"kind": "session.send", "message": "{{name}}"}
     assert check_templates(parse_spec(raw), TOOLS) == [
         "toolPolicy.allow: gone__Tool does not exist now; actions that call it fail until it does.",
-        "actions.deploy.tool: server-a__Bash is not in toolPolicy.allow, so this action will be refused.",
-        "actions.refreshLogs.tool: server-a__Bash is not in toolPolicy.allow, so this action will be refused.",
-        "actions.setDeploying.patch[0]: the spec's state has no /status, which replace requires; use `add` to create it.",
+        "actions.deploy.tool: toolPolicy.allow does not list server-a__Bash, so it is refused.",
+        "actions.refreshLogs.tool: toolPolicy.allow does not list server-a__Bash, so it is refused.",
+        "actions.setDeploying.patch[0]: replace needs /status, which the spec's state does not have;"
+        " use `add` to create it.",
         "actions.odd.args: {{state.x | upper}} is not a placeholder and is sent unchanged.",
         "actions.say.message: {{name}} is not a placeholder and is sent unchanged.",
     ]
-    quiet = {"state": {"a": 1}, "actions": {"p": {"kind": "state.patch", "patch": [{"op": "add", "path": "/b", "value": {}}, {"op": "replace", "path": "/b/c", "value": 1}, {"op": "remove", "path": "/a"}]}}}  # fmt: skip
+    patch = [
+        {"op": "add", "path": "/b", "value": {}},
+        {"op": "replace", "path": "/b/c", "value": 1},
+        {"op": "remove", "path": "/a"},
+    ]
+    quiet = {"state": {"a": 1}, "actions": {"p": {"kind": "state.patch", "patch": patch}}}
     assert check_templates(parse_spec(quiet), TOOLS) == []

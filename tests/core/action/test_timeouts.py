@@ -1,4 +1,4 @@
-"""How long an action may take: its author is told when something else ends it before."""
+"""Warnings about timeouts of actions that the tool or the server ends earlier."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from easel.core.action.timeouts import time_warnings
+from easel.core.action.timeouts import timeout_warnings
 from easel.core.canvas.spec import parse_spec
 from easel.core.tool.definition import ToolDefinition
 from easel.sandbox.definitions import TIMEOUT_MS, definitions
@@ -20,15 +20,15 @@ OTHERS = {
 TOOLS = {**BASH, **OTHERS}
 
 
-def warned(tool: str, **action: Any) -> list[str]:
+def warnings_for(tool: str, **action: Any) -> list[str]:
     declared = {"kind": "tool.call", "tool": tool, **action}
     spec = parse_spec({"version": 1, "toolPolicy": {"allow": [tool]}, "actions": {"go": declared}})
-    return time_warnings(spec, TOOLS, 600)
+    return timeout_warnings(spec, TOOLS, 600)
 
 
 @rule("CV-23")
 @pytest.mark.parametrize(
-    "tool, action, says",
+    "tool, action, expected",
     [
         ("local__Bash", {"args": {"command": "x"}, "timeoutMs": TIMEOUT_MS}, []),
         (
@@ -53,9 +53,12 @@ def warned(tool: str, **action: Any) -> list[str]:
         ("not__There", {"args": {}, "timeoutMs": 500_000}, []),
     ],
 )
-def test_a_longer_time_than_the_tool_gets_is_told(tool: str, action: dict[str, Any], says: list[str]) -> None:
-    warnings = warned(tool, **action)
-    assert len(warnings) == len(says)
+def test_timeout_above_the_limit_of_server_or_tool_is_warned_about(
+    tool: str, action: dict[str, Any], expected: list[str]
+) -> None:
+    warnings = warnings_for(tool, **action)
+    assert len(warnings) == len(expected)
     assert all(
-        part in one and "actions.go.timeoutMs" in one for part, one in zip(says, warnings, strict=True)
+        part in warning and "actions.go.timeoutMs" in warning
+        for part, warning in zip(expected, warnings, strict=True)
     )

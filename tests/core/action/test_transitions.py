@@ -1,4 +1,6 @@
-"""The start of an execution: the order of the checks, confirmation, and failures at the start. No store, tool or clock."""
+"""The start of an execution: the order of the checks, confirmation, and failures at the start. No store, tool
+or clock.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ from tests.requirements import case, rule
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
 
 
-# --- the table of transitions -------------------------------------------------------------------------------------------
+# --- the table of transitions ---------------------------------------------------------------------
 
 
 @rule("CV-42")
@@ -82,7 +84,7 @@ def test_transition_that_is_not_in_the_table_cannot_be_built(
             Transition(execution, from_status)
 
 
-# --- the order of the checks --------------------------------------------------------------------------------------------
+# --- the order of the checks ----------------------------------------------------------------------
 
 
 @rule("CV-45")
@@ -117,7 +119,7 @@ def test_only_a_tool_call_needs_the_tool_definitions() -> None:
     assert patched.execution.status is ExecutionStatus.COMPLETED
 
 
-# --- starting -----------------------------------------------------------------------------------------------------------
+# --- starting -------------------------------------------------------------------------------------
 
 
 @rule("CV-38", "RS-33", "CV-48")
@@ -178,22 +180,29 @@ def test_empty_patch_is_no_mutation() -> None:
     assert (started.change.is_mutation, started.change.state) == (False, None)
 
 
+LARGE = "y" * 200_000
+
+
+def patching(operation: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "state.patch", "patch": [operation]}
+
+
 UNRESOLVABLE = [
-    # case                              action                                                                   why
-    ("a tool that is not there",        {**READS, "tool": "gone__Tool"},                                         Unavailable),
-    ("a shell's value that is missing", {**ACTS, "confirm": "never"},                                            BadInput),
-    ("no array to append to",           {**READS, "saveAs": "text", "saveMode": "append"},                       BadInput),
-    ("no object to merge into",         {**READS, "saveAs": "list", "saveMode": "merge"},                        BadInput),
-    ("text on the way of saveAs",       {**READS, "saveAs": "text.inner"},                                       BadInput),
-    ("a patch that does not fit",       {"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]},   BadInput),
-    ("a state that grows too large",    {"kind": "state.patch", "patch": [{"op": "add", "path": "/x", "value": "y" * 200_000}]}, TooLarge),
-    ("a message that grows too large",  {"kind": "session.send", "message": "{{input.to}}" * 30},                TooLarge),
+    # case                              problem      action
+    ("a tool that does not exist",      Unavailable, {**READS, "tool": "gone__Tool"}),
+    ("a missing value in a command",    BadInput,    {**ACTS, "confirm": "never"}),
+    ("no array to append to",           BadInput,    {**READS, "saveAs": "text", "saveMode": "append"}),
+    ("no object to merge into",         BadInput,    {**READS, "saveAs": "list", "saveMode": "merge"}),
+    ("text on the path of saveAs",      BadInput,    {**READS, "saveAs": "text.inner"}),
+    ("a patch that does not fit",       BadInput,    patching({"op": "remove", "path": "/none"})),
+    ("a state that grows too large",    TooLarge,    patching({"op": "add", "path": "/x", "value": LARGE})),
+    ("a message that grows too large",  TooLarge,   {"kind": "session.send", "message": "{{input.to}}" * 30}),
 ]  # fmt: skip
 
 
 @rule("CV-42", "CV-48", "RS-45", "RS-57", "CV-25")
 @pytest.mark.parametrize(
-    "action, why", [row[1:] for row in UNRESOLVABLE], ids=[row[0] for row in UNRESOLVABLE]
+    "why, action", [row[1:] for row in UNRESOLVABLE], ids=[row[0] for row in UNRESOLVABLE]
 )
 def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
     action: dict[str, Any], why: type[HostError]
@@ -217,7 +226,7 @@ def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
     assert (started.change.transition.from_status, started.execution.status) == (None, ExecutionStatus.FAILED)
 
 
-# --- confirmation ----------------------------------------------------------------------------------------------------------
+# --- confirmation ---------------------------------------------------------------------------------
 
 
 @rule("CV-22", "RS-13")
@@ -349,21 +358,25 @@ def test_argument_confirmed_as_text_is_not_passed_to_a_shell_after_the_definitio
         approve(snapshot, pending.execution)
 
 
-APPROVED: list[tuple[str, dict[str, Any], type[HostError] | None]] = [
-    # says                                the spec after that                                                      refused with
-    ("nothing has changed",               {},                                                                      None),
-    ("other arguments",                   {"actions": {"act": {**ACTS, "args": {"command": "rm -rf"}}}},           None),
-    ("another place for the result",      {"actions": {"act": {**ACTS, "saveAs": "out"}}},                         ConfirmationClosed),
-    ("another tool",                      {"actions": {"act": READS}},                                             ConfirmationClosed),
-    ("another kind",                      {"actions": {"act": {"kind": "state.patch", "patch": []}}},              ConfirmationClosed),
-    ("no such action",                    {"actions": {"other": ACTS}},                                            ConfirmationClosed),
-    ("the tool is no longer allowed",     {"toolPolicy": {"allow": ["server-a__Read"]}},                           Forbidden),
+def acting(action: dict[str, Any]) -> dict[str, Any]:
+    return {"actions": {"act": action}}
+
+
+APPROVED: list[tuple[str, type[HostError] | None, dict[str, Any]]] = [
+    # case                               refused with         the spec after the confirmation was asked for
+    ("nothing has changed",              None,                {}),
+    ("other arguments",                  None,               acting({**ACTS, "args": {"command": "rm -rf"}})),
+    ("another place for the result",     ConfirmationClosed,  acting({**ACTS, "saveAs": "out"})),
+    ("another tool",                     ConfirmationClosed,  acting(READS)),
+    ("another kind",                     ConfirmationClosed,  acting({"kind": "state.patch", "patch": []})),
+    ("no such action",                   ConfirmationClosed,  {"actions": {"other": ACTS}}),
+    ("the tool is no longer allowed",    Forbidden,           {"toolPolicy": {"allow": ["server-a__Read"]}}),
 ]  # fmt: skip
 
 
 @rule("CV-22", "CV-40", "CV-41")
 @case("X6")
-@pytest.mark.parametrize("changes, problem", [row[1:] for row in APPROVED], ids=[row[0] for row in APPROVED])
+@pytest.mark.parametrize("problem, changes", [row[1:] for row in APPROVED], ids=[row[0] for row in APPROVED])
 def test_approved_call_runs_as_confirmed_or_not_at_all(
     changes: dict[str, Any], problem: type[HostError] | None
 ) -> None:

@@ -1,4 +1,6 @@
-"""The end of an execution: its result is saved in the current canvas, or its failure is logged. No store, tool or clock."""
+"""The end of an execution: its result is saved in the current canvas, or its failure is logged. No store,
+tool or clock.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,15 @@ def end_with(result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, 
     return decide(snapshot)
 
 
+OUTCOME = {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}
 SAVED: list[tuple[str, dict[str, Any], Any, Any]] = [
-    # case                   how                                              the state there  the state after
-    ("replaced",             {"saveAs": "out"},                               "old",           {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}),
-    ("made",                 {"saveAs": "out"},                               ...,             {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}),
-    ("appended",             {"saveAs": "out", "saveMode": "append"},         [0],             [0, {"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}]),
-    ("appended to nothing",  {"saveAs": "out", "saveMode": "append"},         ...,             [{"ok": True, "result": {"r": 1}, "finishedAt": NOW + 5}]),
-    ("merged",               {"saveAs": "out", "saveMode": "merge"},          {"k": 1},        {"k": 1, "r": 1}),
-    ("merged into nothing",  {"saveAs": "out", "saveMode": "merge"},          None,            {"r": 1}),
+    # case                   how                                       state before  state after
+    ("replaced",             {"saveAs": "out"},                        "old",        OUTCOME),
+    ("created",              {"saveAs": "out"},                        ...,          OUTCOME),
+    ("appended",             {"saveAs": "out", "saveMode": "append"},  [0],          [0, OUTCOME]),
+    ("appended to nothing",  {"saveAs": "out", "saveMode": "append"},  ...,          [OUTCOME]),
+    ("merged",               {"saveAs": "out", "saveMode": "merge"},   {"k": 1},     {"k": 1, "r": 1}),
+    ("merged into nothing",  {"saveAs": "out", "saveMode": "merge"},   None,         {"r": 1}),
 ]  # fmt: skip
 
 

@@ -28,7 +28,9 @@ async def services(harness: RunHarness, tool: ControlledTool) -> AsyncIterator[H
 
 
 @pytest_asyncio.fixture
-async def other(harness: RunHarness, services: HostServices, tool: ControlledTool) -> AsyncIterator[HostServices]:
+async def other(
+    harness: RunHarness, services: HostServices, tool: ControlledTool
+) -> AsyncIterator[HostServices]:
     """Another instance with the same store."""
     other = HostServices(harness, tool)
     yield other

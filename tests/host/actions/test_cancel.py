@@ -19,9 +19,10 @@ from easel.ids import OWNER, UserId
 from tests.host.controlled_tool import SPEC, ControlledTool
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
-from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
+from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
+    from easel.core.run.run import Run
     from tests.host.conftest import RunHarness
 
 CI = Principal(OWNER, "ci", kind=PrincipalKind.SERVICE)
@@ -74,7 +75,7 @@ async def test_cancel_ends_the_execution_and_answers_its_request(
     answer = await cancel(services, event_id)
     assert (answer.status, answer.event_id, answer.revision) == (ExecutionStatus.FAILED, event_id, 1)
     assert tool.outcomes == ["cancelled"], "the tool has ended before the cancel is answered"
-    with pytest.raises(Cancelled, match="owner stopped it") as problem:
+    with pytest.raises(Cancelled, match="Cancelled by owner") as problem:
         await request
     assert problem.value.details == {"eventId": event_id}
     tool.finish()
@@ -88,7 +89,7 @@ async def test_cancel_ends_the_execution_and_answers_its_request(
     assert record.status is ExecutionStatus.FAILED
     assert [details["eventId"] for details in await audit_details(services, "canvas.cancelled")] == [event_id]
     assert [
-        (details["status"], "owner stopped it" in details["problem"])
+        (details["status"], "Cancelled by owner" in details["problem"])
         for details in await audit_details(services, "canvas.action")
     ] == [("failed", True)]
 
@@ -129,7 +130,7 @@ async def test_result_of_a_cancelled_execution_is_not_stored(
     request, event_id = await start(services, tool)
     await cancel(other, event_id)  # the instance that runs it was not notified yet
     tool.finish()
-    with pytest.raises(Cancelled, match="owner stopped it"):
+    with pytest.raises(Cancelled, match="Cancelled by owner"):
         await request
     assert await action_events(services) == ["started", "failed"]
     assert "result" not in await services.state()
@@ -165,7 +166,8 @@ async def test_exactly_one_of_completion_and_competing_cancels_wins(harness: Run
             assert (result.status, won) == (ExecutionStatus.COMPLETED, [])
         canvas = (await services.library.get(THE_OWNER, name)).canvas
         assert ("result" in canvas.state) == (not won)
-        events = [event.type for event in await harness.database.canvases.events_after(f"owner/{name}", 0, 100)]
+        log = await harness.database.canvases.events_after(f"owner/{name}", 0, 100)
+        events = [event.type for event in log]
         assert sum(event in ("canvas.action.finished", "canvas.action.failed") for event in events) == 1
         await services.close()
         await other.close()
@@ -203,7 +205,7 @@ async def test_cancel_of_an_ended_execution_is_refused_with_its_status(
     request, event_id = await start(services, tool)
     tool.finish()
     await request
-    with pytest.raises(NotRunning, match="it is completed") as problem:
+    with pytest.raises(NotRunning, match="its status is completed") as problem:
         await cancel(services, event_id)
     assert problem.value.gateway == 409
     assert await action_events(services) == ["started", "finished"]
@@ -236,7 +238,7 @@ async def test_agents_and_nodes_cannot_cancel_executions(
     assert (
         await cancel(services, event_id, Principal(OWNER, "ci", kind=PrincipalKind.SERVICE))
     ).status is ExecutionStatus.FAILED
-    with pytest.raises(Cancelled, match="ci stopped it"):
+    with pytest.raises(Cancelled, match="Cancelled by ci"):
         await request
 
 
@@ -265,7 +267,7 @@ async def test_pending_execution_is_withdrawn_by_a_person(services: HostServices
     with pytest.raises(Forbidden, match="Agents cannot run or cancel"):
         await cancel(services, pending.event_id, Principal(OWNER, "agent", kind=PrincipalKind.AGENT))
     assert (await cancel(services, pending.event_id)).status is ExecutionStatus.REFUSED
-    with pytest.raises(NotRunning, match="it is refused"):
+    with pytest.raises(NotRunning, match="its status is refused"):
         await cancel(services, pending.event_id)
     assert await action_events(services) == ["asked", "refused"]
 
@@ -324,12 +326,13 @@ async def test_expired_confirmation_is_ended_by_the_next_request(
         pending = await services.run("ask", canvas_id=name, request_id="r")
         harness.clock.ahead += CONFIRM_SECONDS + 1
         if request == "cancel":
-            with pytest.raises(NotRunning, match="it is refused"):
+            with pytest.raises(NotRunning, match="its status is refused"):
                 await cancel(services, pending.event_id, canvas_id=name)
         assert (
             await services.run("ask", canvas_id=name, request_id="r")
         ).status is ExecutionStatus.REFUSED, request
-        events = [event.type for event in await harness.database.canvases.events_after(f"owner/{name}", 1, 100)]
+        log = await harness.database.canvases.events_after(f"owner/{name}", 1, 100)
+        events = [event.type for event in log]
         assert events == ["canvas.action.asked", "canvas.action.refused"]
     assert await services.actions.renew_and_recover() == 0, "it was expired once"
 
@@ -337,15 +340,18 @@ async def test_expired_confirmation_is_ended_by_the_next_request(
 @rule("CV-24")
 async def test_cancel_of_a_message_also_cancels_its_run(harness: RunHarness) -> None:
     services = HostServices(harness)
-    await services.create(
-        {"actions": {"send": {"kind": "session.send", "message": "hello", "saveAs": "answer"}}}
-    )
-    request = asyncio.create_task(services.run("send"))
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not (runs := await harness.queue.list_runs(THE_OWNER, None, [], None, 10)):  # noqa: ASYNC110 - it has no event here
-            await asyncio.sleep(0.01)
-    [record] = await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)
-    await cancel(services, record.event_id)
+    send = {"kind": "session.send", "message": "hello", "saveAs": "answer"}
+    await services.create({"actions": {"send": send}}, canvas_id="d")
+    request = asyncio.create_task(services.run("send", canvas_id="d"))
+    runs: list[Run] = []
+
+    async def has_run() -> bool:
+        runs[:] = await harness.queue.list_runs(THE_OWNER, None, [], None, 10)
+        return bool(runs)
+
+    await wait_for(has_run, what="the run is enqueued")
+    [record] = await services.actions.list_records(THE_OWNER, "d", before=None, limit=10)
+    await cancel(services, record.event_id, canvas_id="d")
     with pytest.raises(Cancelled):
         await request
     assert (await harness.run(runs[0].run_id)).status is RunStatus.CANCELLED

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.host.conftest import RunHarness
 
 SET = {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]}
-ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"text": "hi"}, "confirm": "never"}
+ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "hi"}, "confirm": "never"}
 
 
 @rule("CV-03", "CV-39")
@@ -180,11 +180,11 @@ async def test_message_whose_enqueue_reply_was_lost_is_reported_as_maybe_stored(
         raise Unavailable(what="The database")
 
     monkeypatch.setattr(harness.database.runs, "enqueue", lose_reply)
-    with pytest.raises(Unavailable, match="may be stored") as problem:
+    with pytest.raises(Unavailable, match="may have been stored") as problem:
         await services.run("send")
     assert (problem.value.details["mayBeStored"], problem.value.retry_after) == (True, None)
     [(_, failed)] = await services.log("canvas.action.failed")
-    assert "may be stored" in failed["error"]["message"]
+    assert "may have been stored" in failed["error"]["message"]
     assert len(await harness.queue.list_runs(THE_OWNER, None, [], None, 10)) == 1
     await services.close()
 

@@ -1,6 +1,7 @@
-"""The confirmation of an action: what a person sees, and who may answer or cancel it.
+"""The confirmation of an action: the resolved work that a person confirms, and who may answer or cancel it.
+CV-22, X6
 
-Owns the stored form of resolved work. What is stored, what a person sees and what runs after approval are the same value. CV-22, X6
+Owns the stored form of resolved work: one value is stored, shown to the person, and run after the approval.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ Work = ResolvedCall | Message | Patch  # what a resolved action does
 
 
 def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
-    """Return what a person confirms: the resolved work, the session it runs in and where its result is saved."""
+    """Return what a person confirms: the resolved work, the session it runs in and where its result is saved.
+    """
     match work:
         case ResolvedCall(tool, args, session_key):
             shell = {"shell": list(work.shell_args)} if work.shell_args else {}
@@ -63,7 +65,9 @@ def _save_target(action: Action) -> dict[str, Any]:
 
 
 def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:
-    """Raise ConfirmationClosed if an argument that was confirmed as plain text is a command now, or the reverse. RS-45"""
+    """Raise ConfirmationClosed if an argument that was confirmed as plain text is a command now, or the
+    reverse. RS-45
+    """
     if isinstance(work, ResolvedCall) and work.shell_args != find_shell_args(work.args, definition):
         raise ConfirmationClosed(id=event_id, problem="the tool's definition has changed.")
 
@@ -75,7 +79,7 @@ def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard
     )
 
 
-# --- who may answer -----------------------------------------------------------------------------------------------------
+# --- who may answer -------------------------------------------------------------------------------
 
 
 def may_confirm(principal: Principal) -> bool:
@@ -89,7 +93,9 @@ def may_cancel(principal: Principal) -> bool:
 
 
 def may_withdraw(principal: Principal, pending: Execution) -> bool:
-    """Whether this principal may withdraw a pending confirmation: a person, or the program that started the action."""
+    """Whether this principal may withdraw a pending confirmation: a person, or the program that started the
+    action.
+    """
     actor = pending.actor
     return principal.is_person or (
         may_cancel(principal)

@@ -1,7 +1,8 @@
-"""The policy of actions: the allowlist, confirmation by a person, and the hints of tool definitions. CV-40, CV-41, RS-13, RS-45, RS-59
+"""The policy of actions: the allowlist, confirmation by a person, and the hints of tool definitions. CV-40,
+CV-41, RS-13, RS-45, RS-59
 
-Owns the decisions. The tool definitions, the server's confirmation floor and whether a person accepted the spec are arguments.
-Checked at every execution, whatever triggered it, and when a spec is stored.
+Owns the decisions. The tool definitions, the server's confirmation floor and whether a person accepted the
+spec are arguments. Checked at every execution, whatever triggered it, and when a spec is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +28,13 @@ APPROVAL_MODES: Mapping[str, Confirm] = {
 Definitions = Mapping[str, ToolDefinition]
 
 
-# --- before an action runs ----------------------------------------------------------------------------------------------
+# --- before an action runs ------------------------------------------------------------------------
 
 
 def admit(spec: CanvasSpec, action_id: str) -> Action:
-    """Return the action declared under this exact name. Raises if its tool is not allowed. CV-36, CV-40, X4, X5"""
+    """Return the action declared under this exact name. Raises if its tool is not allowed. CV-36, CV-40, X4,
+    X5
+    """
     action = spec.actions.get(action_id)
     if action is None:
         raise NotFound(what="action", id=action_id[:200])
@@ -43,7 +46,9 @@ def admit(spec: CanvasSpec, action_id: str) -> Action:
 
 
 def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
-    """Return the definition of the action's tool. Raises Unavailable if there is none: its arguments cannot be checked. RS-45"""
+    """Return the definition of the action's tool. Raises Unavailable if there is none: its arguments cannot
+    be checked. RS-45
+    """
     definition = definitions.get(action.tool)
     if definition is None:
         raise Unavailable(what=f"Tool {action.tool}")
@@ -51,7 +56,9 @@ def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
 
 
 def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> Confirm:
-    """Return the effective level: at least the server's floor, and `never` only on an accepted spec. RS-14, RS-59"""
+    """Return the effective level: at least the server's floor, and `never` only on an accepted spec. RS-14,
+    RS-59
+    """
     declared = Confirm.AUTO if action.confirm is Confirm.NEVER and not is_accepted else action.confirm
     return max(declared, floor, key=_ORDER.index)
 
@@ -63,14 +70,17 @@ def needs_consent(
     floor: Confirm = Confirm.NEVER,
     is_accepted: bool = True,
 ) -> bool:
-    """Whether a person must confirm this execution. A tool without a definition counts as not read-only. RS-13, RS-45"""
+    """Whether a person must confirm this execution. A tool without a definition counts as not read-only.
+    RS-13, RS-45
+    """
     match confirmation(action, floor=floor, is_accepted=is_accepted):
         case Confirm.ALWAYS:
             return True
         case Confirm.NEVER:
             return False
         case Confirm.AUTO:
-            # A message starts an agent run, so a canvas that no person accepted must not send one unconfirmed.
+            # A message starts an agent run, so a canvas that no person accepted must not send one
+            # unconfirmed.
             return (
                 not is_harmless(definition)
                 if isinstance(action, CallTool)
@@ -81,7 +91,9 @@ def needs_consent(
 def may_run_unattended(
     action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
 ) -> bool:
-    """Whether a refresh may run the action: no confirmation needed, and on a spec that no person accepted only tool calls. RS-59"""
+    """Whether a refresh may run the action: no confirmation needed, and on a spec that no person accepted
+    only tool calls. RS-59
+    """
     return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (
         is_accepted or isinstance(action, CallTool)
     )
@@ -91,7 +103,7 @@ def is_harmless(definition: ToolDefinition | None) -> bool:
     return definition is not None and definition.read_only and not definition.destructive
 
 
-# --- when a spec is stored ----------------------------------------------------------------------------------------------
+# --- when a spec is stored ------------------------------------------------------------------------
 
 
 def check_reach(spec: CanvasSpec, may_call: Callable[[str], bool]) -> None:
@@ -117,8 +129,8 @@ def check_templates(
         if is_known and needs_consent(action, known, floor=floor):
             where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
             raise BadInput(
-                problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person{where},"
-                " so a refresh cannot run it."
+                problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person"
+                f"{where}, so a refresh cannot run it."
             )
     return list(_warnings(spec, definitions))
 
@@ -140,7 +152,7 @@ def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
         match action:
             case CallTool():
                 if action.tool not in spec.tools:
-                    yield f"{at}.tool: {action.tool} is not in toolPolicy.allow, so this action will be refused."
+                    yield f"{at}.tool: toolPolicy.allow does not list {action.tool}, so it is refused."
                 for text in _texts(action.template):
                     for name in find_unknown_placeholders(text):
                         yield f"{at}.args: {name} is not a placeholder and is sent unchanged."
@@ -171,6 +183,6 @@ def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[
             and get_at(spec.state, operation.path) is MISSING
         ):
             yield (
-                f"{at}.patch[{number}]: the spec's state has no {pointer(operation.path)}, which {operation.op}"
-                " requires; use `add` to create it."
+                f"{at}.patch[{number}]: {operation.op} needs {pointer(operation.path)}, which the"
+                " spec's state does not have; use `add` to create it."
             )

@@ -1,6 +1,8 @@
-"""Resolution of an action: from its declaration, the state and the input to the one call or message that runs.
+"""Resolution of an action: from its declaration, the state and the input to the one call or message that
+runs.
 
-Owns filling the placeholders. A resolved call is final: a person confirms exactly this call, and exactly this call runs. X6
+Owns filling the placeholders. A resolved call is final: a person confirms exactly this call, and exactly this
+call runs. X6
 """
 
 from collections.abc import Mapping
@@ -45,7 +47,9 @@ def resolve_call(
     *,
     limit: int = MAX_FILLED_LENGTH,
 ) -> ResolvedCall:
-    """Fill the arguments by the tool's current definition. Raises if it makes a template unsafe. CV-26, CV-27, RS-16, RS-45"""
+    """Fill the arguments by the tool's current definition. Raises if it makes a template unsafe. CV-26,
+    CV-27, RS-16, RS-45
+    """
     filler = Filler(values, limit=limit)
 
     def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:

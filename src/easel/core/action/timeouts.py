@@ -11,24 +11,26 @@ from easel.core.canvas.spec import CanvasSpec
 from easel.core.tool.definition import ToolDefinition
 
 
-def time_warnings(spec: CanvasSpec, definitions: Definitions, tool_seconds: float) -> list[str]:
-    """Return a warning for each `timeoutMs` above the server's limit, or above the tool's own default timeout."""
-    found: list[str] = []
+def timeout_warnings(spec: CanvasSpec, definitions: Definitions, tool_seconds: float) -> list[str]:
+    """Return a warning for each `timeoutMs` above the server's limit, or above the tool's own default
+    timeout.
+    """
+    warnings: list[str] = []
     for action_id, action in spec.actions.items():
         if not isinstance(action, CallTool) or action.timeout_ms is None:
             continue
         own = None if "timeout" in action.args else _own_limit(definitions.get(action.tool))
         if action.timeout_ms > tool_seconds * 1000:
-            found.append(
-                f"actions.{action_id}.timeoutMs: {action.timeout_ms} is above this server's limit for a tool call, "
-                f"{tool_seconds * 1000:g} ms (EASEL_TOOL_TIMEOUT_SECONDS)."
+            warnings.append(
+                f"actions.{action_id}.timeoutMs: {action.timeout_ms} is above this server's limit "
+                f"for a tool call, {tool_seconds * 1000:g} ms (EASEL_TOOL_TIMEOUT_SECONDS)."
             )
         if own is not None and action.timeout_ms > own:
-            found.append(
-                f"actions.{action_id}.timeoutMs: {action.tool} stops after {own} ms by default, and the action then "
-                "completes with partial output; pass its argument `timeout`."
+            warnings.append(
+                f"actions.{action_id}.timeoutMs: {action.tool} stops after {own} ms by default, "
+                "and the action then completes with partial output; pass its argument `timeout`."
             )
-    return found
+    return warnings
 
 
 def _own_limit(definition: ToolDefinition | None) -> int | None:

@@ -1,7 +1,8 @@
 """The transitions of an execution, each as one change of its canvas. CV-39, CV-41, CV-42
 
-Owns the order of the checks and of the events. Every rule sees the canvas as it is under its lock, so it never decides on a stale spec or
-state. Does not know the time, the tools or the store: they are arguments. Which transitions exist is the table in `core.canvas.execution`.
+Owns the order of the checks and of the events. Every rule sees the canvas as it is under its lock, so it
+never decides on a stale spec or state. Does not know the time, the tools or the store: they are arguments.
+Which transitions exist is the table in `core.canvas.execution`.
 """
 
 from collections.abc import Callable, Mapping
@@ -76,7 +77,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedExecution:
-    """A decided start: the change of the canvas, and the work that remains. `offloaded` must be stored before the change."""
+    """A decided start: the change of the canvas, and the work that remains. `offloaded` must be stored before
+    the change.
+    """
 
     change: Change
     execution: Execution
@@ -88,7 +91,7 @@ class StartedExecution:
     problem: HostError | None = None  # why the execution failed at its start
 
 
-# --- starting -----------------------------------------------------------------------------------------------------------
+# --- starting -------------------------------------------------------------------------------------
 
 
 def start_execution(
@@ -96,8 +99,8 @@ def start_execution(
 ) -> StartedExecution:
     """Decide whether the action may run, resolve it, and ask for a confirmation if it needs one. CV-40
 
-    Raises if the action is not allowed; then nothing is recorded. An action that is allowed but cannot be resolved is recorded as
-    failed. The allowlist is checked before any template. CV-42
+    Raises if the action is not allowed; then nothing is recorded. An action that is allowed but cannot be
+    resolved is recorded as failed. The allowlist is checked before any template. CV-42
     """
     canvas = snapshot.canvas
     check_revision(canvas, start.expected_revision)
@@ -278,7 +281,7 @@ def _fail_immediately(
     )
 
 
-# --- confirming ---------------------------------------------------------------------------------------------------------
+# --- confirming -----------------------------------------------------------------------------------
 
 
 def approve_execution(
@@ -291,7 +294,9 @@ def approve_execution(
     owner_id: str,
     now_ms: int,
 ) -> StartedExecution:
-    """Start exactly the work that was confirmed. Raises ConfirmationClosed if the canvas no longer declares it. X6"""
+    """Start exactly the work that was confirmed. Raises ConfirmationClosed if the canvas no longer declares
+    it. X6
+    """
     canvas = snapshot.canvas
     action = spec.actions.get(pending.action_id)
     tool = action.tool if isinstance(action, CallTool) else None
@@ -338,7 +343,7 @@ def expire_confirmation(pending: Execution, principal: Principal, now_ms: int) -
     return _end(refused, principal, "refused", {"endedAt": now_ms, "reason": EXPIRED})
 
 
-# --- ending -------------------------------------------------------------------------------------------------------------
+# --- ending ---------------------------------------------------------------------------------------
 
 
 def complete_execution(
@@ -347,7 +352,8 @@ def complete_execution(
     """Return how the result is saved in the canvas, and the values to store before. CV-21, CV-39, RS-43"""
     small, offloaded = offload_large_values(result)
     saved = to_outcome(small, now_ms)
-    # A record has the result only if a repeated request must return it; a result to keep is saved in the state.
+    # A record has the result only if a repeated request must return it; a result to keep is saved in the
+    # state.
     is_repeatable = started.execution.request_id is not None
     completed = replace(
         started.execution,

@@ -166,7 +166,9 @@ def parse_action(action_id: str, raw: Any) -> Action:
 
 
 def parse_tool_name(value: Any, at: str) -> str:
-    """Return the exact name of a tool, such as `gsv__LogsGet` or `server-a__Bash`. Patterns are refused. CV-40, X4"""
+    """Return the exact name of a tool, such as `gsv__LogsGet` or `server-a__Bash`. Patterns are refused.
+    CV-40, X4
+    """
     if not isinstance(value, str) or not _TOOL.fullmatch(value):
         refuse(
             at,

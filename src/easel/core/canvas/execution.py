@@ -1,11 +1,13 @@
-"""One execution of a canvas action: its record, its statuses, and the table of transitions between them. CV-42, CV-48
+"""One execution of a canvas action: its record, its statuses, and the table of transitions between them.
+CV-42, CV-48
 
     asked ──► running ──► completed
       │          └──────► failed
       └──► refused
 
-A transition is stored in one transaction with the canvas and its events, and only if the execution still has the status that the
-transition starts from. So a confirmation is used once, and the result of an abandoned execution is never stored. CV-23, X6
+A transition is stored in one transaction with the canvas and its events, and only if the execution still has
+the status that the transition starts from. So a confirmation is used once, and the result of an abandoned
+execution is never stored. CV-23, X6
 """
 
 from collections.abc import Mapping
@@ -43,7 +45,8 @@ class ExecutionMove(StrEnum):
     OUTPUT = "output"  # live output is appended to the log
 
 
-# How an execution begins. A patch of the state completes at once, an action that cannot be resolved fails at once.
+# How an execution begins. A patch of the state completes at once, an action that cannot be resolved fails at
+# once.
 EXECUTION_STARTS: Mapping[ExecutionMove, ExecutionStatus] = {
     ExecutionMove.ASK: ExecutionStatus.ASKED,
     ExecutionMove.START: ExecutionStatus.RUNNING,
@@ -122,7 +125,8 @@ class PendingLimit:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The step of one execution that a change of its canvas makes. Without `from_status` the execution begins.
+    """The step of one execution that a change of its canvas makes. Without `from_status` the execution
+    begins.
 
     With `pending_limit` the execution begins only while the canvas has fewer pending confirmations.
     """
@@ -146,7 +150,9 @@ class StaleTransition(Exception):
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
-    """Return who is responsible for an execution: a user's client, an agent in its session, or the host. CV-48"""
+    """Return who is responsible for an execution: a user's client, an agent in its session, or the host.
+    CV-48
+    """
     return {
         "userId": principal.user_id,
         "kind": principal.kind.value,
