@@ -79,6 +79,6 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 
 def link_of(server: EaselProcess) -> str:
     """The link that `easel up` printed."""
-    found = re.search(r"^Open (http\S+)$", server.said(), re.MULTILINE)
-    assert found, server.said()
+    found = re.search(r"^Open (http\S+)$", server.output(), re.MULTILINE)
+    assert found, server.output()
     return found[1]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import httpx2
 from playwright.async_api import Locator, Page, expect
 
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 # For anything that a page shows or a server comes to be; most of it is so within a tenth of a second. It is longer than the longest pause
 # (some 19 s) that a page makes before it tries once more to reach a server that was away for a while.
@@ -118,7 +118,7 @@ class Outside:
 
     def wait_until_idle(self, session: str) -> None:
         """Until no run of the session is left to do. There may be many, and a slow disk."""
-        wait_until(
+        wait_for_sync(
             lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"],
             within=90,
             what=f"{session} idle",

@@ -49,11 +49,11 @@ BROKEN = [
     ("another site",                         "<script>fetch('https://api.example.com/')</script>",              ["Blocked by the page's policy (connect-src): https://api.example.com", "toolPolicy.connect"]),
     ("eval",                                 "<script>eval('1')</script>",                                      ["Blocked by the page's policy (script-src): eval"]),
     ("an action that there is not",          '<button data-gsv-action="deplyo">x</button>',                     ['<button data-gsv-action="deplyo">', "There is no action “deplyo”. The spec has deploy, refreshLogs"]),
-    ("a control that nothing binds",         '<button data-gsv-control="buttons.nope">x</button>',              ['<button data-gsv-control="buttons.nope">', "No binding is called “buttons.nope”"]),
+    ("a control that nothing binds",         '<button data-gsv-control="buttons.nope">x</button>',              ['<button data-gsv-control="buttons.nope">', "There is no binding “buttons.nope”"]),
     ("a place that the state has not",       '<b data-gsv-text="state.servce"></b>',                            ['<b data-gsv-text="state.servce">', "The state has no “servce”"]),
     ("a place inside of a text",             '<b data-gsv-text="state.service.name"></b>',                      ["The state has no “service.name”"]),
-    ("what is no place",                     '<b data-gsv-text="service"></b>',                                 ["This is no path"]),
-    ("a field that may not write",           '<input data-gsv-model="state.lastDeploy2">',                      ["A page may not write here"]),
+    ("what is no place",                     '<b data-gsv-text="service"></b>',                                 ["A path must begin with"]),
+    ("a field that may not write",           '<input data-gsv-model="state.lastDeploy2">',                      ["A page must not write here"]),
     ("a model that is no field",             '<p data-gsv-model="state.version"></p>',                          ["Only input, select and textarea"]),
 ]  # fmt: skip
 
@@ -157,7 +157,7 @@ LATE = """(() => {
   window.comeAtLast = () => late.forEach((come) => come());
   window.setTimeout = (work, ms) => timer(work, ms === 2_000 ? 50 : ms);
   window.addEventListener = (kind, work, more) => add(kind, kind === "message" ? (event) => {
-    if (event.data?.kind === "here") late.push(() => work(event)); else work(event);
+    if (event.data?.kind === "pong") late.push(() => work(event)); else work(event);
   } : work, more);
 })()"""
 
@@ -168,7 +168,7 @@ async def test_a_page_that_was_only_slow_to_answer_is_no_problem(
     await page.add_init_script(LATE)
     await show(page, server, desk.make(MINIMAL))
     await expect(page.locator("#stage .left")).to_be_visible()
-    await expect(page.locator("#notes-list")).to_contain_text("It left its place")
+    await expect(page.locator("#notes-list")).to_contain_text("It left the canvas")
     await page.evaluate("comeAtLast()")
     await expect(page.locator("#stage .left")).to_have_count(0)
     await expect(page.locator("#notes")).to_be_hidden()

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from easel.core.principal import THE_OWNER, PrincipalKind
-from easel.host.canvases.library import Draft
+from easel.host.canvases.drafts import Draft
 from tests.browser.canvas import COCKPIT, MINIMAL, Desk, promised, show, the_frame
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
@@ -81,7 +81,7 @@ async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(
     )
     await show(page, easel, name)
     desk.rpc("canvas.action", canvasId=name, actionId="write", input={"text": long})
-    await page.get_by_role("button", name="Look at it").click()
+    await page.get_by_role("button", name="Review").click()
     call = page.locator("#consent-call")
     await expect(call).to_contain_text("rm -rf everything")
     await expect(call).to_contain_text(f"301 lines, {len(long)} characters: scroll to see all of it.")
@@ -151,7 +151,7 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
     approve = page.locator("#consent-approve")
     await expect(approve).to_be_enabled()
     await approve.click()
-    await page.get_by_role("button", name="Look at it").click()
+    await page.get_by_role("button", name="Review").click()
     await expect(page.locator("#consent-call")).to_contain_text("the second")
     await expect(approve).to_be_enabled()
     assert await page.evaluate("shown") == [True, True, True], "whatever is shown cannot be approved yet"
@@ -176,7 +176,7 @@ async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_e
     assert (await frame.evaluate("gsvCanvas.runAction('first')"))["status"] == "needs_confirmation"
     assert await page.evaluate("shows") == 0
     await page.get_by_role(
-        "button", name="Look at it"
+        "button", name="Review"
     ).first.click()  # whoever wants to see it does not have to wait
     await expect(page.locator("#consent-call")).to_contain_text("the second")
     await page.get_by_role("button", name="Approve").click()
@@ -210,7 +210,7 @@ async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(
     await page.evaluate("document.getElementById('consent').close()")
     assert (await frame.evaluate("first"))["status"] == "needs_confirmation"
     await expect(page.locator("#waiting")).to_contain_text("first waits for your consent")
-    await page.get_by_role("button", name="Look at it").last.click()
+    await page.get_by_role("button", name="Review").last.click()
     await page.get_by_role("button", name="Refuse").click()
     await desk.until(lambda: "refused" in [one["status"] for one in desk.records(name)], "the refusal")
 
@@ -226,7 +226,7 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent-refuse")).to_be_focused()
     await expect(why).to_have_text(
-        "You pressed something here a moment ago, and the page asks for this. It needs your consent."
+        "You clicked or typed here a moment ago, and the page requests this. It needs your consent."
     )
     await no_time_passes(page)
     await page.keyboard.press("Escape")
@@ -235,14 +235,14 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
     await expect(button).to_be_focused()
     await page.keyboard.press("Enter")  # so soon after an Escape it is not asked, and the line says why
     await expect(page.locator("#waiting")).to_contain_text(
-        "you had put another question away a moment before"
+        "you had just closed another one"
     )
-    await expect(page.locator("#spoken")).to_contain_text("first waits for your consent.")
-    look = page.get_by_role("button", name="Look at it")
+    await expect(page.locator("#announcements")).to_contain_text("first waits for your consent.")
+    look = page.get_by_role("button", name="Review")
     await look.first.focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent-refuse")).to_be_focused()
-    await expect(why).to_contain_text("owner asked for this at ")
+    await expect(why).to_contain_text("owner requested this at ")
     await page.keyboard.press("Enter")
     await expect(look).to_have_count(1)
     await expect(look).to_be_focused()
@@ -265,7 +265,7 @@ async def test_a_page_that_asks_without_a_press_is_said_to_do_so(
     asks = "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') })</script>"
     await show(page, easel, desk.make(asks, TWO))
     await expect(page.locator("#consent-why")).to_have_text(
-        "The page of this canvas asks for this by itself: nothing was pressed here a moment ago."
+        "The page of this canvas requests this without a click or key press of yours."
     )
     await page.get_by_role("button", name="Refuse").click()
 
@@ -323,8 +323,8 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
     await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(
         ratio=1
     )  # without a scroll, however long the spec is
-    await page.get_by_text("What it would be allowed").click()
-    says = page.locator("#accept-says")
+    await page.get_by_text("What it would allow").click()
+    says = page.locator("#accept-details")
     for told in (
         "gsv__Echo, gsv__Clock",
         "tell, to this canvas’s own session, agent:main:author",
@@ -333,7 +333,7 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
         await expect(says).to_contain_text(told)
     await expect(says).to_contain_text("look (gsv__Clock), every 60 s")
     await expect(says).to_contain_text("https://example.org")
-    runs = says.locator("dt", has_text="Runs by itself").locator("xpath=following-sibling::dd[1]")
+    runs = says.locator("dt", has_text="Runs on a timer").locator("xpath=following-sibling::dd[1]")
     await expect(runs).not_to_contain_text("every 5 s")
 
 
@@ -350,7 +350,7 @@ async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(
     # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows the new one.
     await page.evaluate("""void (window.pressed = new Promise((resolve) => new MutationObserver((_, observer) => {
         observer.disconnect(); const button = document.getElementById("accept-now"); resolve(button.disabled); button.click();
-      }).observe(document.getElementById("accept-says"), {childList: true})))""")
+      }).observe(document.getElementById("accept-details"), {childList: true})))""")
     other = {**WRITTEN, "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock", "gsv__Sleep"]}}
     await asyncio.to_thread(write, easel, name, other)
     assert await promised(page, "pressed") is True, "a pause, as before a consent"
@@ -385,13 +385,13 @@ async def test_what_has_not_reached_the_page_is_not_accepted(
         f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'"
     )
     await accept.click()
-    await expect(page.locator("#accept-problem")).to_contain_text("decide anew")
+    await expect(page.locator("#accept-problem")).to_contain_text("read the canvas again")
     await expect(page.locator("#revision")).to_have_text(
         f"revision {shown + 1}"
     )  # it has read what there is now
     assert sent == [shown]
-    await page.get_by_text("What it would be allowed").click()
-    await expect(page.locator("#accept-says")).to_contain_text(allows[0])
+    await page.get_by_text("What it would allow").click()
+    await expect(page.locator("#accept-details")).to_contain_text(allows[0])
     assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
     await accept.click()  # it waits until the button can be pressed
     await expect(page.locator("#accept")).to_be_hidden()

@@ -177,7 +177,7 @@ async def test_a_number_stays_a_number(page: Page, server: EaselProcess, desk: D
     await field.click()
     await frame.evaluate(MARK)
     await page.keyboard.press("Backspace")
-    await expect(wrong).to_have_text("This is no number, and is not stored.")
+    await expect(wrong).to_have_text("This must be a number; it is not saved.")
     await expect(field).to_have_attribute("aria-invalid", "true")
     desk.patch(name, "/rows/-", {"a": 2})
     await expect(shown.locator("[data-member=rows] tbody tr")).to_have_count(2)

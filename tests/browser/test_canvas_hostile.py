@@ -259,7 +259,7 @@ async def test_a_page_that_left_its_place_can_be_shown_again(
     await expect(page.locator("#stage .left")).to_contain_text("went somewhere else")
     await page.get_by_role("button", name="Show the canvas again").click()
     await expect(inside(page).locator("p")).to_have_text("api")
-    await expect(page.locator("#notes-list")).to_contain_text("It left its place")
+    await expect(page.locator("#notes-list")).to_contain_text("It left the canvas")
 
 
 SCHEMES = ["javascript:parent.document.body.remove()", "JaVaScRiPt:top.x=1", " javascript:alert(1)", "\\x01javascript:alert(1)", "java\\nscript:alert(1)", "file:///etc/passwd", "data:text/html,<script>parent.postMessage({gsv:1},'*')</script>",
@@ -321,7 +321,7 @@ async def test_a_forged_request_for_a_tool_is_refused_and_on_record(
         await holds(frame, "window.answered?.id === 'f'")
         assert await frame.evaluate("answered.error.code") == 403
         await frame.evaluate("answered = null")
-    await expect(page.locator("#notes-list")).to_contain_text("asked for something that no page may")
+    await expect(page.locator("#notes-list")).to_contain_text("requested something that no page may")
     await desk.until(
         lambda: any(one["what"] == "kind" for one in desk.audit("canvas.page.refused", name)), "the record"
     )
@@ -564,7 +564,7 @@ async def test_a_page_that_an_agent_wrote_answers_no_question_and_stops_nothing_
     )[0]["eventId"]
     await desk.until(lambda: has_tried(event_id), "it tries to stop it")
     assert desk.records(name)[0]["status"] == "running"
-    await expect(page.locator("#notes-list")).to_contain_text("tried to stop what it has not started")
+    await expect(page.locator("#notes-list")).to_contain_text("tried to stop an action that it did not start")
     assert desk.audit("canvas.cancelled", name) == []
     desk.rpc("canvas.cancel", canvasId=name, eventId=event_id)
     await asyncio.gather(pressing, return_exceptions=True)

@@ -88,7 +88,7 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
 ) -> None:
     name = desk.make(None, SPEC)
     frame = await show(page, server, name)
-    stop, said = frame.locator("[data-stop=deploy]"), frame.locator("[data-said=deploy]")
+    stop, said = frame.locator("[data-stop=deploy]"), frame.locator("[data-output=deploy]")
     await expect(stop).to_be_hidden()
     await frame.get_by_role("button", name="Deploy it").click()
     await expect(said).to_have_text("one\n30%\n<b>three</b>\n")
@@ -107,7 +107,7 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
     assert desk.state(name) == {}
     await frame.get_by_role("button", name="Quick").click()
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
-    await expect(frame.locator("[data-said=quick]")).to_be_hidden()
+    await expect(frame.locator("[data-output=quick]")).to_be_hidden()
 
 
 @rule("CV-37", "CV-30")
@@ -117,19 +117,19 @@ async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(
     name = desk.make(None, SPEC)
     frame = await show(page, server, name)
     await frame.get_by_role("button", name="Deploy it").click()
-    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
+    await expect(frame.locator("[data-output=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
     await frame.get_by_role("button", name="Quick").click()
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
     later = await page.context.new_page()
     frame = await show(later, server, name)
-    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
+    await expect(frame.locator("[data-output=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("running…")
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
-    await expect(frame.locator("[data-said=quick]")).to_be_hidden()
+    await expect(frame.locator("[data-output=quick]")).to_be_hidden()
     await expect(later.locator("#notes")).to_be_hidden()
     await frame.locator("[data-stop=deploy]").click()
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("stopped")
-    await expect(frame.locator("[data-said=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")  # once
+    await expect(frame.locator("[data-output=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")  # once
     await later.close()
 
 
@@ -156,7 +156,7 @@ async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_
     await is_free(frame.locator("[data-gsv-action=by]"))
     await frame.get_by_label("Seconds").fill("60")
     await frame.get_by_role("button", name="Say and wait").click()
-    await expect(frame.locator("[data-said=by]")).to_have_text("typed 'so'\n")
+    await expect(frame.locator("[data-output=by]")).to_have_text("typed 'so'\n")
     await frame.locator("[data-stop=by]").click()
     await expect(frame.locator("[data-outcome=by]")).to_have_text("stopped")
 

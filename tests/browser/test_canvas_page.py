@@ -220,7 +220,7 @@ async def test_two_browsers_see_each_other_s_changes_without_a_reload(
 ) -> None:
     name = desk.make(MINIMAL)
     mine, theirs = await show(page, server, name), await show(second_page, server, name)
-    await expect(page.locator("#views")).to_have_text("2 look at it")
+    await expect(page.locator("#views")).to_have_text("2 viewers")
     for one in (page, second_page):
         await one.evaluate("window.stays = true")
     await mine.get_by_text("Refresh Logs").click()
@@ -229,7 +229,7 @@ async def test_two_browsers_see_each_other_s_changes_without_a_reload(
     await expect(mine.locator("input")).to_have_value("9.9")
     assert [await one.evaluate("window.stays") for one in (page, second_page)] == [True, True]
     await second_page.close()
-    await expect(page.locator("#views")).to_have_text("only you look at it")
+    await expect(page.locator("#views")).to_have_text("1 viewer")
 
 
 @rule("CV-30")
@@ -272,7 +272,7 @@ async def test_a_change_from_elsewhere_does_not_write_over_what_is_being_typed(
     await expect(field).to_have_value("1.2.7-mine")
     await release()
     await expect(page.locator("#conflicts")).to_contain_text(
-        "was changed to theirs by somebody else while you entered 1.2.7-mine"
+        "was changed to theirs by another user while you entered 1.2.7-mine"
     )
     await expect(field).to_have_value("1.2.7-mine")
     assert desk.state(name)["version"] == "theirs"
@@ -294,7 +294,7 @@ async def test_a_conflict_can_be_settled_for_the_other_and_holds_up_actions_unti
     await expect(page.locator("#conflicts")).to_be_visible()
     await frame.get_by_text("Refresh Logs").click()
     await expect(page.locator("#notes-latest")).to_contain_text(
-        "It was not run, for state.version is not saved"
+        "It was not run: state.version is not saved"
     )
     assert desk.records(name) == []
     await page.get_by_role("button", name="Take theirs").click()
@@ -396,7 +396,7 @@ async def test_a_press_that_was_meant_for_something_else_approves_nothing(
     assert (await frame.evaluate("asked"))["status"] == "needs_confirmation"
     await expect(page.locator("#waiting")).to_contain_text("deploy waits for your consent")
     await page.reload()
-    await page.get_by_role("button", name="Look at it").click()
+    await page.get_by_role("button", name="Review").click()
     await expect(page.locator("#consent-call")).to_contain_text("./deploy api 1.2.7")
     await page.get_by_role("button", name="Approve").click()
     await desk.until(lambda: desk.state(name)["lastDeploy"], "the deploy")
@@ -410,8 +410,8 @@ async def test_a_spec_that_an_agent_wrote_is_accepted_by_a_person(page: Page, tm
         easel.sql(f"update canvases set is_accepted = 0 where canvas_id = '{name}'")
         await show(page, easel, name)
         await expect(page.locator("#accept")).to_be_visible()
-        await page.get_by_text("What it would be allowed").click()
-        await expect(page.locator("#accept-says")).to_contain_text("gsv__Echo")
+        await page.get_by_text("What it would allow").click()
+        await expect(page.locator("#accept-details")).to_contain_text("gsv__Echo")
         await page.get_by_role("button", name="Accept it").click()
         await expect(page.locator("#accept")).to_be_hidden()
         assert desk.rpc("canvas.get", canvasId=name)["accepted"] is True
@@ -487,7 +487,7 @@ async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around
 
     number = frame.get_by_label("N", exact=True)
     await number.fill("")
-    await expect(frame.locator(".wrong")).to_have_text("This is no number, and is not stored.")
+    await expect(frame.locator(".wrong")).to_have_text("This must be a number; it is not saved.")
     await expect(number).to_be_focused()
     await number.press_sequentially("5")
     await desk.until(lambda: desk.state(name)["n"] == 5, "a number as before")

@@ -60,9 +60,9 @@ async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(
     desk.put(name, "assets/index.js", HEARS)
     await show(page, server, name)
     line = page.locator("#failing")
-    await expect(line).to_contain_text("“Look” fails by itself: ")
+    await expect(line).to_contain_text("“Look” fails to refresh: ")
     await expect(line).to_contain_text("laptop__Read")
-    await expect(line).to_contain_text("Next try in ")
+    await expect(line).to_contain_text("Next attempt in ")
     frame = await the_frame(page)
     await holds(
         frame, "told.at(-1)?.poll?.actionId === 'look' && told.at(-1).poll.error.includes('laptop__Read')"
@@ -72,7 +72,7 @@ async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(
         re.compile(r"\b([2-9]|\d\d+) times in a row")
     )  # whoever looks late finds more
     await page.reload()
-    await expect(line).to_contain_text("“Look” fails by itself: ")
+    await expect(line).to_contain_text("“Look” fails to refresh: ")
     await holds(await the_frame(page), "told.at(-1)?.poll?.failures >= 2")
 
     spec = polling("laptop__Read")
@@ -86,7 +86,7 @@ async def test_the_line_goes_when_the_job_works_again(page: Page, server: EaselP
     name = desk.make(None, polling("local__Read"))
     frame = await show(page, server, name)
     line = page.locator("#failing")
-    await expect(line).to_contain_text("“Look” fails by itself: ")
+    await expect(line).to_contain_text("“Look” fails to refresh: ")
     await expect(line).to_contain_text("seen.txt")
     await frame.get_by_role("button", name="Write").click()
     await expect(line).to_be_hidden()
@@ -102,5 +102,5 @@ async def test_what_it_says_is_text(page: Page, server: EaselProcess, desk: Desk
     spec["actions"]["look"] |= {"args": {"path": "<img src=x onerror=window.bad=1>"}, "title": "<b>Look</b>"}
     name = desk.make(None, spec)
     await show(page, server, name)
-    await expect(page.locator("#failing")).to_contain_text("“<b>Look</b>” fails by itself: ")
+    await expect(page.locator("#failing")).to_contain_text("“<b>Look</b>” fails to refresh: ")
     assert await page.locator("#failing img, #failing b").count() == 0

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from easel.core.canvas.canvas import Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import THE_OWNER
-from easel.host.canvases.log_retention import CanvasLogs
+from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.ids import OWNER, CanvasId
 from tests.browser.canvas import MINIMAL, Desk, all_saved, inside, is_free, show, the_frame
 from tests.browser.wire import Wire
@@ -124,7 +124,7 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
                     )
                     await break_off()
                 await expect(page.locator("#waiting")).to_contain_text(
-                    "Take a while: the connection broke before the server had answered"
+                    "Take a while: the connection broke before the server responded"
                 )
                 await expect(page.locator("#notes")).to_be_hidden()
                 wire.bring_back()
@@ -161,7 +161,7 @@ async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_th
                 gateway.open();
                 await gateway.live();
                 sockets[0].readyState = 2;
-                return (await gateway.insist("tools.list", {})).by;
+                return (await gateway.callWithRetry("tools.list", {})).by;
             }"""
             assert await page.evaluate(answer) == 1
 
@@ -189,7 +189,7 @@ async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(
                 }
                 change = Change(events=[told.updated(n + 2, ["/service"])], state=state)
                 await canvases.change(OWNER, CanvasId(name), lambda _, change=change: change)
-            await CanvasLogs(canvases, -1).once()
+            await CanvasLogRetention(canvases, -1).once()
             for viewer in list(services.canvas_tails._viewers):
                 viewer.end()
 
@@ -287,7 +287,7 @@ async def test_a_page_that_nothing_happens_to_asks_for_nothing(page: Page, tmp_p
                 await show(page, server, name, base_url=wire.base_url)
                 await the_frame(page)
                 await expect(page.locator("#views")).to_have_text(
-                    "only you look at it"
+                    "1 viewer"
                 )  # the last that it hears of its own coming
                 asked = len(wire.answers)
                 socket = wire.to("/ws")[0]

@@ -58,9 +58,9 @@ async def test_the_printed_link_leads_to_a_first_run_with_one_press(
     await expect_ended(page)
     await expect(answer(page)).to_have_text(
         [
-            "Let me look at the clock.",
-            "I write the time on the whiteboard, and hand it on over the blackboard.",
-            "There it is: the run's boards have it.",
+            "I will read the clock.",
+            "I write the time to the whiteboard, and pass it on over the blackboard.",
+            "Done: the time is on both boards of the run.",
         ]
     )
     clock = turn(page).locator(".tool").first
@@ -142,7 +142,7 @@ async def test_what_a_tool_was_given_and_gave_can_be_folded_open_and_what_was_mo
     assert len(before) == 1, (
         "the question itself, which is a message; nothing else is fetched before somebody asks"
     )
-    result = tool.locator(".detail > .moved")
+    result = tool.locator(".detail > .offloaded")
     kept_at = await result.get_by_role("link", name="open").get_attribute("href") or ""
     await result.get_by_role("button", name="show").click()
     await expect(result.locator("pre")).to_have_text(heavy)
@@ -174,7 +174,7 @@ async def test_messages_sent_while_a_run_is_active_wait_in_line_and_get_their_tu
         await say(page, script({"say": f"the {name}"}))
     notes = page.locator("#turns .turn[data-state=queued] .note")
     await expect(notes).to_contain_text(["next in line", "2nd in line", "3rd in line"])
-    await turn(page, 2).get_by_role("button", name="do not run it").click()
+    await turn(page, 2).get_by_role("button", name="cancel").click()
     await expect_ended(page, "cancelled", 2)
     await expect(notes).to_contain_text(["next in line", "2nd in line"])
     await page.get_by_role("button", name="Stop", exact=True).click()
@@ -246,9 +246,9 @@ async def test_a_failing_run_shows_its_reason(page: Page, server: EaselProcess) 
     await enter(page, server)
     await press(page, "Fail")
     await expect_ended(page, "failed")
-    await expect(turn(page).locator(".note")).to_contain_text("as you asked")
-    await expect(answer(page)).to_have_text("This will not end well.")
-    await expect(page.locator("#run-problem")).to_contain_text("as you asked")
+    await expect(turn(page).locator(".note")).to_contain_text("as requested")
+    await expect(answer(page)).to_have_text("This run will fail.")
+    await expect(page.locator("#run-problem")).to_contain_text("as requested")
 
 
 @case("P5")
@@ -353,15 +353,15 @@ async def test_everything_can_be_done_by_keyboard_alone(page: Page, server: Ease
 # --- turns, made of events --------------------------------------------------------------------------------------------
 
 SAID = """async ([events, restarts]) => {
-    const { Thread, shownOf, textOf } = await import("/ui/thread.js");
+    const { Thread, visibleItems, textOf } = await import("/ui/thread.js");
     const thread = new Thread();
     const data = ([type, ts, more]) => ({ type, ts, data: more });
     events.forEach((event, place) => {
-        thread.take({ seq: place + 1, ...data(event) });
+        thread.addEvent({ seq: place + 1, ...data(event) });
         for (const [after, run, ts] of restarts) if (after === place + 1) thread.restart(run, ts);
     });
     const part = (answer) => (item) => (item.pieces ? textOf(item) : item.kind === "final" ? answer.text : `[${item.tool} ${item.result ?? ""}]`);
-    return thread.inOrder().map(({ runId, answer }) => [runId, ...(answer ? shownOf(answer).map(part(answer)) : [])]);
+    return thread.inOrder().map(({ runId, answer }) => [runId, ...(answer ? visibleItems(answer).map(part(answer)) : [])]);
 }"""
 
 

@@ -119,7 +119,7 @@ async def test_the_home_page_empty_and_with_a_run(seen: Page, server: EaselProce
     await expect_readable(seen, "body", at_least=20)
     await press(seen, "Use some tools")
     await expect_ended(seen)
-    await say(seen, script({"say": "Not well."}, {"fail": "as you asked"}))
+    await say(seen, script({"say": "Not well."}, {"fail": "as requested"}))
     await expect_ended(seen, "failed")
     await seen.locator("#turns details").first.click()
     await expect_readable(seen, "body", at_least=20)

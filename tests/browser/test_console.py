@@ -110,7 +110,7 @@ async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(
     )
     await page.evaluate("dispatchEvent(new Event('focus'))")
     await expect(page.locator("#sessions-problem")).to_have_text(
-        "The server went away in the middle of its answer."
+        "The connection broke before the response was complete."
     )
     await page.unroute("**/api/sessions?*")
     await page.evaluate("dispatchEvent(new Event('focus'))")

@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 BASE64 = base64.b64encode(random.Random(10).randbytes(9_000)).decode()
 SHOWN = """async ([events]) => {
-    const { Thread, shownOf, textOf } = await import("/ui/thread.js");
+    const { Thread, visibleItems, textOf } = await import("/ui/thread.js");
     const thread = new Thread();
-    events.forEach((event, place) => thread.take({ seq: place + 1, type: event[0], ts: "1", data: event[1] }));
-    const part = (item) => (item.kind === "moved" ? item.pieces[0].text.original_size : item.pieces ? textOf(item) : item.kind);
-    return thread.inOrder().flatMap(({ answer }) => shownOf(answer).map(part));
+    events.forEach((event, place) => thread.addEvent({ seq: place + 1, type: event[0], ts: "1", data: event[1] }));
+    const part = (item) => (item.kind === "offloaded" ? item.pieces[0].text.original_size : item.pieces ? textOf(item) : item.kind);
+    return thread.inOrder().flatMap(({ answer }) => visibleItems(answer).map(part));
 }"""
 
 

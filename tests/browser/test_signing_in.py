@@ -12,7 +12,7 @@ from tests.browser.canvas import Desk, show, the_frame
 from tests.browser.conftest import link_of
 from tests.browser.console import TIMEOUT_SECONDS, Outside
 from tests.requirements import case
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
@@ -28,7 +28,7 @@ async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(
     await expect(token).to_be_focused()
     await token.fill("wrong")
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("alert")).to_contain_text("not the right one")
+    await expect(page.get_by_role("alert")).to_contain_text("That token is wrong")
     await page.get_by_label("Token").fill(server.token)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
@@ -56,7 +56,7 @@ async def test_no_script_can_read_the_cookie(page: Page, server: EaselProcess) -
 
 async def test_a_wrong_link_shows_the_form_and_not_the_token(page: Page, server: EaselProcess) -> None:
     await page.goto(f"{server.base_url}/?token=%3Cscript%3Ealert(1)%3C/script%3E")
-    await expect(page.get_by_role("alert")).to_contain_text("not the right one")
+    await expect(page.get_by_role("alert")).to_contain_text("That token is wrong")
     assert "alert(1)" not in await page.content()
 
 
@@ -83,7 +83,7 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(other.locator("#link")).to_have_text("You are signed out.")
     with Outside(server) as outside:
         await asyncio.to_thread(
-            wait_until,
+            wait_for_sync,
             lambda: not any(outside.watched().values()),
             within=TIMEOUT_SECONDS,
             what="the server has no stream of theirs",
@@ -148,7 +148,7 @@ async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(
         server.base_url,
     )
     await asyncio.to_thread(
-        wait_until,
+        wait_for_sync,
         lambda: there.frames[-1].url.startswith("chrome-error:"),
         within=TIMEOUT_SECONDS,
         what="the frame shows nothing of it",

@@ -300,7 +300,7 @@ async def test_many_tabs_on_different_things_leave_connections_to_ask_with(
         await expect(status(one)).to_have_text("running")
     # Of six that are wanted: a browser has no more connections to a server than six.
     await until(lambda: len([one for one in wire.to("/sse/") if one.is_open]) == 4)
-    await expect(page.locator("#run-link")).to_contain_text("resting")
+    await expect(page.locator("#run-link")).to_contain_text("paused")
     await come_back_to(page)
     await expect(page.locator("#run-link")).to_have_text("live")
     for one in pages:  # none of them is stuck
@@ -326,5 +326,5 @@ async def test_without_a_shared_worker_the_page_does_it_all_itself(
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
     await page.reload()
-    await expect(answer(page).last).to_have_text("There it is: the run's boards have it.")
+    await expect(answer(page).last).to_have_text("Done: the time is on both boards of the run.")
     assert len(sockets) == 1, "this time it is the page's own"

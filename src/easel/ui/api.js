@@ -1,56 +1,72 @@
-// Shows /openapi.json, and the methods of the gateway, as a page that can be read.
-"use strict";
+// Shows /openapi.json and the gateway's methods as a readable page.
 
-const at = (id) => document.getElementById(id);
+import { byId, element } from "./values.js";
 
-function element(tag, className, ...children) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
+/** Return the nodes of a sentence, with the words between backticks as code. */
+const richText = (text) => (
+  text.split("`").map((part, index) => (index % 2 ? element("code", "", part) : part))
+);
 
-/** A sentence in which `names` stand between backticks. */
-const said = (text) => text.split("`").map((part, place) => (place % 2 ? element("code", "", part) : part));
-
-function shape(schema, all) {
-  if (schema.$ref) return shape(all[schema.$ref.split("/").pop()], all);
-  if (schema.anyOf) return schema.anyOf.map((one) => shape(one, all)).join(" or ");
-  if (schema.type === "array") return `[${shape(schema.items ?? {}, all)}]`;
+/** Return a schema as a short type expression. */
+function typeOf(schema, schemas) {
+  if (schema.$ref) return typeOf(schemas[schema.$ref.split("/").pop()], schemas);
+  if (schema.anyOf) return schema.anyOf.map((option) => typeOf(option, schemas)).join(" or ");
+  if (schema.type === "array") return `[${typeOf(schema.items ?? {}, schemas)}]`;
   if (schema.properties) {
-    const needed = new Set(schema.required ?? []);
-    return `{${Object.entries(schema.properties).map(([name, one]) => `${name}${needed.has(name) ? "" : "?"}: ${shape(one, all)}`).join(", ")}}`;
+    const required = new Set(schema.required ?? []);
+    const members = Object.entries(schema.properties).map(
+      ([name, member]) => `${name}${required.has(name) ? "" : "?"}: ${typeOf(member, schemas)}`,
+    );
+    return `{${members.join(", ")}}`;
   }
   return schema.format ?? schema.type ?? "any";
 }
 
-/** What a parameter may be: its type, its limits, and what it is where nobody says it. */
-function parameter({ required, schema }, all) {
-  const one = schema.anyOf?.find(({ type }) => type !== "null") ?? schema;
-  const { minimum, maximum } = one;
-  const limits = minimum === undefined ? "" : maximum === undefined || maximum > Number.MAX_SAFE_INTEGER ? `, from ${minimum}` : `, ${minimum} to ${maximum}`;
-  const otherwise = required ? "" : schema.default === undefined || schema.default === null || schema.default === "" ? ", optional" : `, else ${schema.default}`;
-  return [element("code", "", `${shape(one, all)}${limits}${otherwise}`), ...(schema.description ? [" ", ...said(schema.description)] : [])];
+function limitsOf({ minimum, maximum }) {
+  if (minimum === undefined) return "";
+  const isOpen = maximum === undefined || maximum > Number.MAX_SAFE_INTEGER;
+  return isOpen ? `, from ${minimum}` : `, ${minimum} to ${maximum}`;
 }
 
-function content(part, all) {
-  return Object.entries(part.content ?? {}).map(([type, { schema }]) => (type === "application/json" ? shape(schema, all) : type)).join(", ");
+function defaultOf(schema, required) {
+  if (required) return "";
+  const hasDefault = schema.default !== undefined && schema.default !== null && schema.default !== "";
+  return hasDefault ? `, else ${schema.default}` : ", optional";
 }
 
-const table = (rows) => element("table", "", ...rows.map(([name, ...says]) => element("tr", "", element("td", "faint", name), element("td", "", ...says))));
+/** Return the nodes that describe a parameter: its type, limits, default and meaning. */
+function parameter({ required, schema }, schemas) {
+  const type = schema.anyOf?.find((option) => option.type !== "null") ?? schema;
+  const text = `${typeOf(type, schemas)}${limitsOf(type)}${defaultOf(schema, required)}`;
+  return [element("code", "", text), ...(schema.description ? [" ", ...richText(schema.description)] : [])];
+}
 
-function operation(method, path, row, all) {
-  const rows = row.parameters.map((one) => [`${one.name} (${one.in})`, ...parameter(one, all)]);
-  if (row.requestBody) rows.push(["body", element("code", "", content(row.requestBody, all))]);
-  for (const [status, answer] of Object.entries(row.responses)) rows.push([status, element("code", "", status < 300 ? content(answer, all) || answer.description : answer.description)]);
+function content(part, schemas) {
+  const describe = ([type, { schema }]) => (type === "application/json" ? typeOf(schema, schemas) : type);
+  return Object.entries(part.content ?? {}).map(describe).join(", ");
+}
+
+const tableRow = ([name, ...cells]) => (
+  element("tr", "", element("td", "faint", name), element("td", "", ...cells))
+);
+const table = (rows) => element("table", "", ...rows.map(tableRow));
+
+function operation(method, path, row, schemas) {
+  const rows = row.parameters.map((item) => [`${item.name} (${item.in})`, ...parameter(item, schemas)]);
+  if (row.requestBody) rows.push(["body", element("code", "", content(row.requestBody, schemas))]);
+  for (const [status, response] of Object.entries(row.responses)) {
+    const body = status < 300 ? content(response, schemas) : "";
+    rows.push([status, element("code", "", body || response.description)]);
+  }
   const name = `${method.toUpperCase()} ${path}`;
-  const made = element("section", "card", heading(name, row.operationId), element("p", "", ...said(row.summary)), table(rows));
-  made.id = row.operationId;
-  made.dataset.words = `${name} ${row.summary}`.toLowerCase();
-  return made;
+  const summary = element("p", "", ...richText(row.summary));
+  const node = element("section", "card", heading(name, row.operationId), summary, table(rows));
+  node.id = row.operationId;
+  node.dataset.words = `${name} ${row.summary}`.toLowerCase();
+  return node;
 }
 
-/** A heading that others can be sent to. */
+/** Return a heading that links to itself. */
 function heading(name, id) {
   const link = element("a", "", element("code", "", name));
   link.href = `#${id}`;
@@ -58,20 +74,25 @@ function heading(name, id) {
 }
 
 function showMethods() {
-  const { methods, schemas } = JSON.parse(at("methods").textContent);
-  at("method-list").append(table(methods.map(([name, schema]) => [name, element("code", "", shape(schema, schemas))])));
+  const { methods, schemas } = JSON.parse(byId("methods").textContent);
+  const rows = methods.map(([name, schema]) => [name, element("code", "", typeOf(schema, schemas))]);
+  byId("method-list").append(table(rows));
 }
 
-at("filter").oninput = () => {
-  const words = at("filter").value.trim().toLowerCase().split(/\s+/);
-  for (const one of at("operations").children) one.hidden = !words.every((word) => one.dataset.words.includes(word));
+byId("filter").oninput = () => {
+  const words = byId("filter").value.trim().toLowerCase().split(/\s+/);
+  for (const node of byId("operations").children) {
+    node.hidden = !words.every((word) => node.dataset.words.includes(word));
+  }
 };
 
 showMethods();
-fetch("/openapi.json").then((answer) => answer.json()).then((described) => {
-  const all = described.components.schemas;
-  for (const [path, methods] of Object.entries(described.paths)) {
-    for (const [method, row] of Object.entries(methods)) at("operations").append(operation(method, path, row, all));
+fetch("/openapi.json").then((response) => response.json()).then((description) => {
+  const { schemas } = description.components;
+  for (const [path, methods] of Object.entries(description.paths)) {
+    for (const [method, row] of Object.entries(methods)) {
+      byId("operations").append(operation(method, path, row, schemas));
+    }
   }
-  if (location.hash) at(location.hash.slice(1))?.scrollIntoView();
-}).catch((problem) => { at("problem").textContent = problem.message; });
+  if (location.hash) byId(location.hash.slice(1))?.scrollIntoView();
+}).catch((problem) => { byId("problem").textContent = problem.message; });

@@ -1,61 +1,71 @@
-// The panel in which a person accepts what an agent wrote: all that the spec would be allowed, and one button.
+// The panel in which a person accepts an agent's spec: all that the spec would allow, and one button.
 //
-// Owns that exactly what is shown is accepted. The revision that goes out is the one at which the panel was filled: the server refuses it if
-// the spec, or a page that an agent wrote, is another one since. After the panel was filled the button rests: a press that was meant for
-// what stood there before does not count.
+// Owns that only the shown spec can be accepted. The request names the revision that the panel shows, and the
+// server refuses it if the spec or the page has changed since. The button is disabled for a moment after the
+// panel changes, so that a click meant for the previous content does not count.
 
-import { exact, PAUSE_MS } from "./canvas_consent.js";
-import { at, element } from "./values.js";
+import { exactText, PAUSE_MS } from "./canvas_consent.js";
+import { byId, element } from "./values.js";
 
-export class Accept {
-  #shown = null; // what is on the panel, as text
-  #revision = 0; // at which it was put there
+export class AcceptPanel {
+  #shown = null; // the content of the panel as JSON
+  #revision = 0; // the revision that the panel shows
   #pause = null;
 
-  /** `send(revision)` accepts. If that is refused, `look` reads the canvas as it is now. */
-  constructor(send, look) {
-    at("accept-now").onclick = async () => {
-      at("accept-problem").textContent = "";
+  /** `send(revision)` accepts the canvas; `reload` reads the canvas again after a refusal. */
+  constructor(send, reload) {
+    byId("accept-now").onclick = async () => {
+      byId("accept-problem").textContent = "";
       try {
         await send(this.#revision);
       } catch (problem) {
-        this.#shown = null; // what is there now is put before them anew
-        at("accept-problem").textContent = problem.message;
-        await look().catch(() => {}); // the next connection begins with a reading
+        this.#shown = null; // draw the panel again
+        byId("accept-problem").textContent = problem.message;
+        await reload().catch(() => {}); // the next connection reads the canvas
       }
     };
   }
 
-  /** The canvas as it was read. A change of its state alone is none of the panel's; `isOther` says that its spec or its page was written. */
-  tell({ accepted, spec, revision, descriptor: { ownerSessionKey } }, isOther) {
+  /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page was written. */
+  show({ accepted, spec, revision, descriptor: { ownerSessionKey } }, isChanged) {
     const isOpen = accepted === false;
-    at("accept").hidden = !isOpen;
-    const text = isOpen ? JSON.stringify([spec, ownerSessionKey]) : null;
-    if (text === this.#shown && !isOther) return;
-    this.#shown = text;
+    byId("accept").hidden = !isOpen;
+    const content = isOpen ? JSON.stringify([spec, ownerSessionKey]) : null;
+    if (content === this.#shown && !isChanged) return; // only the state of the canvas has changed
+    this.#shown = content;
     this.#revision = revision;
     clearTimeout(this.#pause);
-    at("accept-now").disabled = true;
+    byId("accept-now").disabled = true;
     if (!isOpen) return;
-    at("accept-says").replaceChildren(...rowsOf(spec, ownerSessionKey));
-    this.#pause = setTimeout(() => { at("accept-now").disabled = false; }, PAUSE_MS);
+    byId("accept-details").replaceChildren(...rowsOf(spec, ownerSessionKey));
+    this.#pause = setTimeout(() => { byId("accept-now").disabled = false; }, PAUSE_MS);
   }
 }
 
 function rowsOf(spec, ownerSessionKey) {
   const actions = Object.entries(spec.actions ?? {});
-  const to = ({ sessionKey }) => (sessionKey ? `to ${sessionKey}` : `to this canvas’s own session, ${ownerSessionKey}`);
-  const does = (name) => {
-    const one = Object.hasOwn(spec.actions ?? {}, name) ? spec.actions[name] : {};
-    return { "tool.call": one.tool, "session.send": `a message ${to(one)}` }[one.kind] ?? "a change of the state";
+  const recipient = ({ sessionKey }) => (
+    sessionKey ? `to ${sessionKey}` : `to this canvas’s own session, ${ownerSessionKey}`
+  );
+  const effect = (name) => {
+    const action = Object.hasOwn(spec.actions ?? {}, name) ? spec.actions[name] : {};
+    const effects = { "tool.call": action.tool, "session.send": `a message ${recipient(action)}` };
+    return effects[action.kind] ?? "a change of the state";
   };
+  const messages = actions.filter(([, action]) => action.kind === "session.send");
+  const jobs = (spec.refresh ?? []).filter((job) => job.enabled !== false);
+  const describeJob = ({ action, everyMs }) => `${action} (${effect(action)}), every ${everyMs / 1000} s`;
   const rows = [
     ["Tools", spec.toolPolicy?.allow ?? [], "none"],
-    ["Never asks before", actions.filter(([, one]) => one.confirm === "never").map(([name]) => name)],
-    ["Sends messages", actions.filter(([, one]) => one.kind === "session.send").map(([name, one]) => `${name}, ${to(one)}`), "none"],
-    ["Runs by itself", (spec.refresh ?? []).filter((one) => one.enabled !== false).map((one) => `${one.action} (${does(one.action)}), every ${one.everyMs / 1000} s`)],
-    ["Its page reaches", spec.toolPolicy?.connect ?? []],
+    ["Never asks before", actions.filter(([, action]) => action.confirm === "never").map(([name]) => name)],
+    ["Sends messages", messages.map(([name, action]) => `${name}, ${recipient(action)}`), "none"],
+    ["Runs on a timer", jobs.map(describeJob)],
+    ["Its page may connect to", spec.toolPolicy?.connect ?? []],
   ];
-  const said = rows.flatMap(([name, values, none = "nothing"]) => [element("dt", "", name), element("dd", "", ...exact(values.join(name === "Tools" ? ", " : "; ") || none))]);
-  return [...said, element("dt", "", "All of it"), element("dd", "", element("pre", "", ...exact(spec)))];
+  const nodes = rows.flatMap(([name, values, none = "nothing"]) => {
+    const text = values.join(name === "Tools" ? ", " : "; ") || none;
+    return [element("dt", "", name), element("dd", "", ...exactText(text))];
+  });
+  const all = element("pre", "", ...exactText(spec));
+  return [...nodes, element("dt", "", "Complete spec"), element("dd", "", all)];
 }

@@ -1,120 +1,133 @@
-// The shell's end of the bridge to a canvas's page, and the border between the two: whatever comes from there is a stranger's.
+// The shell's end of the bridge to a canvas's page. The page is untrusted: every message from it is checked
+// here.
 //
-// A message counts if it comes from the frame itself, from an opaque origin, with the nonce that this document of the frame was given, is not too large,
-// does not come too fast and is one of the kinds below. Everything else is dropped, counted and reported. No kind names a tool, and
-// none answers a question: a page can ask for actions of its spec, and the gateway decides about those; it can ask to stop what runs, and
-// the shell decides about that, by what this very page has pressed. CV-05, RS-59, U5
+// A message is accepted if it comes from the frame, from an opaque origin, with the nonce of this document of
+// the frame, within the size and rate limits, and is of a known kind. Other messages are dropped, counted and
+// reported. No kind names a tool and none approves a confirmation: a page requests actions of its spec, which
+// the gateway checks; it requests that a running action stops, which the shell checks against the actions
+// that this page has started. CV-05, RS-59, U5
 //
-//   page → shell   hello | action {id, actionId, input, isUnsaved} | cancel {id, eventId} | input {id, pointer, value, was} | problem {at, says} | broken {broken} | idle | here
-//   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…} | answer {id, ok, payload | error} | resolve {pointer, keep} | link {isLive} | focus | leaving | knock
+//   page → shell   hello | action {id, actionId, input, isUnsaved} | cancel {id, eventId} | idle | pong
+//                  input {id, pointer, value, was} | problem {place, message} | broken {broken}
+//   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…}
+//                  leaving | ping | focus | answer {id, ok, payload | error}
+//                  resolve {pointer, keep} | link {isLive}
 
-const KINDS = new Set(["hello", "action", "cancel", "input", "problem", "broken", "idle", "here"]);
-const MOST_WEIGHT = 300_000; // characters and values of one message, roughly its bytes
-const DEEPEST = 40;
-const BURST = 200; // messages at once
-const PER_SECOND = 60;
-const REPORT_MS = 1_000; // refusals of so long are told together
-const SHOWN = 100; // characters of what was refused
+const KINDS = new Set(["hello", "action", "cancel", "input", "problem", "broken", "idle", "pong"]);
+const MAX_WEIGHT = 300_000; // characters and values of one message, about its size in bytes
+const MAX_DEPTH = 40;
+const MAX_BURST = 200; // messages
+const MESSAGES_PER_SECOND = 60;
+const REPORT_MS = 1_000; // refusals within this time are reported together
+const MAX_DETAIL_LENGTH = 100;
 
 export class Bridge {
   #frame = null;
   #nonce = null;
-  #left = BURST;
-  #at = performance.now();
+  #budget = MAX_BURST;
+  #budgetAt = performance.now();
   #refused = new Map();
-  #timer = null;
-  heard = 0; // messages that counted
-  pressed = new Set(); // requestIds of what this frame's page has pressed, and what may run yet
+  #reportTimer = null;
+  receivedCount = 0; // accepted messages
+  // Request ids of the actions that this frame's page has started and that may still run.
+  startedRequests = new Set();
 
-  /** `on` has a function for each kind, and refused(what, detail, count). */
+  /** `on` has a function for each kind, and refused(reason, detail, count). */
   constructor(on) {
     this.on = on;
-    addEventListener("message", (event) => this.#hear(event));
+    addEventListener("message", (event) => this.#receive(event));
   }
 
-  /** From now on this frame is the one that counts; nothing of another is heard any more. */
+  /** Accept messages of this frame only. */
   attach(frame) {
     this.#frame = frame;
     this.#nonce = null;
-    this.pressed = new Set(); // another page takes nothing over: it may be another author's
+    this.startedRequests = new Set(); // a new page may have another author and inherits nothing
   }
 
   get isGreeted() { return this.#nonce !== null; }
 
-  say(kind, more = {}) {
+  send(kind, members = {}) {
     if (this.#nonce === null) return;
-    // An opaque origin has no name to send to; where the frame can be is pinned by our policy.
-    this.#frame?.contentWindow?.postMessage({ gsv: 1, nonce: this.#nonce, kind, ...more }, "*");
+    // An opaque origin has no name to send to; our policy restricts what the frame can load.
+    this.#frame?.contentWindow?.postMessage({ gsv: 1, nonce: this.#nonce, kind, ...members }, "*");
   }
 
-  answer(id, payload) { this.say("answer", { id, ok: true, payload }); }
+  answer(id, payload) { this.send("answer", { id, ok: true, payload }); }
 
-  refuse(id, error) { this.say("answer", { id, ok: false, error }); }
+  refuse(id, error) { this.send("answer", { id, ok: false, error }); }
 
-  #hear(event) {
+  #receive(event) {
     if (this.#frame === null || event.source !== this.#frame.contentWindow || event.origin !== "null") {
       if (event.source !== window) this.drop("source", "");
       return;
     }
-    if (!this.#hasRoom()) return this.drop("rate", "");
-    const { data } = event; // read only now: what is dropped before costs next to nothing
-    if (!isLight(data)) return this.drop("size", "");
-    if (data?.gsv !== 1 || typeof data.kind !== "string") return this.drop("kind", String(data?.kind ?? data?.type ?? data?.method ?? ""));
+    if (!this.#takeFromBudget()) return this.drop("rate", "");
+    const { data } = event; // decoded only now, so that a dropped message costs little
+    if (!isSmallJson(data)) return this.drop("size", "");
+    if (data?.gsv !== 1 || typeof data.kind !== "string") {
+      return this.drop("kind", String(data?.kind ?? data?.type ?? data?.method ?? ""));
+    }
     if (data.kind === "hello") {
       this.#nonce = crypto.randomUUID();
-      this.heard += 1;
+      this.receivedCount += 1;
       return this.on.hello();
     }
     if (data.nonce !== this.#nonce) return this.drop("nonce", data.kind);
     if (!KINDS.has(data.kind)) {
       this.drop("kind", data.kind);
-      if (typeof data.id === "string") this.refuse(data.id, { code: 403, name: "FORBIDDEN", message: "A page can run the actions of its canvas, and nothing else." });
+      const message = "A page can only run the actions of its canvas.";
+      if (typeof data.id === "string") this.refuse(data.id, { code: 403, name: "FORBIDDEN", message });
       return;
     }
-    this.heard += 1;
+    this.receivedCount += 1;
     this.on[data.kind](data);
   }
 
-  #hasRoom() {
+  #takeFromBudget() {
     const now = performance.now();
-    this.#left = Math.min(BURST, this.#left + ((now - this.#at) / 1000) * PER_SECOND);
-    this.#at = now;
-    if (this.#left < 1) return false;
-    this.#left -= 1;
+    this.#budget = Math.min(MAX_BURST, this.#budget + ((now - this.#budgetAt) / 1000) * MESSAGES_PER_SECOND);
+    this.#budgetAt = now;
+    if (this.#budget < 1) return false;
+    this.#budget -= 1;
     return true;
   }
 
-  /** What is refused is counted, and told together with what else is refused in the same moment. */
-  drop(what, detail) {
-    const { count } = this.#refused.get(what) ?? { count: 0 };
-    this.#refused.set(what, { count: count + 1, detail: detail.slice(0, SHOWN) });
-    this.#timer ??= setTimeout(() => {
-      this.#timer = null;
-      const told = [...this.#refused];
+  /** Count a refused message; refusals of the same second are reported together. */
+  drop(reason, detail) {
+    const { count } = this.#refused.get(reason) ?? { count: 0 };
+    this.#refused.set(reason, { count: count + 1, detail: detail.slice(0, MAX_DETAIL_LENGTH) });
+    this.#reportTimer ??= setTimeout(() => {
+      this.#reportTimer = null;
+      const refusals = [...this.#refused];
       this.#refused.clear();
-      for (const [name, one] of told) this.on.refused(name, one.detail, one.count);
+      for (const [name, refusal] of refusals) this.on.refused(name, refusal.detail, refusal.count);
     }, REPORT_MS);
   }
 }
 
-/** Plain JSON, not too much of it and not too deep. An array counts by its length, however little is in it. */
-function isLight(value) {
-  let left = MOST_WEIGHT;
-  const stack = [[value, 0]];
+/**
+ * Return whether a value is plain JSON within the limits. An array counts by its length, also if it is
+ * sparse.
+ */
+function isSmallJson(root) {
+  let left = MAX_WEIGHT;
+  const stack = [[root, 0]];
   while (stack.length) {
-    const [one, depth] = stack.pop();
+    const [value, depth] = stack.pop();
     left -= 8;
-    if (typeof one === "string") left -= one.length;
-    else if (typeof one === "object" && one !== null) {
-      const isArray = Array.isArray(one);
-      if (depth > DEEPEST || (!isArray && Object.getPrototypeOf(one) !== Object.prototype)) return false;
-      if (isArray) left -= one.length;
+    if (typeof value === "string") left -= value.length;
+    else if (typeof value === "object" && value !== null) {
+      const isArray = Array.isArray(value);
+      const isPlain = isArray || Object.getPrototypeOf(value) === Object.prototype;
+      if (depth > MAX_DEPTH || !isPlain) return false;
+      if (isArray) left -= value.length;
       if (left < 0) return false;
-      for (const [name, inner] of Object.entries(one)) {
+      for (const [name, inner] of Object.entries(value)) {
         left -= name.length;
         stack.push([inner, depth + 1]);
       }
-    } else if (!["number", "boolean", "undefined"].includes(typeof one) && one !== null) return false;
+    } else if (!["number", "boolean", "undefined"].includes(typeof value) && value !== null) return false;
     if (left < 0) return false;
   }
   return true;

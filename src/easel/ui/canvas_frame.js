@@ -1,59 +1,64 @@
-// The frame that a canvas's page runs in: opaque, without a way out, and made anew whenever its page has changed.
+// The frame of a canvas's page: sandboxed, with an opaque origin, and created again whenever the page has
+// changed.
 
-const MOST_GIVEN = 400_000; // characters of the first state that go along with the frame; more comes over the bridge
-const KNOCK_MS = 2_000; // how long a page that has just loaded may take to say that it is one
-const SAVE_MS = 1_500; // how long a page may take to hand over what was typed before it is made anew
+// Characters of state passed in the frame's name; more is sent over the bridge.
+const MAX_INITIAL_LENGTH = 400_000;
+const PING_MS = 2_000; // a loaded page must answer the shell within this time
+const SAVE_MS = 1_500; // a page may take this long to save its fields before it is replaced
 
 export class Frame {
   #frame = null;
-  #idle = () => {};
+  #onIdle = () => {};
 
-  /** `on` has: left() when the frame shows something that is no page of the canvas. */
+  /** `on` has: left(), called when the frame shows something other than a page of the canvas. */
   constructor(stage, address, bridge, on) {
     Object.assign(this, { stage, address, bridge, on });
   }
 
-  hasFailed = false; // it loaded something, and that was no page of ours: the server went away meanwhile, most likely
+  hasFailed = false; // the frame loaded something without the SDK: usually the server was unreachable
 
-  get isThere() { return this.#frame !== null; }
+  get exists() { return this.#frame !== null; }
 
-  show(first) {
+  show(initial) {
     this.hasFailed = false;
     const frame = document.createElement("iframe");
     frame.setAttribute("sandbox", "allow-scripts allow-forms");
     frame.setAttribute("referrerpolicy", "no-referrer");
     frame.setAttribute("allow", "");
     frame.title = "The page of the canvas";
-    const given = JSON.stringify({ gsv: 1, ...first });
-    if (given.length <= MOST_GIVEN) frame.name = given;
+    const name = JSON.stringify({ gsv: 1, ...initial });
+    if (name.length <= MAX_INITIAL_LENGTH) frame.name = name;
     frame.src = this.address;
-    frame.onload = () => this.#knock(frame);
+    frame.onload = () => this.#ping(frame);
     this.#frame = frame;
     this.bridge.attach(frame);
     this.stage.replaceChildren(frame);
   }
 
-  /** Whatever has loaded there: a page of ours has the SDK, and answers. */
-  #knock(frame) {
-    const { heard } = this.bridge;
-    this.hasFailed = frame === this.#frame && !this.bridge.isGreeted;
-    this.bridge.say("knock");
-    setTimeout(() => { if (frame === this.#frame && this.bridge.heard === heard) this.on.left(); }, this.bridge.isGreeted ? KNOCK_MS : 0);
+  /** Check that the loaded document is a page of the canvas: only such a page has the SDK and answers. */
+  #ping(frame) {
+    const { receivedCount, isGreeted } = this.bridge;
+    this.hasFailed = frame === this.#frame && !isGreeted;
+    this.bridge.send("ping");
+    setTimeout(() => {
+      if (frame === this.#frame && this.bridge.receivedCount === receivedCount) this.on.left();
+    }, isGreeted ? PING_MS : 0);
   }
 
-  /** What was typed and not yet stored is stored first. */
-  async showAnew(first) {
+  /** Let the page save its fields, then create it again. */
+  async reload(getInitial) {
     if (this.bridge.isGreeted) {
       await new Promise((resolve) => {
-        this.#idle = resolve;
+        this.#onIdle = resolve;
         setTimeout(resolve, SAVE_MS);
-        this.bridge.say("leaving");
+        this.bridge.send("leaving");
       });
     }
-    this.show(first());
+    this.show(getInitial());
   }
 
-  isIdle() { this.#idle(); }
+  /** Handle the page's message that its fields are saved. */
+  handleIdle() { this.#onIdle(); }
 
   remove() {
     this.bridge.attach(null);

@@ -1,114 +1,132 @@
-// What there is beside the chat: canvases with their pages, the latest runs of all sessions, and the machines that offer tools.
+// The lists beside the chat: canvases with their pages, the latest runs of all sessions, and tool nodes.
 
-import { at, attempt, call, element, glimpse, time } from "./values.js";
+import { attempt, byId, element, request, summarize, time } from "./values.js";
 
-const RUNS = 8;
-const CANVASES = 500; // as many as one answer has
-const SHOWN = 8; // canvases, until somebody asks for all: what is below them stays in sight
-const OFFERED = 5; // in an empty chat
+const RUN_LIMIT = 8;
+const CANVAS_LIMIT = 500; // the limit of one response
+const SHORT_LIST = 8; // canvases that are shown until the user asks for all
+const MAX_SUGGESTED = 5; // canvases in an empty chat
 
-const rpc = (method, params = {}) => call("POST", "/api/rpc", { method, params });
+const rpc = (method, params = {}) => request("POST", "/api/rpc", { method, params });
 
 function link(href, ...children) {
-  const made = element("a", "", ...children);
-  made.href = href;
-  made.dir = "auto"; // and so apart from what stands beside it, whichever way a title is written
-  return made;
+  const node = element("a", "", ...children);
+  node.href = href;
+  node.dir = "auto"; // isolates a title in another writing direction
+  return node;
 }
 
-const pageOf = ({ canvasId, agentId }) => `/canvas/${encodeURIComponent(agentId)}/${encodeURIComponent(canvasId)}`;
+const pageOf = ({ canvasId, agentId }) => (
+  `/canvas/${encodeURIComponent(agentId)}/${encodeURIComponent(canvasId)}`
+);
 
-export class Places {
-  #asking = 0;
+export class Overview {
+  #requestCount = 0;
   #canvases = [];
-  #isWhole = false; // whether all canvases are shown
-  #drawn = new Map(); // by list, what it shows: one that has not changed stays as it is, with the focus in it
+  #showsAll = false;
+  // By list: its content as JSON; an unchanged list is not drawn again and keeps the focus.
+  #drawn = new Map();
 
-  /** `on` has: made(canvasId). */
+  /** `on` has: created(canvasId). */
   constructor(on) {
     this.on = on;
-    at("canvas-search").oninput = () => this.#showCanvases();
-    at("more-canvases").onclick = () => {
-      this.#isWhole = !this.#isWhole;
+    byId("canvas-search").oninput = () => this.#showCanvases();
+    byId("more-canvases").onclick = () => {
+      this.#showsAll = !this.#showsAll;
       this.#showCanvases();
     };
-    at("new-canvas").onclick = () => this.#askTitle(true);
-    at("no-new-canvas").onclick = () => this.#askTitle(false);
-    at("new-canvas-title").onkeydown = (event) => { if (event.key === "Escape") this.#askTitle(false); };
-    at("new-canvas-form").onsubmit = (event) => {
+    byId("new-canvas").onclick = () => this.#showForm(true);
+    byId("no-new-canvas").onclick = () => this.#showForm(false);
+    byId("new-canvas-title").onkeydown = (event) => { if (event.key === "Escape") this.#showForm(false); };
+    byId("new-canvas-form").onsubmit = (event) => {
       event.preventDefault();
-      attempt(at("places-problem"), () => this.#make(at("new-canvas-title").value.trim()));
+      attempt(byId("places-problem"), () => this.#create(byId("new-canvas-title").value.trim()));
     };
   }
 
-  /** All of it anew. A part that cannot be read stays as it is: the chat says when the server is away. */
+  /**
+   * Load all lists. A list that cannot be loaded stays as it is: the chat shows that the server is
+   * unreachable.
+   */
   async refresh() {
-    this.#asking += 1;
-    const asked = this.#asking;
-    const [canvases, runs, nodes] = await Promise.allSettled([rpc("canvas.list", { limit: CANVASES }), call("GET", `/api/runs?limit=${RUNS}`), rpc("nodes.list")]);
-    if (asked !== this.#asking) return;
+    const number = (this.#requestCount += 1);
+    const [canvases, runs, nodes] = await Promise.allSettled([
+      rpc("canvas.list", { limit: CANVAS_LIMIT }),
+      request("GET", `/api/runs?limit=${RUN_LIMIT}`),
+      rpc("nodes.list"),
+    ]);
+    if (number !== this.#requestCount) return;
     if (canvases.value) {
-      this.#canvases = canvases.value.canvases.sort((one, other) => other.updatedAt - one.updatedAt);
+      this.#canvases = canvases.value.canvases.sort((first, second) => second.updatedAt - first.updatedAt);
       this.#showCanvases();
-      this.#offerCanvases();
+      this.#suggestCanvases();
     }
     if (runs.value) this.#fill("run-list", "no-runs", runs.value.runs, runRow);
     if (nodes.value) this.#fill("node-list", "no-nodes", nodes.value.nodes ?? [], nodeRow);
-    at("nodes").hidden = !nodes.value;
+    byId("nodes").hidden = !nodes.value;
   }
 
-  /** Where the page of a canvas is, if it is among those that were read. */
+  /** Return the address of a canvas's page, or null for an unknown canvas. */
   pageOf(canvasId) {
-    const known = this.#canvases.find((one) => one.canvasId === canvasId);
+    const known = this.#canvases.find((canvas) => canvas.canvasId === canvasId);
     return known ? pageOf(known) : null;
   }
 
-  /** The newest first; in full when asked for, or as far as they have what is searched for. */
+  /** Show the newest canvases, all of them, or those that match the search. */
   #showCanvases() {
     const all = this.#canvases;
-    const words = at("canvas-search").value.trim().toLowerCase();
-    const found = all.filter(({ title, canvasId }) => `${title}\n${canvasId}`.toLowerCase().includes(words));
-    const isCut = !words && !this.#isWhole && found.length > SHOWN;
-    at("canvas-search").hidden = all.length <= SHOWN;
-    at("more-canvases").hidden = words !== "" || found.length <= SHOWN;
-    at("more-canvases").textContent = isCut ? `All ${all.length}` : "Fewer";
-    at("no-canvases").textContent = words ? "No canvas has this in its title or id." : "None yet. A canvas is a page with buttons that run tools.";
-    this.#fill("canvas-list", "no-canvases", isCut ? found.slice(0, SHOWN) : found, canvasRow);
+    const words = byId("canvas-search").value.trim().toLowerCase();
+    const matches = ({ title, canvasId }) => `${title}\n${canvasId}`.toLowerCase().includes(words);
+    const found = all.filter(matches);
+    const isCut = !words && !this.#showsAll && found.length > SHORT_LIST;
+    byId("canvas-search").hidden = all.length <= SHORT_LIST;
+    byId("more-canvases").hidden = words !== "" || found.length <= SHORT_LIST;
+    byId("more-canvases").textContent = isCut ? `All ${all.length}` : "Fewer";
+    byId("no-canvases").textContent = words
+      ? "No canvas has this in its title or id."
+      : "None yet. A canvas is a page with buttons that run tools.";
+    this.#fill("canvas-list", "no-canvases", isCut ? found.slice(0, SHORT_LIST) : found, canvasRow);
   }
 
-  /** For who has nothing to say yet, and on a phone for who does not know where else to look. */
-  #offerCanvases() {
-    at("first-canvases-part").hidden = !this.#canvases.length;
-    this.#draw("first-canvases", this.#canvases.slice(0, OFFERED), (one) => link(pageOf(one), one.title));
-    this.#draw("canvas-ids", this.#canvases, ({ canvasId, title }) => Object.assign(element("option", "", title), { value: canvasId }));
+  /** Suggest canvases in an empty chat, and in the field of the snapshot panel. */
+  #suggestCanvases() {
+    const toOption = ({ canvasId, title }) => (
+      Object.assign(element("option", "", title), { value: canvasId })
+    );
+    const toLink = (canvas) => link(pageOf(canvas), canvas.title);
+    byId("first-canvases-part").hidden = !this.#canvases.length;
+    this.#draw("first-canvases", this.#canvases.slice(0, MAX_SUGGESTED), toLink);
+    this.#draw("canvas-ids", this.#canvases, toOption);
   }
 
-  #fill(list, none, rows, rowOf) {
-    at(none).hidden = rows.length > 0;
-    this.#draw(list, rows, (row) => element("li", "", ...rowOf(row)));
+  #fill(listId, emptyId, rows, toCells) {
+    byId(emptyId).hidden = rows.length > 0;
+    this.#draw(listId, rows, (row) => element("li", "", ...toCells(row)));
   }
 
-  #draw(place, rows, nodeOf) {
-    const now = JSON.stringify(rows);
-    if (this.#drawn.get(place) === now) return;
-    this.#drawn.set(place, now);
-    at(place).replaceChildren(...rows.map(nodeOf));
+  #draw(id, rows, toNode) {
+    const content = JSON.stringify(rows);
+    if (this.#drawn.get(id) === content) return;
+    this.#drawn.set(id, content);
+    byId(id).replaceChildren(...rows.map(toNode));
   }
 
-  #askTitle(isOn) {
-    at("new-canvas-form").hidden = !isOn;
-    at("places-problem").textContent = "";
-    at("new-canvas-title").value = "";
-    at(isOn ? "new-canvas-title" : "new-canvas").focus();
+  #showForm(isOn) {
+    byId("new-canvas-form").hidden = !isOn;
+    byId("places-problem").textContent = "";
+    byId("new-canvas-title").value = "";
+    byId(isOn ? "new-canvas-title" : "new-canvas").focus();
   }
 
-  /** With an id that resembles its title; its page says what it lacks. */
-  async #make(title) {
-    const like = title.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60);
-    const isTaken = this.#canvases.some(({ canvasId }) => canvasId === like);
-    const canvasId = like && !isTaken ? like : `${like || "canvas"}-${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}`;
+  /** Create a canvas with an id made from its title, and open its page. */
+  async #create(title) {
+    const ascii = title.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+    const slug = ascii.replace(/^-+|-+$/g, "").slice(0, 60);
+    const isTaken = this.#canvases.some((canvas) => canvas.canvasId === slug);
+    const suffix = crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
+    const canvasId = slug && !isTaken ? slug : `${slug || "canvas"}-${suffix}`;
     const { descriptor } = await rpc("canvas.create", { canvasId, title });
-    this.on.made(canvasId);
+    this.on.created(canvasId);
     location.assign(pageOf(descriptor));
   }
 }
@@ -117,12 +135,15 @@ function canvasRow(canvas) {
   return [link(pageOf(canvas), canvas.title), " ", time(new Date(canvas.updatedAt).toISOString())];
 }
 
-function runRow({ run_id: runId, session_id: session, status, input_text: asked, created_at: when }) {
-  return [link(`#${new URLSearchParams({ session, run: runId })}`, glimpse(asked, 50) || runId), " ", element("span", `status ${status}`, status), " ", time(when)];
+function runRow({ run_id: run, session_id: session, status, input_text: input, created_at: createdAt }) {
+  const title = summarize(input, 50) || run;
+  const address = `#${new URLSearchParams({ session, run })}`;
+  return [link(address, title), " ", element("span", `status ${status}`, status), " ", time(createdAt)];
 }
 
-/** The server itself says how it runs commands, or why it does not. */
+/** Return the cells of a node. The server's own node also has the mode of its shell, or why it has none. */
 function nodeRow({ nodeId, platform, tools = [], bash }) {
-  const about = element("span", "faint", [platform, `${tools.length} tools`].filter(Boolean).join(", "));
-  return [element("strong", "", nodeId), " ", about, ...(bash ? [" ", element("span", "faint", `Bash: ${bash}`)] : [])];
+  const details = [platform, `${tools.length} tools`].filter(Boolean).join(", ");
+  const shell = bash ? [" ", element("span", "faint", `Bash: ${bash}`)] : [];
+  return [element("strong", "", nodeId), " ", element("span", "faint", details), ...shell];
 }

@@ -1,53 +1,60 @@
-// What the canvas's author, and whoever uses it, is told when something does not work: where, and what. Always as text.
+// The list of problems below a canvas: where each happened, and what it was. Always shown as text.
 
-import { speak } from "./canvas_spoken.js";
-import { at, element, shorten } from "./values.js";
+import { announce } from "./canvas_announce.js";
+import { byId, element, shorten } from "./values.js";
 
-const MOST = 100;
-const SPOKEN = 200; // characters of it that are read out
+const MAX_NOTES = 100;
+const MAX_ANNOUNCED_LENGTH = 200;
+const MAX_SUMMARY_LENGTH = 200;
 
 export class Notes {
-  #notes = []; // {at, says}
-  #broken = [];
+  #notes = []; // {place, message}
+  #brokenBindings = [];
 
   constructor() {
-    at("notes-clear").onclick = () => {
+    byId("notes-clear").onclick = () => {
       this.#notes = [];
       this.#draw();
     };
   }
 
-  add(where, says) {
-    this.#notes = [...this.#notes.filter((one) => one.at !== where || one.says !== says), { at: where, says }].slice(-MOST);
+  add(place, message) {
+    this.#notes = [...this.#without(place, message), { place, message }].slice(-MAX_NOTES);
     this.#draw();
-    speak(`${where}: ${shorten(says, SPOKEN)}`);
+    announce(`${place}: ${shorten(message, MAX_ANNOUNCED_LENGTH)}`);
   }
 
-  /** It has turned out not to be so. */
-  takeBack(where, says) {
-    this.#notes = this.#notes.filter((one) => one.at !== where || one.says !== says);
-    this.#draw();
-  }
-
-  /** What is bound to nothing, as it is now: what was mended is gone. */
-  broken(list) {
-    this.#broken = list;
+  remove(place, message) {
+    this.#notes = this.#without(place, message);
     this.#draw();
   }
 
-  /** Another page: what was said of the one before is over. */
+  #without(place, message) {
+    return this.#notes.filter((note) => note.place !== place || note.message !== message);
+  }
+
+  /** Replace the list of broken bindings. */
+  setBrokenBindings(list) {
+    this.#brokenBindings = list;
+    this.#draw();
+  }
+
+  /** Remove all notes: another page is shown. */
   clear() {
-    [this.#notes, this.#broken] = [[], []];
+    [this.#notes, this.#brokenBindings] = [[], []];
     this.#draw();
   }
 
   #draw() {
-    const all = [...this.#broken, ...this.#notes];
-    at("notes").hidden = !all.length;
-    at("notes-count").textContent = all.length === 1 ? "1 problem" : `${all.length} problems`;
+    const all = [...this.#brokenBindings, ...this.#notes];
+    byId("notes").hidden = !all.length;
+    byId("notes-count").textContent = all.length === 1 ? "1 problem" : `${all.length} problems`;
     const latest = all.at(-1);
-    at("notes-latest").textContent = latest ? shorten(`${latest.at}: ${latest.says}`, 200) : "";
-    at("notes-list").replaceChildren(...all.map((one) => element("li", "", element("code", "", one.at), " ", element("span", "says", one.says))));
-    if (!all.length) at("notes").open = false;
+    const summary = latest ? `${latest.place}: ${latest.message}` : "";
+    byId("notes-latest").textContent = shorten(summary, MAX_SUMMARY_LENGTH);
+    byId("notes-list").replaceChildren(...all.map(({ place, message }) => (
+      element("li", "", element("code", "", place), " ", element("span", "message", message))
+    )));
+    if (!all.length) byId("notes").open = false;
   }
 }

@@ -1,146 +1,165 @@
-// A canvas as it is on the server, followed: read once, then by its events, and read again whenever they say that it has changed.
+// A copy of a canvas that follows the server: read once, then updated by events, and read again after
+// changes.
 //
-// Owns the cursor and what is known. `on` has: changed(watch, {state, spec, assets, isAnew}), over(why).
+// Owns the cursor and the copy. `on` has: changed({state, spec, assets, isReset, failed}), over(reason).
 
-import { Refused } from "./canvas_gateway.js";
+import { RequestRefused } from "./errors.js";
 
-const PAUSE_MS = 80; // between two readings: of a canvas that changes all the time, each viewer reads twelve states a second
-const MOST_OUTPUT = 4_000; // characters of what a running tool says: its last lines, for a page to show
-const MOST_SAYING = 20; // executions of which that is kept
-const MOST_REPLAYED = 500; // events before the page was opened, for what was said so far by what runs: two minutes of an action that talks all the time
-const MOST_RUNNING = 200; // executions at once, as many as one answer has
-const RECORDS = 50; // executions of before, so that a page shows what is running and how the last one went
+const PAUSE_MS = 80; // between two reads, so that a busy canvas is read at most twelve times a second
+const MAX_OUTPUT_LENGTH = 4_000; // characters of a running tool's output that a page gets: its end
+const MAX_OUTPUTS = 20; // executions whose output is stored
+// Events before the page was opened that are read for the output of running executions.
+const MAX_REPLAYED = 500;
+const MAX_RUNNING = 200; // executions, the limit of one response
+const RECORD_LIMIT = 50; // past executions that are read for the status of each action
+
+const ACTION = "canvas.action.";
+const REFRESH = "canvas.refresh.";
 
 export class CanvasWatch {
   #seq = null;
-  #readSeq = 0; // what is up to here was read when the page was opened: of the events before it only output is news
-  #telling = null;
+  #readSeq = 0; // the position of the first read: of the events up to it only output matters
+  #changeTimer = null;
   #isReading = false;
   #isStale = false;
-  #marks = { spec: 0, assets: 0 }; // at which revision they changed, if that has not been read yet
-  #failingSeq = 0; // what is known of the jobs that fail is as new as this
+  #marks = { spec: 0, assets: 0 }; // the revision of a change that was not read yet
+  #failingSeq = 0; // the position of what is known about failing jobs
   #latest = new Map(); // by action: its latest execution, {eventId, status, error?, errorName?, at}
-  #runs = new Map(); // by eventId: what runs, {actionId, eventId, at}; one action may run several times at once
-  #outputs = new Map(); // by eventId: what its tool has said so far
-  whole = null;
-  failing = new Map(); // by refresh: the jobs that fail, {refreshId, actionId, failures, error?, errorName?, nextAt}
-  asked = new Map(); // what waits for a person, by confirmation
+  #running = new Map(); // by eventId: {actionId, eventId, at}; an action may run several times at once
+  #outputs = new Map(); // by eventId: the output of its tool so far
+  snapshot = null;
+  // By refresh id: the failing jobs, {refreshId, actionId, failures, error?, errorName?, nextAt}.
+  failing = new Map();
+  confirmations = new Map(); // pending, by confirmation id
 
   constructor(gateway, canvasId, agentId, on) {
     Object.assign(this, { gateway, canvasId, agentId, on });
   }
 
-  /** After each handshake. What happened meanwhile is told by the events since. */
-  async begin() {
-    const named = { canvasId: this.canvasId };
+  #call(method, params = {}) { return this.gateway.call(method, { canvasId: this.canvasId, ...params }); }
+
+  /** Read and subscribe; called after each handshake. Missed changes arrive as events. */
+  async start() {
     try {
-      const whole = await this.#read();
-      if (whole.descriptor.agentId !== this.agentId) throw new Refused({ code: 404, name: "NOT_FOUND", message: "This canvas belongs to another agent." });
-      await this.gateway.call("canvas.open", named);
+      const snapshot = await this.#read();
+      if (snapshot.descriptor.agentId !== this.agentId) {
+        const message = "This canvas belongs to another agent.";
+        throw new RequestRefused({ code: 404, name: "NOT_FOUND", message });
+      }
+      await this.#call("canvas.open");
       await this.#readActions();
-      this.take(whole, { isAnew: this.whole === null || whole.revision < this.whole.revision });
+      const isReset = this.snapshot === null || snapshot.revision < this.snapshot.revision;
+      this.update(snapshot, { isReset });
       await this.#subscribe();
     } catch (problem) {
-      if (problem instanceof Refused && problem.code === 404) this.on.over(problem.message);
+      if (problem instanceof RequestRefused && problem.code === 404) this.on.over(problem.message);
       else throw problem;
     }
   }
 
   async #readActions() {
-    const read = (more) => this.gateway.call("canvas.records", { canvasId: this.canvasId, ...more });
-    const [running, last] = [await read({ status: "running", limit: MOST_RUNNING }), await read({ limit: RECORDS })]; // in this order: what has ended in between is told as ended
+    // In this order: an execution that ends between the two reads is in the second one with its end.
+    const running = await this.#call("canvas.records", { status: "running", limit: MAX_RUNNING });
+    const latest = await this.#call("canvas.records", { limit: RECORD_LIMIT });
     this.#latest.clear();
-    this.#runs.clear();
-    for (const one of [...last.records, ...running.records].reverse()) this.#note(one.actionId, one.eventId, one.status, one.error, one.endedAt ?? one.startedAt);
-    const { confirmations } = await this.gateway.call("canvas.confirmations", { canvasId: this.canvasId });
-    this.asked = new Map(confirmations.map((one) => [one.confirmationId, one]));
+    this.#running.clear();
+    for (const record of [...latest.records, ...running.records].reverse()) {
+      const { actionId, eventId, status, error, endedAt, startedAt } = record;
+      this.#setStatus(actionId, eventId, status, error, endedAt ?? startedAt);
+    }
+    const { confirmations } = await this.#call("canvas.confirmations");
+    this.confirmations = new Map(confirmations.map((item) => [item.confirmationId, item]));
   }
 
   async #subscribe() {
     const isFirst = this.#seq === null;
     if (isFirst) {
-      this.#readSeq = this.whole.descriptor.lastSeq;
-      this.#seq = this.#runs.size ? Math.max(0, this.#readSeq - MOST_REPLAYED) : this.#readSeq;
+      this.#readSeq = this.snapshot.descriptor.lastSeq;
+      this.#seq = this.#running.size ? Math.max(0, this.#readSeq - MAX_REPLAYED) : this.#readSeq;
     }
     try {
-      await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
+      await this.#call("canvas.subscribe", { afterSeq: this.#seq });
     } catch (problem) {
       if (problem.name !== "CURSOR_OUT_OF_RANGE") throw problem;
       if (isFirst && problem.details?.oldest > 0) {
-        this.#seq = problem.details.oldest - 1; // so much of it is kept
+        this.#seq = problem.details.oldest - 1;
         return this.#subscribe();
       }
-      // The log holds our place no longer: what the canvas is now is all there is, and it is read once more.
-      const whole = await this.#read();
+      // The log no longer has this cursor: read the canvas again and continue from there.
+      const snapshot = await this.#read();
       await this.#readActions();
-      this.#seq = whole.descriptor.lastSeq;
-      await this.gateway.call("canvas.subscribe", { canvasId: this.canvasId, afterSeq: this.#seq });
-      this.take(whole, { state: true, spec: true, assets: true, isAnew: true });
+      this.#seq = snapshot.descriptor.lastSeq;
+      await this.#call("canvas.subscribe", { afterSeq: this.#seq });
+      this.update(snapshot, { state: true, spec: true, assets: true, isReset: true });
     }
   }
 
-  /** The canvas as an answer told it, if that is news. */
-  take(whole, what = {}) {
-    const before = this.whole;
-    if (!what.isAnew && before && whole.revision < before.revision) return;
-    const changes = { state: !before || whole.revision !== before.revision };
-    for (const [name, at] of Object.entries(this.#marks)) {
-      changes[name] = at > 0 && at <= whole.revision;
-      if (changes[name]) this.#marks[name] = 0;
+  /** Replace the copy with a snapshot from a response, unless the copy is newer. */
+  update(snapshot, changes = {}) {
+    const before = this.snapshot;
+    if (!changes.isReset && before && snapshot.revision < before.revision) return;
+    const detected = { state: !before || snapshot.revision !== before.revision };
+    for (const [name, revision] of Object.entries(this.#marks)) {
+      detected[name] = revision > 0 && revision <= snapshot.revision;
+      if (detected[name]) this.#marks[name] = 0;
     }
-    this.whole = whole;
-    this.#takeFailing(whole);
-    this.on.changed(this, { ...changes, ...what });
+    this.snapshot = snapshot;
+    this.#updateFailing(snapshot);
+    this.on.changed({ ...detected, ...changes });
   }
 
-  /** The jobs that fail, as a reading of the canvas tells them, unless an event has told something newer. */
-  #takeFailing({ failing, descriptor: { lastSeq } }) {
+  /**
+   * Take the failing jobs from a snapshot, unless an event was newer. An unchanged job keeps its countdown.
+   */
+  #updateFailing({ failing, descriptor: { lastSeq } }) {
     if (!failing || lastSeq < this.#failingSeq) return;
     this.#failingSeq = lastSeq;
-    const isSame = (one, known) => known?.failures === one.failures && known.error === one.error?.message; // then its line stays as it is
-    this.failing = new Map(failing.map((one) => [one.refreshId, isSame(one, this.failing.get(one.refreshId)) ? this.failing.get(one.refreshId) : failingOf(one)]));
+    const isSame = (job, old) => old?.failures === job.failures && old.error === job.error?.message;
+    this.failing = new Map(failing.map((job) => {
+      const old = this.failing.get(job.refreshId);
+      return [job.refreshId, isSame(job, old) ? old : failingJob(job)];
+    }));
   }
 
-  hear(name, payload, seq) {
+  handleEvent(name, payload, seq) {
     if (payload.canvasId !== this.canvasId) return;
     if (name === "canvas.unsubscribed") {
       if (payload.reason === "DELETED") this.on.over("This canvas was deleted.");
-      else this.#subscribe().catch(() => {}); // if the connection is gone too, the next one begins anew
+      else this.#subscribe().catch(() => {}); // without a connection, the next one subscribes
       return;
     }
     if (seq !== undefined) {
       if (seq <= this.#seq) return;
       this.#seq = seq;
       if (seq <= this.#readSeq) {
-        if (name === "canvas.action.output" && this.#runs.has(payload.eventId)) this.#said(payload);
+        if (name === "canvas.action.output" && this.#running.has(payload.eventId)) this.#addOutput(payload);
         return;
       }
     }
-    if (name === "canvas.updated") this.#updated(payload);
-    else if (name === "canvas.action.output") this.#said(payload);
-    else if (name.startsWith("canvas.action.")) this.#acted(name.slice("canvas.action.".length), payload);
-    else if (name.startsWith("canvas.refresh.")) this.#refreshed(name.slice("canvas.refresh.".length), payload, seq);
-    else if (name === "canvas.view.updated") this.#viewed(payload);
+    if (name === "canvas.updated") this.#handleUpdate(payload);
+    else if (name === "canvas.action.output") this.#addOutput(payload);
+    else if (name.startsWith(ACTION)) this.#handleAction(name.slice(ACTION.length), payload);
+    else if (name.startsWith(REFRESH)) this.#handleRefresh(name.slice(REFRESH.length), payload, seq);
+    else if (name === "canvas.view.updated") this.#handleView(payload);
   }
 
-  #updated({ revision, changedPaths = [] }) {
+  #handleUpdate({ revision, changedPaths = [] }) {
     for (const path of changedPaths) {
       if (path === "$spec" || path === "$accepted") this.#marks.spec = revision;
       if (path.startsWith("$assets")) this.#marks.assets = revision;
     }
-    if (revision > this.whole.revision || this.#marks.spec || this.#marks.assets) this.#readAgain();
+    if (revision > this.snapshot.revision || this.#marks.spec || this.#marks.assets) this.#readAgain();
   }
 
-  /** At least as new as this revision. */
-  async reach(revision) { if (revision > this.whole.revision) await this.refresh(); }
+  /** Read the canvas if the copy is older than this revision. */
+  async reach(revision) { if (revision > this.snapshot.revision) await this.refresh(); }
 
-  /** The canvas as it is now, whatever the events have told so far. */
-  async refresh() { this.take(await this.#read()); }
+  async refresh() { this.update(await this.#read()); }
 
-  /** Only this answer tells which jobs fail, if any do; those that tell of a change do not speak of them. */
-  async #read() { return { failing: [], ...(await this.gateway.call("canvas.get", { canvasId: this.canvasId })) }; }
+  /** Read the canvas. Only canvas.get lists failing jobs, and leaves the member out if none fails. */
+  async #read() { return { failing: [], ...(await this.#call("canvas.get")) }; }
 
-  /** Once at a time: however many changes come meanwhile, the next reading has them all. */
+  /** Read the canvas, one read at a time: the next read includes all changes of the meantime. */
   async #readAgain() {
     this.#isStale = true;
     if (this.#isReading) return;
@@ -152,70 +171,86 @@ export class CanvasWatch {
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       }
     } catch {
-      // The connection is gone, and the next one begins with a reading; or the canvas is, and an event tells so.
+      // The connection broke, and the next one reads the canvas; or the canvas was deleted, which an event
+      // reports.
     } finally {
       this.#isReading = false;
     }
   }
 
   /**
-   * How each action stands, for its button, by action: {eventId, status, error?, errorName?, at, output?}. It is running as long as one execution of it
-   * runs: a button that says "done" while its command goes on would be pressed again. Of several that run the latest is named, and where none
-   * does, the one that began last: a person wants to know how their last press went, and not an older one that took longer.
+   * The status of each action, {eventId, status, error?, errorName?, at, output?}. An action is running as
+   * long as one of its executions runs, so that its button does not show "done" too early. Otherwise the
+   * execution that started last counts.
    */
   get statuses() {
-    const shown = new Map(this.#latest);
-    for (const { actionId, eventId, at } of this.running) shown.set(actionId, { eventId, status: "running", at });
-    return Object.fromEntries([...shown].map(([actionId, one]) => [actionId, { ...one, output: this.#outputs.get(one.eventId) }]));
+    const statuses = new Map(this.#latest);
+    for (const { actionId, eventId, at } of this.running) {
+      statuses.set(actionId, { eventId, status: "running", at });
+    }
+    return Object.fromEntries([...statuses].map(
+      ([actionId, status]) => [actionId, { ...status, output: this.#outputs.get(status.eventId) }],
+    ));
   }
 
-  #said({ eventId, text }) {
-    this.#outputs.set(eventId, ((this.#outputs.get(eventId) ?? "") + String(text)).slice(-MOST_OUTPUT));
-    if (this.#outputs.size > MOST_SAYING) { // what neither runs nor is shown goes first
-      const shown = new Set([...this.#latest.values()].map((one) => one.eventId));
-      const isOver = (one) => !this.#runs.has(one) && !shown.has(one);
-      this.#outputs.delete([...this.#outputs.keys()].find(isOver) ?? this.#outputs.keys().next().value);
-    }
-    // All that comes at once is told at once.
-    this.#telling ??= setTimeout(() => {
-      this.#telling = null;
-      this.on.changed(this, {});
+  #addOutput({ eventId, text }) {
+    const output = (this.#outputs.get(eventId) ?? "") + String(text);
+    this.#outputs.set(eventId, output.slice(-MAX_OUTPUT_LENGTH));
+    if (this.#outputs.size > MAX_OUTPUTS) this.#evictOutput();
+    // Output events that arrive together are shown together.
+    this.#changeTimer ??= setTimeout(() => {
+      this.#changeTimer = null;
+      this.on.changed({});
     });
   }
 
-  #acted(what, { actionId, eventId, error, endedAt, startedAt, ...more }) {
-    const status = { asked: "asked", started: "running", finished: "completed", failed: "failed", refused: "refused" }[what];
-    if (!status) return;
-    if (status === "asked") this.asked.set(more.confirmationId, { actionId, eventId, ...more });
-    else this.asked.delete(eventId);
-    this.#note(actionId, eventId, status, error, endedAt ?? startedAt);
-    this.on.changed(this, { failed: status === "failed" ? { actionId, error } : undefined });
+  /** Drop the output of an execution that neither runs nor is shown; otherwise the oldest. */
+  #evictOutput() {
+    const shown = new Set([...this.#latest.values()].map((execution) => execution.eventId));
+    const isUnused = (eventId) => !this.#running.has(eventId) && !shown.has(eventId);
+    this.#outputs.delete([...this.#outputs.keys()].find(isUnused) ?? this.#outputs.keys().next().value);
   }
 
-  #note(actionId, eventId, status, error, at) {
-    if (status === "running") this.#runs.set(eventId, { actionId, eventId, at });
-    else this.#runs.delete(eventId);
-    if (this.#latest.get(actionId)?.eventId > eventId) return; // of two at once the later one counts
+  #handleAction(type, { actionId, eventId, error, endedAt, startedAt, ...rest }) {
+    const status = {
+      asked: "asked", started: "running", finished: "completed", failed: "failed", refused: "refused",
+    }[type];
+    if (!status) return;
+    if (status === "asked") this.confirmations.set(rest.confirmationId, { actionId, eventId, ...rest });
+    else this.confirmations.delete(eventId);
+    this.#setStatus(actionId, eventId, status, error, endedAt ?? startedAt);
+    this.on.changed({ failed: status === "failed" ? { actionId, error } : undefined });
+  }
+
+  #setStatus(actionId, eventId, status, error, at) {
+    if (status === "running") this.#running.set(eventId, { actionId, eventId, at });
+    else this.#running.delete(eventId);
+    if (this.#latest.get(actionId)?.eventId > eventId) return; // a later execution is known
     this.#latest.set(actionId, { eventId, status, error: error?.message, errorName: error?.name, at });
   }
 
-  /** A job that runs by itself has failed again, or works again. */
-  #refreshed(what, payload, seq) {
-    if (seq <= this.#failingSeq) return; // what was read since knows better
+  #handleRefresh(type, payload, seq) {
+    if (seq <= this.#failingSeq) return; // a read was newer
     this.#failingSeq = seq;
-    if (what === "failed") this.failing.set(payload.refreshId, failingOf(payload));
-    else if (what === "recovered") this.failing.delete(payload.refreshId);
-    this.on.changed(this, {});
+    if (type === "failed") this.failing.set(payload.refreshId, failingJob(payload));
+    else if (type === "recovered") this.failing.delete(payload.refreshId);
+    this.on.changed({});
   }
 
-  #viewed({ viewId, clientId, status }) {
-    const others = this.whole.views.filter((view) => view.viewId !== viewId);
-    this.whole = { ...this.whole, views: status === "opened" ? [...others, { viewId, clientId }] : others };
-    this.on.changed(this, {});
+  #handleView({ viewId, clientId, status }) {
+    const others = this.snapshot.views.filter((view) => view.viewId !== viewId);
+    const views = status === "opened" ? [...others, { viewId, clientId }] : others;
+    this.snapshot = { ...this.snapshot, views };
+    this.on.changed({});
   }
 
-  /** The executions that run, in the order of their beginning: which action, since when, and by which name each can be stopped. */
-  get running() { return [...this.#runs.values()].sort((one, other) => (one.eventId < other.eventId ? -1 : 1)); }
+  /** The running executions in the order in which they started: {actionId, eventId, at}. */
+  get running() {
+    return [...this.#running.values()].sort((first, second) => (first.eventId < second.eventId ? -1 : 1));
+  }
 }
 
-const failingOf = ({ refreshId, actionId, failures, error, retryInMs }) => ({ refreshId, actionId, failures, error: error?.message, errorName: error?.name, nextAt: Date.now() + retryInMs });
+function failingJob({ refreshId, actionId, failures, error, retryInMs }) {
+  const nextAt = Date.now() + retryInMs;
+  return { refreshId, actionId, failures, error: error?.message, errorName: error?.name, nextAt };
+}

@@ -1,202 +1,240 @@
-// The chat of one session: its turns as bubbles, what waits to be said, and the newest in sight.
+// The chat of one session: its turns as bubbles, the unsent messages, and scrolling to the newest.
 //
-// What is on the page follows the thread: nodes are made once and changed in place, so that what a reader folded open or
-// selected stays as it is while an answer grows.
+// Nodes are created once and changed in place, so that an open detail or a selection stays while an answer
+// grows.
 
-import { Thread, shownOf, textOf } from "./thread.js";
-import { arrange, at, attempt, button, call, element, fetched, glimpse, isMarker, time, valueNode } from "./values.js";
+import { textOf, Thread, visibleItems } from "./thread.js";
+import {
+  arrange, attempt, button, byId, element, fetchMarker, isMarker, request, summarize, time, valueNode,
+} from "./values.js";
 
-const FRAME_MS = 20; // events that come together are shown together
-const NEAR_PX = 60; // so near to the end, a reader is taken along
-const FETCHED_AT_ONCE = 65_536; // bytes of a message whose text was moved
+const DRAW_MS = 20; // events that arrive within this time are drawn together
+const NEAR_END_PX = 60; // a reader this close to the end is kept at the end
+const MAX_AUTO_FETCH_BYTES = 65_536; // of a message whose text was offloaded
+const EARLIER_LIMIT = 50;
 
 const ORDINALS = ["next", "2nd", "3rd"];
 
 export class Chat {
   #thread = new Thread();
-  #nodes = new Map(); // by turn: {root, question, answer, note, items: Map}
-  #live = null; // runs that have not ended, in the order of their turns; null: nobody has said yet
+  #nodes = new Map(); // by turn: {root, question, answer, parts, note, items: Map}
+  #activeRuns = null; // unfinished runs in the order of their turns; null: not loaded
   #outbox = [];
   #next = null;
   #timer = null;
-  #wantsInternal = false;
+  #includeInternal = false;
 
-  /** `on` has: changed(), show(runId), cancel(runId), sayAgain(key), unsay(key). */
+  /** `on` has: changed(), show(runId), cancel(runId), resend(key), discard(key). */
   constructor(on) {
     this.on = on;
-    this.place = at("turns");
-    this.isFollowing = true; // a reader at the end is taken along, one who reads further up is left in peace
-    this.place.onscroll = () => { this.isFollowing = this.place.scrollHeight - this.place.scrollTop - this.place.clientHeight < NEAR_PX; };
-    new ResizeObserver(() => this.follow()).observe(this.place);
-    at("earlier").onclick = () => attempt(at("chat-problem"), () => this.#loadEarlier());
+    this.list = byId("turns");
+    this.isFollowing = true; // whether new content scrolls into view
+    this.list.onscroll = () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.list;
+      this.isFollowing = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+    };
+    new ResizeObserver(() => this.follow()).observe(this.list);
+    byId("earlier").onclick = () => attempt(byId("chat-problem"), () => this.#loadEarlier());
   }
 
-  /** Another session, or the same one with other eyes. */
-  begin(sessionId, wantsInternal) {
+  /** Show another session, or the same one with or without internal events. */
+  open(sessionId, includeInternal) {
     if (sessionId !== this.sessionId) this.#thread = new Thread();
     this.sessionId = sessionId;
-    this.#wantsInternal = wantsInternal;
-    this.#live = null;
+    this.#includeInternal = includeInternal;
+    this.#activeRuns = null;
     this.#outbox = [];
-    this.isKnown = false;
-    this.#forget();
+    this.isLoaded = false;
+    this.#clear();
   }
 
-  #forget() {
+  #clear() {
     this.#thread = new Thread(this.#thread.restarts);
     this.#nodes.clear();
     this.#next = null;
-    this.place.replaceChildren();
-    this.#show();
+    this.list.replaceChildren();
+    this.#draw();
   }
 
-  startAnew(history, events = []) {
-    this.#forget();
-    this.isKnown = true;
+  reset(history, events = []) {
+    this.#clear();
+    this.isLoaded = true;
     this.#next = history?.next ?? null;
-    for (const message of history?.messages ?? []) this.#thread.recall(message);
-    for (const event of events) this.#take(event);
+    for (const message of history?.messages ?? []) this.#thread.addMessage(message);
+    for (const event of events) this.#addEvent(event);
     this.isFollowing = true;
-    this.#show();
+    this.#draw();
   }
 
-  follow() { if (this.isFollowing) this.place.scrollTop = this.place.scrollHeight; }
+  follow() { if (this.isFollowing) this.list.scrollTop = this.list.scrollHeight; }
 
-  hear(event) {
-    this.#take(event);
-    this.#showSoon();
+  handleEvent(event) {
+    this.#addEvent(event);
+    this.#drawSoon();
   }
 
-  #take(event) {
+  #addEvent(event) {
     const { visibility } = event.data;
-    if (visibility === "public" || (visibility === "internal" && this.#wantsInternal)) this.#thread.take(event); // CC-12
+    // CC-12.
+    const isVisible = visibility === "public" || (visibility === "internal" && this.#includeInternal);
+    if (isVisible) this.#thread.addEvent(event);
   }
 
-  restarted(runId, ts) {
+  handleRestart(runId, ts) {
     this.#thread.restart(runId, ts);
-    this.#showSoon();
+    this.#drawSoon();
   }
 
-  waiting(outbox) {
+  setOutbox(outbox) {
     this.#outbox = outbox;
-    this.#showSoon();
+    this.#drawSoon();
   }
 
-  alive(runIds) {
-    this.#live = runIds;
+  setActiveRuns(runIds) {
+    this.#activeRuns = runIds;
     for (const turn of this.#thread.turns.values()) if (!turn.answer?.status) this.#thread.changed.add(turn);
-    this.#showSoon();
+    this.#drawSoon();
   }
 
-  get isEmpty() { return this.isKnown && !this.#thread.turns.size && !this.#outbox.length; }
-  get hasUnsent() { return this.#outbox.some((one) => one.is !== "refused"); }
+  get isEmpty() { return this.isLoaded && !this.#thread.turns.size && !this.#outbox.length; }
+  get hasUnsent() { return this.#outbox.some((entry) => entry.is !== "refused"); }
   get newestRun() { return this.#thread.inOrder().findLast((turn) => turn.answer)?.runId ?? null; }
 
   async #loadEarlier() {
-    const { messages, next = null } = await call("GET", `/api/sessions/${encodeURIComponent(this.sessionId)}/messages?limit=50&before=${this.#next}`);
-    const height = this.place.scrollHeight - this.place.scrollTop;
+    const path = `/api/sessions/${encodeURIComponent(this.sessionId)}/messages`;
+    const query = `limit=${EARLIER_LIMIT}&before=${this.#next}`;
+    const { messages, next = null } = await request("GET", `${path}?${query}`);
+    const distanceToEnd = this.list.scrollHeight - this.list.scrollTop;
     this.#next = next;
-    for (const message of messages) this.#thread.recall(message);
-    this.#show();
-    this.place.scrollTop = this.place.scrollHeight - height; // the reader stays where they were
+    for (const message of messages) this.#thread.addMessage(message);
+    this.#draw();
+    this.list.scrollTop = this.list.scrollHeight - distanceToEnd;
   }
 
-  // -- showing
+  // -- drawing
 
-  #showSoon() { this.#timer ??= setTimeout(() => this.#show(), FRAME_MS); }
+  #drawSoon() { this.#timer ??= setTimeout(() => this.#draw(), DRAW_MS); }
 
-  #show() {
+  #draw() {
     clearTimeout(this.#timer);
     this.#timer = null;
     const turns = this.#thread.inOrder();
-    for (const turn of this.#thread.changed) this.#showTurn(turn);
+    for (const turn of this.#thread.changed) this.#drawTurn(turn);
     this.#thread.changed.clear();
     const roots = turns.map((turn) => this.#nodes.get(turn).root);
-    arrange(this.place, [...roots, ...this.#outbox.map((one) => this.#unsent(one))]);
-    at("earlier").hidden = this.#next === null;
+    arrange(this.list, [...roots, ...this.#outbox.map((entry) => this.#unsentTurn(entry))]);
+    byId("earlier").hidden = this.#next === null;
     this.on.changed();
     this.follow();
   }
 
-  #showTurn(turn) {
-    const nodes = this.#nodes.get(turn) ?? this.#newTurn(turn);
-    if (turn.question && nodes.said !== turn.question.text) {
-      nodes.said = turn.question.text;
-      nodes.question.replaceChildren(this.#put(element("div", "text"), turn.question, turn), time(turn.question.at));
+  #drawTurn(turn) {
+    const nodes = this.#nodes.get(turn) ?? this.#createTurn(turn);
+    if (turn.question && nodes.questionText !== turn.question.text) {
+      nodes.questionText = turn.question.text;
+      const text = this.#drawText(element("div", "text"), turn.question, turn);
+      nodes.question.replaceChildren(text, time(turn.question.at));
     }
     nodes.question.hidden = !turn.question;
-    const shown = turn.answer ? shownOf(turn.answer) : [];
-    arrange(nodes.parts, shown.map((item) => this.#item(nodes, item, turn)));
-    const note = this.#note(turn);
+    const items = turn.answer ? visibleItems(turn.answer) : [];
+    arrange(nodes.parts, items.map((item) => this.#drawItem(nodes, item, turn)));
+    const note = this.#noteOf(turn);
     nodes.note.className = `note ${note.kind}`;
-    nodes.note.replaceChildren(...note.says);
-    nodes.answer.hidden = !turn.answer && !note.says.length;
+    nodes.note.replaceChildren(...note.nodes);
+    nodes.answer.hidden = !turn.answer && !note.nodes.length;
     nodes.root.dataset.state = note.kind;
   }
 
-  #newTurn(turn) {
-    const [question, parts, note] = [element("div", "bubble question"), element("div", "parts"), element("div", "note")];
+  #createTurn(turn) {
+    const question = element("div", "bubble question");
+    const [parts, note] = [element("div", "parts"), element("div", "note")];
     const answer = element("div", "bubble answer", parts, note);
-    const nodes = { root: element("article", "turn", question, answer), question, parts, note, answer, items: new Map() };
-    nodes.root.dataset.run = turn.runId;
+    const root = element("article", "turn", question, answer);
+    root.dataset.run = turn.runId;
+    const nodes = { root, question, parts, note, answer, items: new Map() };
     this.#nodes.set(turn, nodes);
     return nodes;
   }
 
-  /** A text that may have been moved: short ones are fetched at once, long ones when they are asked for. */
-  #put(place, holder, turn) {
+  /** Draw a text that may be offloaded: a short one is fetched at once, a long one on request. */
+  #drawText(node, holder, turn) {
     const { text } = holder;
-    if (isMarker(text) && text.original_size <= FETCHED_AT_ONCE && !holder.isAsked) {
-      holder.isAsked = true;
-      fetched(text).then((whole) => { holder.text = whole; this.#thread.changed.add(turn); this.#showSoon(); }).catch(() => {}); // its link is still there
+    if (isMarker(text) && text.original_size <= MAX_AUTO_FETCH_BYTES && !holder.isFetching) {
+      holder.isFetching = true;
+      const replace = (content) => {
+        holder.text = content;
+        this.#thread.changed.add(turn);
+        this.#drawSoon();
+      };
+      fetchMarker(text).then(replace).catch(() => {}); // the marker's link stays
     }
-    if (typeof text === "string") say(place, text);
-    else if (!place.childElementCount) place.replaceChildren(valueNode(text));
-    return place;
-  }
-
-  #item(nodes, item, turn) {
-    const known = nodes.items.get(item);
-    const node = known ?? { tool: newTool, thought: newThought, step: newStep }[item.kind]?.(item) ?? element("div", "text");
-    nodes.items.set(item, node);
-    if (item.kind === "text") say(node, textOf(item).replace(/^\n+/, ""));
-    if (item.kind === "thought") say(node.lastChild, textOf(item));
-    if (item.kind === "moved" && node.childElementCount !== item.pieces.length) node.replaceChildren(...item.pieces.map((piece) => valueNode(piece.text)));
-    if (item.kind === "tool") showTool(node, item, turn);
-    if (item.kind === "final") this.#put(node, turn.answer, turn);
+    if (typeof text === "string") setText(node, text);
+    else if (!node.childElementCount) node.replaceChildren(valueNode(text));
     return node;
   }
 
-  /** How it stands with a turn: who waits, who works, and how it ended. */
-  #note(turn) {
-    const { answer, runId } = turn;
-    const see = () => Object.assign(button("plain", "run", () => this.on.show(runId)), { title: "Show the state of this run" });
-    if (answer?.status) {
-      const how = answer.status === "completed" ? null : element("span", `status ${answer.status}`, answer.error ? `${answer.status}: ${answer.error}` : answer.status);
-      return { kind: answer.status, says: [time(answer.at), ...(how ? [how] : []), see()] };
+  #drawItem(nodes, item, turn) {
+    const create = { tool: createTool, thought: createThought, step: createStep }[item.kind];
+    const node = nodes.items.get(item) ?? create?.(item) ?? element("div", "text");
+    nodes.items.set(item, node);
+    if (item.kind === "text") setText(node, textOf(item).replace(/^\n+/, ""));
+    if (item.kind === "thought") setText(node.lastChild, textOf(item));
+    if (item.kind === "offloaded" && node.childElementCount !== item.pieces.length) {
+      node.replaceChildren(...item.pieces.map((piece) => valueNode(piece.text)));
     }
-    const place = this.#live?.indexOf(runId) ?? -1;
-    if (place > 0) {
-      const says = `queued, ${ORDINALS[place - 1] ?? `${place}th`} in line`;
-      return { kind: "queued", says: [element("span", "status queued", says), button("plain", "do not run it", () => this.on.cancel(runId))] };
-    }
-    if (place === 0 || answer) return { kind: "running", says: [element("span", "status running", "working…"), see()] };
-    if (this.#live) return { kind: "cancelled", says: [element("span", "status cancelled", "cancelled before it began"), see()] };
-    return { kind: "", says: [] };
+    if (item.kind === "tool") drawTool(node, item, turn);
+    if (item.kind === "final") this.#drawText(node, turn.answer, turn);
+    return node;
   }
 
-  #unsent(one) {
-    const says = { waiting: "waiting for the server…", sent: "sending…", refused: one.says }[one.is];
-    const note = element("div", `note ${one.is}`, element("span", one.is === "refused" ? "problem" : "status", says));
-    if (one.is === "refused") note.append(button("plain", "try again", () => this.on.sayAgain(one.key)), button("plain", "discard", () => this.on.unsay(one.key)));
-    const root = element("article", "turn", element("div", "bubble question", say(element("div", "text"), one.text), note));
-    root.dataset.state = `unsent ${one.is}`;
+  /** Return the note below a turn: its position in the queue, that it runs, or how it ended. */
+  #noteOf(turn) {
+    const { answer, runId } = turn;
+    const showRun = () => {
+      const node = button("plain", "run", () => this.on.show(runId));
+      node.title = "Show the state of this run";
+      return node;
+    };
+    const status = (name, text) => element("span", `status ${name}`, text);
+    if (answer?.status) {
+      const text = answer.error ? `${answer.status}: ${answer.error}` : answer.status;
+      const ending = answer.status === "completed" ? [] : [status(answer.status, text)];
+      return { kind: answer.status, nodes: [time(answer.at), ...ending, showRun()] };
+    }
+    const position = this.#activeRuns?.indexOf(runId) ?? -1;
+    if (position > 0) {
+      const text = `queued, ${ORDINALS[position - 1] ?? `${position}th`} in line`;
+      const cancel = button("plain", "cancel", () => this.on.cancel(runId));
+      return { kind: "queued", nodes: [status("queued", text), cancel] };
+    }
+    if (position === 0 || answer) {
+      return { kind: "running", nodes: [status("running", "working…"), showRun()] };
+    }
+    if (this.#activeRuns) {
+      return { kind: "cancelled", nodes: [status("cancelled", "cancelled before it started"), showRun()] };
+    }
+    return { kind: "", nodes: [] };
+  }
+
+  #unsentTurn({ is, text, message, key }) {
+    const label = { waiting: "waiting for the server…", sent: "sending…", refused: message }[is];
+    const className = is === "refused" ? "problem" : "status";
+    const note = element("div", `note ${is}`, element("span", className, label));
+    if (is === "refused") {
+      note.append(
+        button("plain", "try again", () => this.on.resend(key)),
+        button("plain", "discard", () => this.on.discard(key)),
+      );
+    }
+    const bubble = element("div", "bubble question", setText(element("div", "text"), text), note);
+    const root = element("article", "turn", bubble);
+    root.dataset.state = `unsent ${is}`;
     return root;
   }
 }
 
-/** Put a text there; where it only grew, add what is new, so that a selection in what was there stays. */
-function say(node, text) {
+/** Set the text of a node; a text that only grew is appended to, so that a selection stays. */
+function setText(node, text) {
   const shown = node.childElementCount ? "" : node.textContent;
   if (shown && text.startsWith(shown)) node.append(text.slice(shown.length));
   else node.textContent = text;
@@ -204,24 +242,35 @@ function say(node, text) {
   return node;
 }
 
-function newThought() {
-  const made = element("details", "thought", element("summary", "", element("span", "tag", "internal"), " thought"), element("div", "text"));
-  made.open = true;
-  return made;
+function createThought() {
+  const summary = element("summary", "", element("span", "tag", "internal"), " thought");
+  const node = element("details", "thought", summary, element("div", "text"));
+  node.open = true;
+  return node;
 }
 
-const newStep = (item) => element("div", "step", element("span", "tag", "internal"), ` step ${item.number} is finished and kept`);
+function createStep({ number }) {
+  return element("div", "step", element("span", "tag", "internal"), ` step ${number} is finished and stored`);
+}
 
-const newTool = (item) => element("details", "tool", element("summary", "", element("code", "", item.tool ?? "tool"), " ", element("span", "faint")), element("div", "detail"));
+function createTool(item) {
+  const name = element("code", "", item.tool ?? "tool");
+  const summary = element("summary", "", name, " ", element("span", "faint"));
+  return element("details", "tool", summary, element("div", "detail"));
+}
 
-function showTool(node, item, turn) {
+function drawTool(node, item, turn) {
   const [summary, detail] = node.children;
-  const isOver = "result" in item || "error" in item || item.whole;
-  const state = "error" in item ? "failed" : isOver ? "done" : turn.answer.status ? "stopped" : "calling…";
+  const isFinished = "result" in item || "error" in item || item.marker;
+  let state = turn.answer.status ? "stopped" : "calling…";
+  if (isFinished) state = "error" in item ? "failed" : "done";
   node.dataset.state = state;
-  const said = isOver ? glimpse(item.error ?? item.result) : glimpse(item.args);
-  summary.lastChild.textContent = `${state}${said ? ` · ${said}` : ""}`;
-  const parts = [["arguments", item.args], ["result", item.result], ["error", item.error], ["all of it", item.whole]].filter(([, value]) => value !== undefined);
+  const text = summarize(isFinished ? item.error ?? item.result : item.args);
+  summary.lastChild.textContent = `${state}${text ? ` · ${text}` : ""}`;
+  const { args, result, error, marker } = item;
+  const all = [["arguments", args], ["result", result], ["error", error], ["details", marker]];
+  const parts = all.filter(([, value]) => value !== undefined);
   if (detail.children.length === 2 * parts.length) return;
-  detail.replaceChildren(...parts.flatMap(([name, value]) => [element("div", "faint", name), valueNode(value)]));
+  const rows = parts.flatMap(([name, value]) => [element("div", "faint", name), valueNode(value)]);
+  detail.replaceChildren(...rows);
 }

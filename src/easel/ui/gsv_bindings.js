@@ -1,47 +1,49 @@
-// `data-gsv-text`, `data-gsv-action`, `data-gsv-control`: what a page shows of the state, and what it runs.
+// `data-gsv-text`, `data-gsv-action`, `data-gsv-control`: what a page shows of the state, and the actions it
+// runs.
 //
-// Text goes in as text, so nothing in a state becomes HTML. Everything is looked for anew whenever the state or the page changes: a page
-// that builds itself later is bound like one that came whole.
+// Values are inserted as text, so nothing in a state becomes HTML. All bindings are evaluated again whenever
+// the state or the page changes, so elements that a script adds later are bound too.
 
 const BOUND = "[data-gsv-text], [data-gsv-model], [data-gsv-action], [data-gsv-control]";
 const HOOKS = ["data-gsv-text", "data-gsv-model", "data-gsv-action", "data-gsv-control"];
 const INPUT = "data-gsv-input-";
 const NATIVE = "button, a[href], input, select, textarea, form, summary, label, option";
+const MAX_LISTED_NAMES = 12;
 
-const busy = new WeakSet(); // elements whose action runs: a second press is not a second run
-let isDue = false;
+const busy = new WeakSet(); // elements whose action runs: a second click does not start a second run
+let isRenderScheduled = false;
 let lastBroken = "[]";
 
 const observer = new MutationObserver(() => {
-  if (isDue) return;
-  isDue = true;
+  if (isRenderScheduled) return;
+  isRenderScheduled = true;
   queueMicrotask(render);
 });
 observer.observe(document, { childList: true, subtree: true, attributeFilter: HOOKS });
 
 function render() {
-  isDue = false;
+  isRenderScheduled = false;
   for (const element of document.querySelectorAll(BOUND)) {
     if (element.dataset.gsvText !== undefined) showText(element);
     if (element.dataset.gsvModel !== undefined) showModel(element);
     const actionId = actionOf(element);
     if (actionId !== null) showAction(element, actionId);
   }
-  observer.takeRecords(); // our own doing
-  if (known.info) tellBroken();
+  observer.takeRecords(); // ignore our own changes
+  if (known.info) reportBroken();
 }
 afterState = render;
 
 function showText(element) {
-  const parts = parsed(element.dataset.gsvText);
+  const parts = parsePath(element.dataset.gsvText);
   if (!parts) return;
-  const text = asText(found(known.state, parts));
+  const text = asText(resolvePath(known.state, parts));
   if (element.textContent !== text) element.textContent = text;
 }
 
-// --- actions ----------------------------------------------------------------------------------------------------------
+// --- actions -----------------------------------------------------------------------------------------------
 
-/** The id of the action that an element runs; null for none, which is also what a control without a binding runs. */
+/** Return the id of the action that an element runs; null for none, and for a control without a binding. */
 function actionOf(element) {
   if (element.dataset.gsvAction !== undefined) return element.dataset.gsvAction;
   const control = element.dataset.gsvControl;
@@ -61,7 +63,9 @@ function showAction(element, actionId) {
   }
 }
 
-/** What goes with an action: the fields of the form around it, then `data-gsv-input-*` of the element itself. */
+/**
+ * Return the input of an action: the fields of the surrounding form, then `data-gsv-input-*` of the element.
+ */
 function inputOf(element, submitter) {
   const input = {};
   const put = (name, value) => { if (!UNSAFE.test(name)) input[name] = value; };
@@ -74,12 +78,16 @@ function inputOf(element, submitter) {
     }
   }
   if (submitter?.name) put(submitter.name, submitter.value);
-  if (!form && element.matches("input, select, textarea")) put(element.name || "value", entryOf(element, null));
-  for (const { name, value } of element.attributes) if (name.startsWith(INPUT)) put(name.slice(INPUT.length), value);
+  if (!form && element.matches("input, select, textarea")) {
+    put(element.name || "value", entryOf(element, null));
+  }
+  for (const { name, value } of element.attributes) {
+    if (name.startsWith(INPUT)) put(name.slice(INPUT.length), value);
+  }
   return input;
 }
 
-async function run(element, submitter) {
+async function runElement(element, submitter) {
   const actionId = actionOf(element);
   if (actionId === null || busy.has(element)) return;
   busy.add(element);
@@ -87,99 +95,122 @@ async function run(element, submitter) {
   try {
     await runAction(actionId, inputOf(element, submitter));
   } catch (problem) {
-    if (!(problem instanceof Refused)) throw problem; // what the host refused is shown by the shell
+    if (!(problem instanceof RequestRefused)) throw problem; // the shell shows a refusal
   } finally {
     busy.delete(element);
     render();
   }
 }
 
-/** First what was typed, then the action: it runs on what the person sees. */
+/** Save all entries, then run the action: it runs on the values that the person sees. */
 async function runAction(actionId, input = {}) {
+  const params = { actionId: String(actionId), input };
   try {
-    await settled();
+    await allSaved();
   } catch (problem) {
-    if (problem.name === "UNAVAILABLE") return ask("action", { actionId: String(actionId), input, isUnsaved: true }); // the shell refuses it, and says why
-    complain(`action ${actionId}`, `It was not run, for ${problem.message}`);
+    // The shell refuses it.
+    if (problem.name === "UNAVAILABLE") return request("action", { ...params, isUnsaved: true });
+    reportProblem(`action ${actionId}`, `It was not run: ${problem.message}`);
     throw problem;
   }
-  return ask("action", { actionId: String(actionId), input });
+  return request("action", params);
 }
 
-const triggerOf = (event) => (event.target instanceof Element ? event.target.closest("[data-gsv-action], [data-gsv-control]") : null);
-const isChosen = (element) => element.matches("select, textarea, input:not([type=button], [type=submit], [type=reset], [type=image])");
+const TRIGGER = "[data-gsv-action], [data-gsv-control]";
+const NOT_CLICKED = "select, textarea, input:not([type=button], [type=submit], [type=reset], [type=image])";
+const triggerOf = (event) => (event.target instanceof Element ? event.target.closest(TRIGGER) : null);
+const runsOnChange = (element) => element.matches(NOT_CLICKED);
 
 document.addEventListener("click", (event) => {
   const element = triggerOf(event);
-  if (element && !element.matches("form") && !isChosen(element)) {
-    event.preventDefault(); // a button in a form, or a link: it runs its action and nothing else
-    run(element, null);
+  if (element && !element.matches("form") && !runsOnChange(element)) {
+    event.preventDefault(); // a button in a form, or a link, only runs its action
+    runElement(element, null);
     return;
   }
   const link = event.target instanceof Element ? event.target.closest("a[href], area[href]") : null;
   if (link && !isInside(link.href)) {
     event.preventDefault();
-    complain(`link to ${link.href.slice(0, 200)}`, "A canvas does not lead out: links to other places are not followed.");
+    reportProblem(`link to ${link.href.slice(0, 200)}`, "A canvas cannot open links to other sites.");
   }
 });
 document.addEventListener("keydown", (event) => {
   const element = triggerOf(event);
-  if (!element || event.target !== element || element.matches(NATIVE) || !["Enter", " "].includes(event.key) || event.repeat) return;
+  if (!element || event.target !== element || element.matches(NATIVE) || event.repeat) return;
+  if (!["Enter", " "].includes(event.key)) return;
   event.preventDefault();
-  run(element, null);
+  runElement(element, null);
 });
 document.addEventListener("change", (event) => {
   const element = triggerOf(event);
-  if (element && isChosen(element)) run(element, null);
+  if (element && runsOnChange(element)) runElement(element, null);
 });
 document.addEventListener("submit", (event) => {
-  event.preventDefault(); // nothing is ever sent from here
-  if (event.target instanceof Element && event.target.matches("[data-gsv-action], [data-gsv-control]")) run(event.target, event.submitter);
+  event.preventDefault(); // a form is never sent
+  if (event.target instanceof Element && event.target.matches(TRIGGER)) {
+    runElement(event.target, event.submitter);
+  }
 });
 
 const FOLDER = location.href.slice(0, location.href.indexOf("/assets/") + "/assets/".length);
 const isInside = (href) => href.startsWith(FOLDER) || href.startsWith("javascript:");
 
-// --- what is bound to nothing -----------------------------------------------------------------------------------------
+// --- broken bindings ---------------------------------------------------------------------------------------
 
-function tellBroken() {
+function reportBroken() {
   const broken = [];
   for (const element of document.querySelectorAll(BOUND)) {
     for (const hook of HOOKS) {
       const value = element.getAttribute(hook);
-      const says = value === null ? null : whatIsWrong(element, hook, value);
-      if (says) broken.push({ at: `<${element.localName} ${hook}="${value.slice(0, 120)}">`, says });
-      if (broken.length >= MOST_PROBLEMS) break;
+      const message = value === null ? null : problemOf(element, hook, value);
+      if (message) broken.push({ place: `<${element.localName} ${hook}="${value.slice(0, 120)}">`, message });
+      if (broken.length >= MAX_PROBLEMS) break;
     }
   }
   const text = JSON.stringify(broken);
   if (text === lastBroken) return;
   lastBroken = text;
-  say("broken", { broken });
+  send("broken", { broken });
 }
 
-function whatIsWrong(element, hook, value) {
+/** Return the problem of one binding, or null. */
+function problemOf(element, hook, value) {
   const { actions, bindings, writable, saves } = known.info;
-  if (hook === "data-gsv-action") return actions.includes(value) ? null : `There is no action “${value}”. ${listed("The spec has", actions)}`;
-  if (hook === "data-gsv-control") return Object.hasOwn(bindings, value) ? null : `No binding is called “${value}”. ${listed("The spec binds", Object.keys(bindings))}`;
-  const parts = parsed(value);
-  if (!parts) return "This is no path: it begins with “state.” and goes on with names between single dots.";
-  if (hook === "data-gsv-model") {
-    if (!isField(element)) return "Only input, select and textarea can be tied to the state; to show it, use data-gsv-text.";
-    if (!parts.length || !writable.some((place) => begins(parts, place))) return "A page may not write here: neither the spec's state nor “writable” names it.";
+  if (hook === "data-gsv-action") {
+    if (actions.includes(value)) return null;
+    return `There is no action “${value}”. ${listNames("The spec has", actions)}`;
   }
-  return isExpected(parts, saves) ? null : `The state has no “${parts.join(".")}”, and no action saves there.`;
+  if (hook === "data-gsv-control") {
+    if (Object.hasOwn(bindings, value)) return null;
+    return `There is no binding “${value}”. ${listNames("The spec binds", Object.keys(bindings))}`;
+  }
+  const parts = parsePath(value);
+  if (!parts) return "A path must begin with “state.” and continue with names between single dots.";
+  if (hook === "data-gsv-model") {
+    if (!isField(element)) {
+      return "Only input, select and textarea can be bound to the state; to show a value, use data-gsv-text.";
+    }
+    if (!parts.length || !writable.some((path) => startsWith(parts, path))) {
+      return "A page must not write here: neither the spec's state nor “writable” names it.";
+    }
+  }
+  if (isExpected(parts, saves)) return null;
+  return `The state has no “${parts.join(".")}”, and no action saves there.`;
 }
 
-/** Whether a place exists, is empty so far, or is where an action's result comes to stand. */
+/** Return whether a path exists, is still empty, or is where an action saves its result. */
 function isExpected(parts, saves) {
-  if (saves.some((place) => begins(parts, place) || begins(place, parts))) return true;
+  if (saves.some((path) => startsWith(parts, path) || startsWith(path, parts))) return true;
   for (let depth = 1; depth <= parts.length; depth += 1) {
-    const value = found(known.state, parts.slice(0, depth));
+    const value = resolvePath(known.state, parts.slice(0, depth));
     if (value === MISSING) return false;
     if (value === null) return true;
   }
   return true;
 }
 
-const listed = (says, names) => (names.length ? `${says} ${names.slice(0, 12).join(", ")}${names.length > 12 ? ", …" : ""}.` : `${says} none.`);
+function listNames(intro, names) {
+  if (!names.length) return `${intro} none.`;
+  const more = names.length > MAX_LISTED_NAMES ? ", …" : "";
+  return `${intro} ${names.slice(0, MAX_LISTED_NAMES).join(", ")}${more}.`;
+}

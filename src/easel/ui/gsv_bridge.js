@@ -1,70 +1,74 @@
-// The page's end of the bridge to the shell around it. The page has no sign-in and no network: this is all it has.
+// The page's end of the bridge to the shell. The page has no sign-in and no network: this is its only
+// connection.
 //
-// Owns the state as it was last told, and the questions that are not answered yet. Messages: see `canvas_bridge.js`, which is the other
-// end, and the one that decides.
+// Owns the latest state and the pending requests. The messages are listed in `canvas_bridge.js`, the other
+// end, which decides. This bundle runs in a sandboxed page and cannot import the shell's modules.
 
-const MOST_PROBLEMS = 50;
+const MAX_PROBLEMS = 50;
 
-const known = { state: frozen({}), revision: -1, info: null, statuses: {}, refreshes: {} };
+const known = { state: deepFreeze({}), revision: -1, info: null, statuses: {}, refreshes: {} };
 const listeners = new Set();
-const asked = new Map();
-const early = []; // what is to be said before the shell has answered
-const told = new Set();
+const pending = new Map(); // by request id
+const queued = []; // messages to send after the shell's welcome
+const reported = new Set();
 let nonce = null;
-let number = 0;
+let requestCount = 0;
 let afterState = () => {};
 let onMessage = () => {};
 
-function say(kind, more = {}) {
-  if (nonce === null && kind !== "hello") early.push([kind, more]);
-  else if (parent !== window) parent.postMessage({ gsv: 1, nonce, kind, ...more }, "*"); // only our shell may frame this page
+function send(kind, members = {}) {
+  if (nonce === null && kind !== "hello") queued.push([kind, members]);
+  // Only our shell may frame us.
+  else if (parent !== window) parent.postMessage({ gsv: 1, nonce, kind, ...members }, "*");
 }
 
-/** A question, and the promise of its answer. */
-function ask(kind, more) {
-  number += 1;
-  const id = `${kind}-${number}`;
+/** Send a request and return the promise of its answer. */
+function request(kind, members) {
+  requestCount += 1;
+  const id = `${kind}-${requestCount}`;
   return new Promise((resolve, reject) => {
-    asked.set(id, { resolve, reject });
-    say(kind, { id, ...more });
+    pending.set(id, { resolve, reject });
+    send(kind, { id, ...members });
   });
 }
 
-/** Something that the page's author will want to know: where, and what. */
-function complain(at, says) {
-  const key = `${at}\n${says}`;
-  if (told.has(key) || told.size >= MOST_PROBLEMS) return;
-  told.add(key);
-  say("problem", { at: String(at).slice(0, 300), says: String(says).slice(0, 1000) });
+/** Report a problem to the page's author, each one once. */
+function reportProblem(place, message) {
+  const key = `${place}\n${message}`;
+  if (reported.has(key) || reported.size >= MAX_PROBLEMS) return;
+  reported.add(key);
+  send("problem", { place: String(place).slice(0, 300), message: String(message).slice(0, 1000) });
 }
 
-class Refused extends Error {
+class RequestRefused extends Error {
   constructor({ message, code, name, details }) {
     super(message);
     Object.assign(this, { code, name, details });
   }
 }
 
-function take({ state, revision, info, statuses, refreshes }) {
+function update({ state, revision, info, statuses, refreshes }) {
   if (info) known.info = info;
   if (statuses) {
     Object.assign(known, { statuses, refreshes });
-    tellHow();
+    dispatchStatuses();
   }
   const isNew = state !== undefined && revision >= known.revision;
-  if (isNew) Object.assign(known, { state: frozen(state), revision });
+  if (isNew) Object.assign(known, { state: deepFreeze(state), revision });
   afterState();
-  if (isNew) for (const listener of [...listeners]) call(listener);
+  if (isNew) for (const listener of [...listeners]) callListener(listener);
 }
 
-/** How the actions stand, and which jobs fail. Once more when all scripts of the page are there: one that came late has missed what came early. */
-function tellHow() {
+/**
+ * Dispatch the statuses of actions and failing jobs; again after all scripts have loaded, for late listeners.
+ */
+function dispatchStatuses() {
   document.dispatchEvent(new CustomEvent("gsv:status", { detail: known.statuses }));
   document.dispatchEvent(new CustomEvent("gsv:refresh", { detail: known.refreshes }));
 }
-document.addEventListener("DOMContentLoaded", tellHow);
+document.addEventListener("DOMContentLoaded", dispatchStatuses);
 
-function call(listener) {
+function callListener(listener) {
   try {
     listener(known.state);
   } catch (problem) {
@@ -76,17 +80,17 @@ addEventListener("message", ({ source, data }) => {
   if (source !== parent || data?.gsv !== 1) return;
   if (data.kind === "welcome") {
     nonce = data.nonce;
-    take(data);
-    for (const [kind, more] of early.splice(0)) say(kind, more);
+    update(data);
+    for (const [kind, members] of queued.splice(0)) send(kind, members);
   } else if (data.nonce !== nonce) {
     return;
   } else if (data.kind === "state") {
-    take(data);
+    update(data);
   } else if (data.kind === "answer") {
-    const question = asked.get(data.id);
-    asked.delete(data.id);
-    if (data.ok) question?.resolve(data.payload);
-    else question?.reject(new Refused(data.error));
+    const settle = pending.get(data.id);
+    pending.delete(data.id);
+    if (data.ok) settle?.resolve(data.payload);
+    else settle?.reject(new RequestRefused(data.error));
   } else {
     onMessage(data);
   }

@@ -1,291 +1,363 @@
 "use strict";
-// Draws a canvas's state: what can be written as fields, what actions have saved as results, lists of objects as tables. It knows no more
-// than any page of a canvas, and uses the same hooks.
+// Draws the generated page of a canvas: writable values as fields, saved results, lists of objects as tables.
+// It uses the same API and hooks as any other page.
 //
-// What is drawn stays as long as its kind does: what others change appears around the field that somebody is at, and that field keeps its kind,
-// its caret and what is typed until it is left and stored.
+// A node stays as long as the kind of its value does, so changes of other users appear around the focused
+// field. A field keeps its kind, its caret and its entry until it has lost the focus and is saved.
 (() => {
-  const { writable, results, saves, numbers } = JSON.parse(document.getElementById("places").textContent);
-  const LONG = 80; // characters of text that deserve more than one line
-  const MOST_ROWS = 200;
-  const DEEPEST = 3; // beyond that it is shown as JSON
-  const CALM_MS = 400; // after a field was left: a button that moves while it is being pressed is not pressed
+  const { writable, results, saves, numbers } = JSON.parse(document.getElementById("paths").textContent);
+  const LONG_TEXT = 80; // characters of a text that gets more than one line
+  const MAX_ROWS = 200;
+  const MAX_RESULTS = 20; // of a list of results
+  const MAX_DEPTH = 3; // deeper values are shown as JSON
+  const BLUR_MS = 400; // wait after a field loses the focus: a button must not move while it is clicked
   const FIELDS = ["check", "number", "long", "short"];
   const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
   const PART = /^[\p{L}\p{N}_-]{1,128}$/u;
 
-  const make = (tag, className, ...children) => {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    made.append(...children);
-    return made;
+  const create = (tag, className, ...children) => {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    node.append(...children);
+    return node;
   };
-  const begins = (path, start) => start.every((part, place) => path[place] === part);
-  const mayWrite = (path) => path.every((part) => PART.test(part)) && writable.some((place) => begins(path, place));
-  const isResult = (path) => results.some((place) => place.length === path.length && begins(path, place));
+  const startsWith = (path, prefix) => prefix.every((part, index) => path[index] === part);
+  const isSamePath = (path, other) => path.length === other.length && startsWith(path, other);
+  const isBindable = (path) => path.every((part) => PART.test(part));
+  const isWritable = (path) => isBindable(path) && writable.some((prefix) => startsWith(path, prefix));
+  const isResultPath = (path) => results.some((other) => isSamePath(path, other));
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  const isOutcome = (value) => isObject(value) && value.ok === true && "result" in value && "finishedAt" in value;
-  const words = (name) => {
-    const said = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/[._:-]+/g, " ").trim();
-    return said ? said[0].toUpperCase() + said.slice(1).toLowerCase() : name;
+  const isResult = (value) => (
+    isObject(value) && value.ok === true && "result" in value && "finishedAt" in value
+  );
+  const toLabel = (name) => {
+    const words = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/[._:-]+/g, " ").trim();
+    return words ? words[0].toUpperCase() + words.slice(1).toLowerCase() : name;
   };
-  const shownText = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value, null, 2) : String(value));
+  const toText = (value) => {
+    if (value === null || value === undefined) return "";
+    return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+  };
 
-  const isLong = (value) => typeof value === "string" && (value.length > LONG || value.includes("\n"));
+  const isLongText = (value) => (
+    typeof value === "string" && (value.length > LONG_TEXT || value.includes("\n"))
+  );
 
-  const isDeclaredNumber = (path) => numbers.some((place) => place.length === path.length && begins(path, place));
+  const isDeclaredNumber = (path) => numbers.some((other) => isSamePath(path, other));
 
-  /** How a value is drawn. Where there is none, as what was there before it, or as what the spec has there: the next entry is of the same kind. */
+  /**
+   * Return how a value is drawn. An empty value keeps the kind of the value before it, or that of the spec.
+   */
   function kindOf(value, path, depth, before) {
-    if (isResult(path) || isOutcome(value)) return "result";
+    if (isResultPath(path) || isResult(value)) return "result";
     if (Array.isArray(value)) return "list";
-    if (isObject(value)) return depth >= DEEPEST ? "json" : "members";
-    if (!mayWrite(path)) return "text";
+    if (isObject(value)) return depth >= MAX_DEPTH ? "json" : "members";
+    if (!isWritable(path)) return "text";
     if (typeof value === "boolean") return "check";
-    if (typeof value === "number" || (isDeclaredNumber(path) && (value === null || NUMBER.test(value)))) return "number"; // also what has become text by mistake
+    const isNumericText = isDeclaredNumber(path) && (value === null || NUMBER.test(value));
+    if (typeof value === "number" || isNumericText) return "number";
     if (value === null && FIELDS.includes(before)) return before;
-    return isLong(value) ? "long" : "short";
+    return isLongText(value) ? "long" : "short";
   }
 
   function field(path, kind) {
-    const input = make(kind === "long" ? "textarea" : "input", "");
+    const input = create(kind === "long" ? "textarea" : "input", "");
     if (kind === "check") input.type = "checkbox";
-    if (kind === "number") Object.assign(input, { type: "number", step: "any", required: isDeclaredNumber(path) }); // where the spec has nothing, a person may leave nothing
-    if (kind === "long" || kind === "short") input.dir = "auto"; // as it is written, from whichever side
+    if (kind === "number") {
+      Object.assign(input, { type: "number", step: "any", required: isDeclaredNumber(path) });
+    }
+    if (kind === "long" || kind === "short") input.dir = "auto";
     input.dataset.gsvModel = `state.${path.join(".")}`;
-    const name = words(path.at(-1));
-    if (kind === "check") return make("label", "check", input, name);
-    const label = make("label", kind === "long" ? "long" : "", name, input);
+    const name = toLabel(path.at(-1));
+    if (kind === "check") return create("label", "check", input, name);
+    const label = create("label", kind === "long" ? "long" : "", name, input);
     if (kind !== "number") return label;
-    const wrong = make("span", "wrong");
-    wrong.setAttribute("role", "status");
-    return make("div", "", label, wrong);
+    const problem = create("span", "wrong");
+    problem.setAttribute("role", "status");
+    return create("div", "", label, problem);
   }
 
   function text(path, value) {
-    const shown = make("div", "value");
-    if (path.every((part) => PART.test(part))) shown.dataset.gsvText = `state.${path.join(".")}`;
-    else shown.textContent = shownText(value);
-    return make("div", "", make("span", "name", words(path.at(-1))), shown);
+    const node = create("div", "value");
+    if (isBindable(path)) node.dataset.gsvText = `state.${path.join(".")}`;
+    else node.textContent = toText(value);
+    return create("div", "", create("span", "name", toLabel(path.at(-1))), node);
   }
 
   function table(rows) {
-    const columns = [...new Set(rows.slice(0, MOST_ROWS).flatMap((row) => Object.keys(row)))];
-    const head = make("tr", "", ...columns.map((name) => make("th", "", words(name))));
-    const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", "", ...columns.map((name) => make("td", "", Object.hasOwn(row, name) ? shownText(row[name]) : ""))));
-    const made = make("div", "table", make("table", "", make("thead", "", head), make("tbody", "", ...body)));
-    if (rows.length > MOST_ROWS) made.append(make("p", "faint", `The first ${MOST_ROWS} of ${rows.length}.`));
-    return made;
+    const columns = [...new Set(rows.slice(0, MAX_ROWS).flatMap((row) => Object.keys(row)))];
+    const head = create("tr", "", ...columns.map((name) => create("th", "", toLabel(name))));
+    const cell = (row, name) => create("td", "", Object.hasOwn(row, name) ? toText(row[name]) : "");
+    const bodyRow = (row) => create("tr", "", ...columns.map((name) => cell(row, name)));
+    const body = rows.slice(0, MAX_ROWS).map(bodyRow);
+    const node = create("table", "", create("thead", "", head), create("tbody", "", ...body));
+    const wrapper = create("div", "table", node);
+    if (rows.length > MAX_ROWS) {
+      wrapper.append(create("p", "faint", `The first ${MAX_ROWS} of ${rows.length}.`));
+    }
+    return wrapper;
   }
 
   function list(values) {
-    if (!values.length) return make("p", "faint", "Nothing yet.");
-    if (values.every(isOutcome)) return make("div", "", ...values.slice(-20).reverse().map((value) => result(value)));
+    if (!values.length) return create("p", "faint", "Nothing yet.");
+    if (values.every(isResult)) return create("div", "", ...values.slice(-MAX_RESULTS).reverse().map(result));
     if (values.every(isObject)) return table(values);
-    return make("ul", "", ...values.slice(0, MOST_ROWS).map((value) => make("li", "value", shownText(value))));
+    const item = (value) => create("li", "value", toText(value));
+    return create("ul", "", ...values.slice(0, MAX_ROWS).map(item));
   }
 
   function result(value) {
-    if (value === null || value === undefined) return make("p", "faint", "Not run yet.");
-    if (!isOutcome(value)) return Array.isArray(value) ? list(value) : make("pre", "value", shownText(value));
-    const when = new Date(value.finishedAt);
-    const said = isObject(value.result) && typeof value.result.output === "string" ? value.result.output : shownText(value.result);
-    const ended = Number.isNaN(when.getTime()) ? "" : `finished ${when.toLocaleString()}`;
-    return make("div", "", make("pre", "value", said), make("p", "faint", ...remarks(value.result).flatMap((one) => [make("span", "bad", one), " · "]), ended));
+    if (value === null || value === undefined) return create("p", "faint", "Not run yet.");
+    if (!isResult(value)) return Array.isArray(value) ? list(value) : create("pre", "value", toText(value));
+    const finishedAt = new Date(value.finishedAt);
+    const hasOutput = isObject(value.result) && typeof value.result.output === "string";
+    const output = hasOutput ? value.result.output : toText(value.result);
+    const time = Number.isNaN(finishedAt.getTime()) ? "" : `finished ${finishedAt.toLocaleString()}`;
+    const notes = resultNotes(value.result).flatMap((note) => [create("span", "bad", note), " · "]);
+    return create("div", "", create("pre", "value", output), create("p", "faint", ...notes, time));
   }
 
-  /** What a command's output alone does not say: that it did not end well, or is not all. */
-  function remarks(result) {
-    if (!isObject(result) || !Object.hasOwn(result, "output")) return [];
-    const { exit_code: code, stopped, reason, truncated } = result;
-    const how = stopped ? [typeof reason === "string" ? reason : `stopped: ${shownText(stopped)}`] : typeof code === "number" && code !== 0 ? [`exit code ${code}`] : [];
-    return truncated === true ? [...how, "the output was cut"] : how;
+  /**
+   * Return notes on a command's result that its output does not show: a failure, or that the output is cut.
+   */
+  function resultNotes(value) {
+    if (!isObject(value) || !Object.hasOwn(value, "output")) return [];
+    const { exit_code: code, stopped, reason, truncated } = value;
+    const notes = [];
+    if (stopped) notes.push(typeof reason === "string" ? reason : `stopped: ${toText(stopped)}`);
+    else if (typeof code === "number" && code !== 0) notes.push(`exit code ${code}`);
+    return truncated === true ? [...notes, "the output was cut"] : notes;
   }
 
-  // --- the drawing, and how it follows the state: what is there stays, and above all a field that somebody is at
+  // --- following the state: existing nodes stay, above all a field in use
 
-  const shown = new WeakMap(); // by node: {kind, update(value)}
-  let isOverdue = false; // something has another kind by now, and waits until it is let go
+  const drawings = new WeakMap(); // by node: {kind, update(value)}
+  let isRedrawDue = false; // a field in use has a value of another kind
   let isComposing = false;
-  let carried = null; // the field that the caret goes on in, and the one that it was in
+  let movedCaret = null; // {to, from}: the field that replaces the focused one
   const isUnsaved = (node) => node.querySelector("[data-gsv-unsaved], [data-gsv-half]") !== null;
-  const isAt = (node) => document.activeElement.matches("[data-gsv-model]") && node.contains(document.activeElement);
-  const isHeld = (node) => {
-    const is = isAt(node) || isUnsaved(node);
-    isOverdue ||= is;
-    return is;
+  const hasFocus = (node) => (
+    document.activeElement.matches("[data-gsv-model]") && node.contains(document.activeElement)
+  );
+  const isInUse = (node) => {
+    const inUse = hasFocus(node) || isUnsaved(node);
+    isRedrawDue ||= inUse;
+    return inUse;
   };
 
-  /** The node for a value: the one that was there, brought up to date, wherever that can show it. One that is held stays until it is let go. */
-  function fitted(before, value, path, depth) {
-    const known = before ? shown.get(before) : undefined;
+  /**
+   * Return a node for a value: the existing one, updated, if it can show the value or is in use; else a new
+   * one.
+   */
+  function nodeFor(before, value, path, depth) {
+    const known = before ? drawings.get(before) : undefined;
     const kind = kindOf(value, path, depth, known?.kind);
-    const isSame = known?.kind === kind || (known?.kind === "long" && kind === "short") || (known?.kind === "short" && kind === "long" && !value.includes("\n"));
-    if (isSame) known.update(value);
-    const isTight = known?.kind === "short" && kind === "long" && !isUnsaved(before) && !isComposing; // a line break came from elsewhere: one line has no room for it, and the next key would drop it
-    if (isSame || (before && !isTight && isHeld(before))) return before;
-    const made = drawn(kind, value, path, depth);
-    made.update(value);
-    shown.set(made.node, { kind, update: made.update });
-    if (isTight && isAt(before)) carried = { to: made.node.querySelector("textarea"), from: document.activeElement };
-    return made.node;
+    const growsOnOneLine = known?.kind === "short" && kind === "long" && !value.includes("\n");
+    const fits = known?.kind === kind || (known?.kind === "long" && kind === "short") || growsOnOneLine;
+    if (fits) known.update(value);
+    // Another user added a line break: a one-line field would drop it with the next key.
+    const needsLines = known?.kind === "short" && kind === "long" && !isUnsaved(before) && !isComposing;
+    if (fits || (before && !needsLines && isInUse(before))) return before;
+    const drawing = draw(kind, value, path, depth);
+    drawing.update(value);
+    drawings.set(drawing.node, { kind, update: drawing.update });
+    if (needsLines && hasFocus(before)) {
+      movedCaret = { to: drawing.node.querySelector("textarea"), from: document.activeElement };
+    }
+    return drawing.node;
   }
 
-  /** At once, so that no key is lost. What is new is put around the caret by the SDK. */
-  function carry({ to, from: { value, selectionStart, selectionEnd, selectionDirection } }) {
+  /** Move the focus and the caret to the field that replaces the focused one. */
+  function moveCaret({ to, from: { value, selectionStart, selectionEnd, selectionDirection } }) {
     to.value = value;
     to.focus({ preventScroll: true });
     to.setSelectionRange(selectionStart, selectionEnd, selectionDirection);
   }
 
-  function drawn(kind, value, path, depth) {
+  function draw(kind, value, path, depth) {
     if (kind === "members") return members(path, depth);
-    if (FIELDS.includes(kind)) return { node: field(path, kind), update: () => {} }; // the SDK keeps it up to date
+    if (FIELDS.includes(kind)) return { node: field(path, kind), update: () => {} }; // updated by the SDK
     if (kind === "text") {
       const node = text(path, value);
-      return { node, update: (now) => { if (!node.querySelector("[data-gsv-text]")) node.lastChild.textContent = shownText(now); } }; // else the SDK does
+      const isBound = node.querySelector("[data-gsv-text]") !== null; // then the SDK updates it
+      return { node, update: (now) => { if (!isBound) node.lastChild.textContent = toText(now); } };
     }
-    const draw = { result, list, json: (one) => make("pre", "value", shownText(one)) }[kind];
-    const node = make("div", "");
+    const render = { result, list, json: (json) => create("pre", "value", toText(json)) }[kind];
+    const node = create("div", "");
     let last;
     return { node, update: (now) => {
-      const wanted = JSON.stringify(now) ?? "";
-      if (wanted === last) return;
-      last = wanted;
-      if (node.firstChild) become(node.firstChild, draw(now));
-      else node.append(draw(now));
+      const content = JSON.stringify(now) ?? "";
+      if (content === last) return;
+      last = content;
+      if (node.firstChild) morph(node.firstChild, render(now));
+      else node.append(render(now));
     } };
   }
 
-  /** As little as possible is made anew: what somebody reads, marks or scrolls in stays. */
-  function become(old, wanted) {
-    if (old.nodeName !== wanted.nodeName || old.className !== wanted.className) {
-      old.replaceWith(wanted);
-    } else if (old.nodeType === Node.TEXT_NODE) {
-      if (old.data !== wanted.data) old.data = wanted.data;
+  /** Turn a node into another one and keep unchanged parts: a selection or a scroll position stays. */
+  function morph(node, target) {
+    if (node.nodeName !== target.nodeName || node.className !== target.className) {
+      node.replaceWith(target);
+    } else if (node.nodeType === Node.TEXT_NODE) {
+      if (node.data !== target.data) node.data = target.data;
     } else {
-      const [was, now] = [[...old.childNodes], [...wanted.childNodes]];
-      now.forEach((one, place) => (place < was.length ? become(was[place], one) : old.append(one)));
-      for (const one of was.slice(now.length)) one.remove();
+      const [before, after] = [[...node.childNodes], [...target.childNodes]];
+      after.forEach((child, index) => {
+        if (index < before.length) morph(before[index], child);
+        else node.append(child);
+      });
+      for (const child of before.slice(after.length)) child.remove();
     }
   }
 
-  /** The plain values of an object together, then its other members each under its name. */
+  /** Draw an object: its plain values together, then each other member in a section of its own. */
   function members(path, depth) {
-    const fields = make("div", depth ? "" : "part fields");
-    const [node, plain, parts] = [make("div", "", fields), new Map(), new Map()]; // by name: its node; its section
-    const isHeldIn = (map, name) => map.has(name) && isHeld(map.get(name));
-    const isPlain = (value, name) => !isHeldIn(parts, name) && (isHeldIn(plain, name) || (!isResult([...path, name]) && (typeof value[name] !== "object" || value[name] === null)));
+    const fields = create("div", depth ? "" : "part fields");
+    const [node, plain, sections] = [create("div", "", fields), new Map(), new Map()]; // by member name
+    const isInUseIn = (nodes, name) => nodes.has(name) && isInUse(nodes.get(name));
+    const isPlain = (value, name) => {
+      if (isInUseIn(sections, name)) return false;
+      if (isInUseIn(plain, name)) return true;
+      return !isResultPath([...path, name]) && (typeof value[name] !== "object" || value[name] === null);
+    };
     const update = (value) => {
       const names = Object.keys(value);
-      const those = new Set(names.filter((name) => isPlain(value, name)));
-      const others = new Set(names.filter((name) => !those.has(name)));
-      for (const [map, wanted] of [[plain, those], [parts, others]]) for (const [name, one] of map) if (!wanted.has(name) && !isHeld(one)) map.delete(name);
-      for (const name of those) plain.set(name, fitted(plain.get(name), value[name], [...path, name], depth + 1));
-      for (const name of others) parts.set(name, section(parts.get(name), name, value[name], [...path, name], depth + 1));
+      const plainNames = new Set(names.filter((name) => isPlain(value, name)));
+      const sectionNames = new Set(names.filter((name) => !plainNames.has(name)));
+      for (const [nodes, expected] of [[plain, plainNames], [sections, sectionNames]]) {
+        for (const [name, child] of nodes) if (!expected.has(name) && !isInUse(child)) nodes.delete(name);
+      }
+      for (const name of plainNames) {
+        plain.set(name, nodeFor(plain.get(name), value[name], [...path, name], depth + 1));
+      }
+      for (const name of sectionNames) {
+        sections.set(name, section(sections.get(name), name, value[name], [...path, name], depth + 1));
+      }
       fields.hidden = !plain.size;
-      const inOrder = (map) => [...names, ...map.keys()].flatMap((name) => map.get(name) ?? []); // those that are gone and held still, last
+      // Removed ones last.
+      const inOrder = (nodes) => [...names, ...nodes.keys()].flatMap((name) => nodes.get(name) ?? []);
       arrange(fields, inOrder(plain));
-      arrange(node, [fields, ...inOrder(parts)]);
+      arrange(node, [fields, ...inOrder(sections)]);
     };
     return { node, update };
   }
 
   function section(before, name, value, path, depth) {
-    const made = before ?? make("section", "part", make("h2", "", words(name)));
-    made.dataset.member = name;
-    const [, inner] = made.children;
-    const now = fitted(inner, value, path, depth);
-    if (inner && inner !== now) inner.replaceWith(now);
-    else if (!inner) made.append(now);
-    return made;
+    const node = before ?? create("section", "part", create("h2", "", toLabel(name)));
+    node.dataset.member = name;
+    const [, inner] = node.children;
+    const content = nodeFor(inner, value, path, depth);
+    if (inner && inner !== content) inner.replaceWith(content);
+    else if (!inner) node.append(content);
+    return node;
   }
 
-  /** These in this order, and nothing else. The others move around the one that somebody is at: a field that is moved loses the caret. */
-  function arrange(place, nodes) {
-    const wanted = new Set(nodes);
-    for (const node of [...place.children]) if (!wanted.has(node)) node.remove();
-    let next = place.firstChild;
-    for (const node of wanted) {
+  /** Make `nodes` the children of `parent`. The focused one is not moved, because it would lose the caret. */
+  function arrange(parent, nodes) {
+    const expected = new Set(nodes);
+    for (const node of [...parent.children]) if (!expected.has(node)) node.remove();
+    let next = parent.firstChild;
+    for (const node of expected) {
       while (next !== node && node.contains(document.activeElement)) {
         const after = next.nextSibling;
-        place.append(next);
+        parent.append(next);
         next = after;
       }
       if (next === node) next = next.nextSibling;
-      else place.insertBefore(node, next);
+      else parent.insertBefore(node, next);
     }
   }
 
   let root = null;
   function drawState() {
     const state = gsvCanvas.getState();
-    document.getElementById("nothing").hidden = Object.keys(state).length > 0 || document.getElementById("actions").childElementCount > 0;
-    isOverdue = false;
-    const now = fitted(root, state, [], 0);
-    if (now !== root) document.getElementById("state").replaceChildren(now);
-    root = now;
-    if (carried) carry(carried);
-    carried = null;
+    const hasActions = document.getElementById("actions").childElementCount > 0;
+    const hasContent = Object.keys(state).length > 0 || hasActions;
+    document.getElementById("nothing").hidden = hasContent;
+    isRedrawDue = false;
+    const node = nodeFor(root, state, [], 0);
+    if (node !== root) document.getElementById("state").replaceChildren(node);
+    root = node;
+    if (movedCaret) moveCaret(movedCaret);
+    movedCaret = null;
   }
   gsvCanvas.subscribe(drawState);
 
-  const drawOverdue = () => { if (isOverdue) drawState(); };
-  document.addEventListener("focusout", () => setTimeout(drawOverdue, CALM_MS)); // what was held is let go
+  const drawIfDue = () => { if (isRedrawDue) drawState(); };
+  document.addEventListener("focusout", () => setTimeout(drawIfDue, BLUR_MS));
   document.addEventListener("compositionstart", () => { isComposing = true; });
   document.addEventListener("compositionend", () => { isComposing = false; });
 
-  // How an entry stands is written at its field by the SDK.
+  // The SDK writes the state of an entry to its field.
   new MutationObserver((changes) => {
     for (const { target, attributeName } of changes) {
       if (attributeName !== "data-gsv-half") continue;
-      const isHalf = target.hasAttribute("data-gsv-half");
-      if (isHalf) target.setAttribute("aria-invalid", "true");
+      const isIncomplete = target.hasAttribute("data-gsv-half");
+      if (isIncomplete) target.setAttribute("aria-invalid", "true");
       else target.removeAttribute("aria-invalid");
-      const wrong = target.parentElement?.nextElementSibling;
-      if (wrong?.matches(".wrong")) wrong.textContent = isHalf ? "This is no number, and is not stored." : "";
+      const problem = target.parentElement?.nextElementSibling;
+      if (problem?.matches(".wrong")) {
+        problem.textContent = isIncomplete ? "This must be a number; it is not saved." : "";
+      }
     }
-    drawOverdue();
-  }).observe(document.getElementById("state"), { subtree: true, attributeFilter: ["data-gsv-unsaved", "data-gsv-half"] });
+    drawIfDue();
+  }).observe(document.getElementById("state"), {
+    subtree: true, attributeFilter: ["data-gsv-unsaved", "data-gsv-half"],
+  });
 
-  // --- how the actions stand
+  // --- the status of the actions
 
-  const LINES = 12; // of what a tool has said last
-  const SIGNS = /\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007]*\u0007/g; // colours and cursors of a terminal
-  const lastLines = (text) => text.replace(SIGNS, "").split("\n").map((line) => line.slice(line.trimEnd().lastIndexOf("\r") + 1)).slice(-LINES - 1).join("\n");
+  const OUTPUT_LINES = 12;
+  const TERMINAL_CODES = /\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007]*\u0007/g;
+  const afterCarriageReturn = (line) => line.slice(line.trimEnd().lastIndexOf("\r") + 1);
+  const lastLines = (output) => {
+    const lines = output.replace(TERMINAL_CODES, "").split("\n").map(afterCarriageReturn);
+    return lines.slice(-OUTPUT_LINES - 1).join("\n");
+  };
 
-  /** Beside its button, while it runs: what it says, and how to stop it. What a failed one said stays. */
+  /** Show the output and the stop button of a running action. The output of a failed one stays. */
   function showRunning(actionId, { status, eventId, output }) {
     const stop = document.querySelector(`[data-stop="${CSS.escape(actionId)}"]`);
     stop.hidden = status !== "running";
     stop.onclick = () => {
       stop.disabled = true;
-      gsvCanvas.cancelAction(eventId).catch(() => {}).finally(() => { stop.disabled = false; }); // if it has just ended, that is shown
+      const enable = () => { stop.disabled = false; };
+      gsvCanvas.cancelAction(eventId).catch(() => {}).finally(enable); // it may just have ended
     };
-    const said = document.querySelector(`[data-said="${CSS.escape(actionId)}"]`);
-    said.hidden = !output || status === "completed";
-    said.textContent = said.hidden ? "" : lastLines(output);
+    const outputNode = document.querySelector(`[data-output="${CSS.escape(actionId)}"]`);
+    outputNode.hidden = !output || status === "completed";
+    outputNode.textContent = outputNode.hidden ? "" : lastLines(output);
   }
 
-  /** Of what this very execution has saved, if the state has it already. */
-  function remarksOn(actionId, endedAt) {
-    const saved = Object.hasOwn(saves, actionId) ? saves[actionId].reduce((here, part) => (isObject(here) && Object.hasOwn(here, part) ? here[part] : null), gsvCanvas.getState()) : null;
+  /** Return the notes on the result of this execution, if the state has it already. */
+  function savedNotes(actionId, endedAt) {
+    if (!Object.hasOwn(saves, actionId)) return [];
+    const member = (value, part) => (isObject(value) && Object.hasOwn(value, part) ? value[part] : null);
+    const saved = saves[actionId].reduce(member, gsvCanvas.getState());
     const last = Array.isArray(saved) ? saved.at(-1) : saved;
-    return isOutcome(last) && last.finishedAt === endedAt ? remarks(last.result) : [];
+    return isResult(last) && last.finishedAt === endedAt ? resultNotes(last.result) : [];
   }
 
   let statuses = {};
   function showOutcomes() {
-    for (const place of document.querySelectorAll("[data-outcome]")) {
-      const actionId = place.dataset.outcome;
-      const one = Object.hasOwn(statuses, actionId) ? statuses[actionId] : {};
-      const remarked = one.status === "completed" ? remarksOn(actionId, one.at) : [];
-      const isStopped = one.status === "failed" && one.errorName === "CANCELLED";
-      const says = { running: "running…", completed: ["done", ...remarked].join(", "), failed: isStopped ? "stopped" : `failed: ${one.error ?? ""}`, refused: "refused", asked: "waits for consent" }[one.status] ?? "";
-      place.className = `outcome ${isStopped ? "stopped" : remarked.length ? "failed" : one.status ?? ""}`;
-      place.title = isStopped ? one.error ?? "" : "";
-      if (place.textContent !== says) place.textContent = says; // else it would be read out again
-      showRunning(actionId, one);
+    for (const node of document.querySelectorAll("[data-outcome]")) {
+      const actionId = node.dataset.outcome;
+      const execution = Object.hasOwn(statuses, actionId) ? statuses[actionId] : {};
+      const { status, error, errorName, at } = execution;
+      const notes = status === "completed" ? savedNotes(actionId, at) : [];
+      const isStopped = status === "failed" && errorName === "CANCELLED";
+      const outcome = {
+        running: "running…",
+        completed: ["done", ...notes].join(", "),
+        failed: isStopped ? "stopped" : `failed: ${error ?? ""}`,
+        refused: "refused",
+        asked: "waits for consent",
+      }[status] ?? "";
+      node.className = `outcome ${isStopped ? "stopped" : notes.length ? "failed" : status ?? ""}`;
+      node.title = isStopped ? error ?? "" : "";
+      // An unchanged text is not announced again.
+      if (node.textContent !== outcome) node.textContent = outcome;
+      showRunning(actionId, execution);
     }
   }
   gsvCanvas.subscribe(showOutcomes);

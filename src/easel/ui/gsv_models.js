@@ -1,34 +1,34 @@
-// `data-gsv-model`: a field and a place in the state, tied both ways.
+// `data-gsv-model`: a two-way binding of a field and a value in the state.
 //
-// What a person types is theirs until it is stored: as long as it is not, no change from elsewhere is written over it. Each entry goes out
-// with what the field showed before; if the state has something else there by then, nothing is stored and the shell asks the person. So
-// neither side's change is lost unseen.
+// An entry that is not saved yet is never overwritten by a change from elsewhere. Each entry is sent with the
+// value that the field showed before; if the state has another value by then, nothing is saved and the shell
+// asks the person to choose.
 
 const PAUSE_MS = 250; // after the last key
-const LONGEST_PAUSE_MS = 1_000; // of somebody who does not stop typing
+const MAX_PAUSE_MS = 1_000; // while typing continues
 const NONE = Symbol("none");
 const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
-const HALF_A_NUMBER = /^\s*[+-]?\d*\.?\d*(?:e[+-]?)?\s*$/i;
+const NUMBER_PREFIX = /^\s*[+-]?\d*\.?\d*(?:e[+-]?)?\s*$/i;
 
 const models = new Map(); // by pointer
 
 class Model {
-  draft = NONE; // typed, and not sent
-  sending = NONE; // sent, and not answered
-  base = null; // what the state had when the typing began
+  draft = NONE; // entered and not sent
+  sending = NONE; // sent and not answered
+  base = null; // the value of the state when the entry began
   isConflict = false;
   problem = null;
-  isNumber = false; // whether a text that is entered here is a number
+  isNumber = false; // whether an entered text is stored as a number
   #timer = null;
   #since = 0;
 
   constructor(parts) {
     this.parts = parts;
-    this.pointer = pointer(parts);
+    this.pointer = toPointer(parts);
   }
 
   get stored() {
-    const value = found(known.state, this.parts);
+    const value = resolvePath(known.state, this.parts);
     return value === MISSING ? null : value;
   }
 
@@ -39,8 +39,10 @@ class Model {
     return this.sending === NONE ? this.stored : this.sending;
   }
 
-  /** What the state has there says what an entry is; while it has nothing, or somebody is at it, what it had before does. */
-  look() { if (!this.isDirty && this.stored !== null) this.isNumber = typeof this.stored === "number"; }
+  /**
+   * Take the type of entries from the stored value; keep the type while there is none or an entry is unsaved.
+   */
+  updateType() { if (!this.isDirty && this.stored !== null) this.isNumber = typeof this.stored === "number"; }
 
   enter(value, isTyping) {
     if (!this.isDirty) this.base = this.stored;
@@ -48,7 +50,7 @@ class Model {
     this.problem = null;
     clearTimeout(this.#timer);
     this.#since ||= Date.now();
-    const pause = isTyping ? Math.max(0, Math.min(PAUSE_MS, this.#since + LONGEST_PAUSE_MS - Date.now())) : 0;
+    const pause = isTyping ? Math.max(0, Math.min(PAUSE_MS, this.#since + MAX_PAUSE_MS - Date.now())) : 0;
     this.#timer = setTimeout(() => this.send(), pause);
   }
 
@@ -58,7 +60,7 @@ class Model {
     if (this.draft === NONE || this.sending !== NONE || this.isConflict || this.problem) return;
     [this.sending, this.draft] = [this.draft, NONE];
     try {
-      await ask("input", { pointer: this.pointer, value: this.sending, was: this.base });
+      await request("input", { pointer: this.pointer, value: this.sending, was: this.base });
       this.base = this.sending;
     } catch (problem) {
       if (this.draft === NONE) this.draft = this.sending;
@@ -67,57 +69,65 @@ class Model {
     }
     const sent = this.sending;
     this.sending = NONE;
-    if (!this.isConflict && !this.problem && this.draft !== NONE && isSame(this.draft, sent)) this.draft = NONE;
+    const isSaved = !this.isConflict && !this.problem;
+    if (isSaved && this.draft !== NONE && isEqual(this.draft, sent)) this.draft = NONE;
     if (this.draft !== NONE) this.send();
     afterState();
-    settledMaybe();
+    settleWaiters();
   }
 
-  /** The person has decided between their own entry and what the state has. */
+  /** Apply the person's choice between their own entry ("mine") and the stored value. */
   resolve(keep) {
     this.isConflict = false;
     if (keep === "mine") this.base = this.stored;
     else this.draft = NONE;
     this.send();
     afterState();
-    settledMaybe();
+    settleWaiters();
   }
 }
 
 function modelOf(parts) {
-  const name = pointer(parts);
-  if (!models.has(name)) models.set(name, new Model(parts));
-  return models.get(name);
+  const pointer = toPointer(parts);
+  if (!models.has(pointer)) models.set(pointer, new Model(parts));
+  return models.get(pointer);
 }
 
-// --- fields -----------------------------------------------------------------------------------------------------------
+// --- fields ------------------------------------------------------------------------------------------------
 
 const isField = (element) => element.matches("input, select, textarea");
 
-/** What a field says; `MISSING` while that is nothing yet, as half a number, or none where one is required. */
+/** Return the value of a field; `MISSING` for an incomplete number, or an empty field that requires one. */
 function entryOf(field, stored, isNumber = typeof stored === "number") {
   if (field.type === "checkbox") {
     if (!Array.isArray(stored)) return field.checked;
-    const others = stored.filter((one) => one !== field.value);
+    const others = stored.filter((value) => value !== field.value);
     return field.checked ? [...others, field.value] : others;
   }
   if (field.type === "select-multiple") return [...field.selectedOptions].map((option) => option.value);
-  if (!isNumber && field.type !== "number" && field.type !== "range") return field.value;
-  if (field.value.trim() === "") return field.validity.badInput || (field.required && stored !== null) ? MISSING : null;
+  const isNumberField = field.type === "number" || field.type === "range";
+  if (!isNumber && !isNumberField) return field.value;
+  if (field.value.trim() === "") {
+    return field.validity.badInput || (field.required && stored !== null) ? MISSING : null;
+  }
   if (NUMBER.test(field.value)) return Number(field.value);
-  // Where a number was and nothing is any more, text may come too; a number that is not whole yet waits for its rest.
-  const mayBeText = stored === null && field.type !== "number" && field.type !== "range" && !HALF_A_NUMBER.test(field.value);
+  // After a number was removed a text may follow; the beginning of a number waits for its rest.
+  const mayBeText = stored === null && !isNumberField && !NUMBER_PREFIX.test(field.value);
   return mayBeText ? field.value : MISSING;
 }
 
-function show(field, value) {
-  if (field.type === "checkbox") field.checked = Array.isArray(value) ? value.includes(field.value) : value === true;
-  else if (field.type === "radio") field.checked = asText(value) === field.value;
-  else if (field.type === "select-multiple") for (const option of field.options) option.selected = Array.isArray(value) && value.includes(option.value);
-  else if (field.type !== "file") setText(field, asText(value));
+function showValue(field, value) {
+  if (field.type === "checkbox") {
+    field.checked = Array.isArray(value) ? value.includes(field.value) : value === true;
+  } else if (field.type === "radio") field.checked = asText(value) === field.value;
+  else if (field.type === "select-multiple") {
+    for (const option of field.options) {
+      option.selected = Array.isArray(value) && value.includes(option.value);
+    }
+  } else if (field.type !== "file") setText(field, asText(value));
 }
 
-/** Another text, with the caret where it was in what did not change. */
+/** Replace the text of a field and keep the caret at the same place in the unchanged part. */
 function setText(field, text) {
   const before = field.value;
   if (before === text) return;
@@ -125,75 +135,86 @@ function setText(field, text) {
   const { selectionStart: start, selectionEnd: end, selectionDirection: direction } = field;
   field.value = text;
   if (!hasCaret) return;
-  const most = Math.min(before.length, text.length);
+  const limit = Math.min(before.length, text.length);
   let head = 0;
-  while (head < most && before[head] === text[head]) head += 1;
+  while (head < limit && before[head] === text[head]) head += 1;
   let tail = 0;
-  while (tail < most - head && before[before.length - 1 - tail] === text[text.length - 1 - tail]) tail += 1;
-  const moved = (place) => {
-    if (place <= head && head > 0) return place;
-    if (place >= before.length - tail && tail > 0) return place + text.length - before.length;
-    for (const around of [16, 8, 4, 2, 1]) { // changed on both sides: where the same letters stand around it
-      const left = before.slice(Math.max(0, place - around), place);
-      const there = text.indexOf(left + before.slice(place, place + around));
-      if (there >= 0) return there + left.length;
+  while (tail < limit - head && before[before.length - 1 - tail] === text[text.length - 1 - tail]) tail += 1;
+  const newOffset = (offset) => {
+    if (offset <= head && head > 0) return offset;
+    if (offset >= before.length - tail && tail > 0) return offset + text.length - before.length;
+    for (const radius of [16, 8, 4, 2, 1]) { // changed on both sides: search for the surrounding letters
+      const left = before.slice(Math.max(0, offset - radius), offset);
+      const index = text.indexOf(left + before.slice(offset, offset + radius));
+      if (index >= 0) return index + left.length;
     }
     return text.length - tail;
   };
-  field.setSelectionRange(moved(start), moved(end), direction);
+  field.setSelectionRange(newOffset(start), newOffset(end), direction);
 }
 
-/** What may not be written is not typed into either. */
-function shut(field, is) {
-  field.toggleAttribute("data-gsv-shut", is);
-  if (field.matches("textarea, input:not([type=checkbox], [type=radio], [type=range], [type=color])")) field.readOnly = is;
-  else field.disabled = is;
+const TEXT_FIELD = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=color])";
+
+/** Make a field read-only if the page may not write its value. */
+function setLocked(field, isLocked) {
+  field.toggleAttribute("data-gsv-shut", isLocked);
+  if (field.matches(TEXT_FIELD)) field.readOnly = isLocked;
+  else field.disabled = isLocked;
 }
 
 const composing = new WeakSet();
 
 function showModel(field) {
-  const parts = parsed(field.dataset.gsvModel);
+  const parts = parsePath(field.dataset.gsvModel);
   if (!parts?.length || !isField(field)) return;
   const model = modelOf(parts);
-  model.look();
-  const isOpen = !known.info || known.info.writable.some((place) => begins(parts, place));
-  if (isOpen === field.hasAttribute("data-gsv-shut")) shut(field, !isOpen);
+  model.updateType();
+  const isWritable = !known.info || known.info.writable.some((path) => startsWith(parts, path));
+  if (isWritable === field.hasAttribute("data-gsv-shut")) setLocked(field, !isWritable);
   field.toggleAttribute("data-gsv-unsaved", model.isDirty);
   field.toggleAttribute("data-gsv-conflict", model.isConflict);
   field.toggleAttribute("data-gsv-problem", model.problem !== null);
-  // Nothing is put under the fingers of who types: neither over what is not stored yet, nor another spelling of the same ("1.50").
-  const isTheirs = field === document.activeElement && (model.isDirty || isSame(entryOf(field, model.value, model.isNumber), model.value));
-  if (!isTheirs && !composing.has(field) && field.dataset.gsvHalf === undefined) show(field, model.value);
+  // Do not change the focused field while its entry is unsaved, or only spelled differently ("1.50").
+  const isSameEntry = () => isEqual(entryOf(field, model.value, model.isNumber), model.value);
+  const isInUse = field === document.activeElement && (model.isDirty || isSameEntry());
+  if (!isInUse && !composing.has(field) && field.dataset.gsvHalf === undefined) showValue(field, model.value);
 }
 
-function entered(field, isTyping) {
-  const parts = parsed(field.dataset.gsvModel);
+function handleEntry(field, isTyping) {
+  const parts = parsePath(field.dataset.gsvModel);
   if (!parts?.length || !isField(field) || (field.type === "radio" && !field.checked)) return;
   const model = modelOf(parts);
-  model.look();
+  model.updateType();
   const value = entryOf(field, model.stored, model.isNumber);
   field.toggleAttribute("data-gsv-half", value === MISSING);
   if (value === MISSING) return;
-  const isNews = model.isDirty ? !isSame(model.value, value) : !isSame(model.stored, value) && !(model.stored === null && value === "");
-  if (isNews || model.problem) model.enter(value, isTyping);
+  const isEmpty = model.stored === null && value === "";
+  const isNew = model.isDirty ? !isEqual(model.value, value) : !isEqual(model.stored, value) && !isEmpty;
+  if (isNew || model.problem) model.enter(value, isTyping);
   if (!isTyping) model.send();
   afterState();
 }
 
-const fieldOf = (event) => (event.target instanceof Element ? event.target.closest("[data-gsv-model]") : null);
+const fieldOf = (event) => (
+  event.target instanceof Element ? event.target.closest("[data-gsv-model]") : null
+);
 
-document.addEventListener("compositionstart", (event) => { if (fieldOf(event)) composing.add(fieldOf(event)); }, true);
+document.addEventListener("compositionstart", (event) => {
+  if (fieldOf(event)) composing.add(fieldOf(event));
+}, true);
 document.addEventListener("compositionend", (event) => {
   const field = fieldOf(event);
   composing.delete(field);
-  if (field) entered(field, true);
+  if (field) handleEntry(field, true);
 }, true);
 document.addEventListener("input", (event) => {
   const field = fieldOf(event);
-  if (field && !event.isComposing) entered(field, field.matches("textarea, input:not([type=checkbox], [type=radio])"));
+  const isTyping = field?.matches("textarea, input:not([type=checkbox], [type=radio])");
+  if (field && !event.isComposing) handleEntry(field, isTyping);
 }, true);
-document.addEventListener("change", (event) => { if (fieldOf(event)) entered(fieldOf(event), false); }, true);
+document.addEventListener("change", (event) => {
+  if (fieldOf(event)) handleEntry(fieldOf(event), false);
+}, true);
 document.addEventListener("focusout", (event) => {
   const field = fieldOf(event);
   if (!field) return;
@@ -203,35 +224,44 @@ document.addEventListener("focusout", (event) => {
   afterState();
 }, true);
 
-// --- waiting until all is stored --------------------------------------------------------------------------------------
+// --- waiting until all entries are saved -------------------------------------------------------------------
 
-const settling = new Set();
-let isAway = false; // there is no connection: what is entered waits for the next one, and nothing else does
-const unsettled = () => [...models.values()].filter((model) => model.isDirty);
+const waiters = new Set();
+let isDisconnected = false;
+const unsavedModels = () => [...models.values()].filter((model) => model.isDirty);
 
-function linked(isLive) {
-  isAway = !isLive;
-  settledMaybe();
+function setConnected(isLive) {
+  isDisconnected = !isLive;
+  settleWaiters();
 }
 
-/** When everything that was entered is stored; refused where something is left that a person has to see to, or that cannot be stored now. */
-function settled() {
+/** Wait until all entries are saved. Rejects if one needs the person's decision or cannot be saved now. */
+function allSaved() {
   for (const model of models.values()) model.send();
-  if (!unsettled().length) return Promise.resolve();
+  if (!unsavedModels().length) return Promise.resolve();
   return new Promise((resolve, reject) => {
-    settling.add({ resolve, reject });
-    settledMaybe();
+    waiters.add({ resolve, reject });
+    settleWaiters();
   });
 }
 
-function settledMaybe() {
-  const left = unsettled();
-  const stuck = left.find((model) => model.isConflict || model.problem);
-  if (left.length && !stuck && !isAway) return;
-  for (const one of settling) {
-    if (!left.length) one.resolve();
-    else if (!stuck) one.reject(new Refused({ name: "UNAVAILABLE", code: 503, message: "There is no connection to the server." }));
-    else one.reject(new Refused({ name: "NOT_SAVED", code: 409, message: `state.${stuck.parts.join(".")} is not saved: ${stuck.problem ?? "somebody else changed it too."}` }));
+function settleWaiters() {
+  const unsaved = unsavedModels();
+  const stuck = unsaved.find((model) => model.isConflict || model.problem);
+  if (unsaved.length && !stuck && !isDisconnected) return;
+  for (const waiter of waiters) {
+    if (unsaved.length) waiter.reject(unsavedError(stuck));
+    else waiter.resolve();
   }
-  settling.clear();
+  waiters.clear();
+}
+
+function unsavedError(stuck) {
+  if (!stuck) {
+    const message = "There is no connection to the server.";
+    return new RequestRefused({ name: "UNAVAILABLE", code: 503, message });
+  }
+  const reason = stuck.problem ?? "another user changed it too.";
+  const message = `state.${stuck.parts.join(".")} is not saved: ${reason}`;
+  return new RequestRefused({ name: "NOT_SAVED", code: 409, message });
 }

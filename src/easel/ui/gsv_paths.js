@@ -1,47 +1,56 @@
-// Places in a canvas's state, as a page names them: `state.deploy.status`. Followed through plain data only, never through a prototype.
+// Paths into a canvas's state as a page writes them: `state.deploy.status`. Resolved in plain data, never in
+// a prototype.
 
 const UNSAFE = /^(?:__.*|constructor|prototype)$/;
 const PART = /^[\p{L}\p{N}_-]{1,128}$/u;
+const ARRAY_INDEX = /^(?:0|[1-9]\d*)$/;
 const MISSING = Symbol("missing");
 
-/** The parts of a path below `state`, or null for what is no path. */
-function parsed(text) {
+/** Return the parts of a path below `state`, or null if the text is not a path. */
+function parsePath(text) {
   const [root, ...parts] = String(text).trim().split(".");
-  return root === "state" && parts.every((part) => PART.test(part) && !UNSAFE.test(part)) ? parts : null;
+  const isPath = root === "state" && parts.every((part) => PART.test(part) && !UNSAFE.test(part));
+  return isPath ? parts : null;
 }
 
-/** What stands there; `MISSING` where nothing does. */
-function found(value, parts) {
-  let here = value;
+/** Return the value at a path, or `MISSING`. */
+function resolvePath(root, parts) {
+  let value = root;
   for (const part of parts) {
-    const isThere = here !== null && typeof here === "object" && Object.hasOwn(here, part) && !(Array.isArray(here) && !/^(?:0|[1-9]\d*)$/.test(part));
-    if (!isThere) return MISSING;
-    here = here[part];
+    const isContainer = value !== null && typeof value === "object" && Object.hasOwn(value, part);
+    if (!isContainer || (Array.isArray(value) && !ARRAY_INDEX.test(part))) return MISSING;
+    value = value[part];
   }
-  return here;
+  return value;
 }
 
-const pointer = (parts) => parts.map((part) => `/${part.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+const toPointer = (parts) => (
+  parts.map((part) => `/${part.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("")
+);
 
-const begins = (parts, start) => start.every((part, place) => parts[place] === part);
+const startsWith = (parts, prefix) => prefix.every((part, index) => parts[index] === part);
 
-/** A value as text: what is no text is shown as JSON, and nothing at all as nothing. */
+/** Return a value as text: objects as JSON, missing values and null as an empty text. */
 function asText(value) {
   if (value === MISSING || value === null || value === undefined) return "";
   return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
 }
 
-function isSame(one, other) {
-  if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null || Array.isArray(one) !== Array.isArray(other)) return false;
-  const names = Object.keys(one);
-  return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name]));
+function isEqual(first, second) {
+  if (first === second) return true;
+  if (typeof first !== "object" || typeof second !== "object" || first === null || second === null) {
+    return false;
+  }
+  if (Array.isArray(first) !== Array.isArray(second)) return false;
+  const names = Object.keys(first);
+  return names.length === Object.keys(second).length
+    && names.every((name) => Object.hasOwn(second, name) && isEqual(first[name], second[name]));
 }
 
-function frozen(value) {
+function deepFreeze(value) {
   if (value !== null && typeof value === "object" && !Object.isFrozen(value)) {
     Object.freeze(value);
-    Object.values(value).forEach(frozen);
+    Object.values(value).forEach(deepFreeze);
   }
   return value;
 }

@@ -1,71 +1,91 @@
-// What a page finds as `window.gsvCanvas`, and what its author is told when something breaks.
+// `window.gsvCanvas`, the API of a canvas's page, and the reports to its author.
 
 const api = {
-  /** The state as it was last heard of. It cannot be written to: actions and fields change it. */
+  /** Return the latest state. It is frozen: actions and fields change it. */
   getState: () => known.state,
-  /** Calls at once, and again after every change; gives back how to stop that. */
+  /**
+   * Call a function now and after every change of the state. Returns a function that ends the subscription.
+   */
   subscribe(listener) {
-    if (typeof listener !== "function") throw new TypeError("gsvCanvas.subscribe takes a function.");
+    if (typeof listener !== "function") throw new TypeError("gsvCanvas.subscribe needs a function.");
     listeners.add(listener);
-    if (known.revision >= 0) call(listener);
+    if (known.revision >= 0) callListener(listener);
     return () => listeners.delete(listener);
   },
-  /** Runs an action of this canvas; the promise is kept when it has ended. What needs consent is asked of the person by the shell. */
+  /**
+   * Run an action of this canvas. The promise settles when it has ended. The shell asks the person for
+   * consent.
+   */
   runAction: (actionId, input) => runAction(actionId, input),
   /**
-   * Stops what runs, by the `eventId` that the event `gsv:status` names: its tool ends, and nothing of it is saved. Until a person has accepted the
-   * canvas, only what this page has started. What waits for consent is the person's to answer.
+   * Stop a running action by the `eventId` of the event `gsv:status`: its tool ends and its result is not
+   * saved. Until a person has accepted the canvas, only actions that this page has started. A pending
+   * confirmation cannot be stopped.
    */
-  cancelAction: (eventId) => ask("cancel", { eventId: String(eventId) }),
+  cancelAction: (eventId) => request("cancel", { eventId: String(eventId) }),
 };
 Object.defineProperty(window, "gsvCanvas", { value: Object.freeze(api), enumerable: true });
 
-// Browsers that do not know `Connection-Allowlist` would let these out past every policy.
+// Browsers that do not enforce `Connection-Allowlist` let these connect in spite of every other policy.
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) {
   if (name in window) Object.defineProperty(window, name, { value: undefined });
 }
 
-const placeOf = (file) => (file ? (file.startsWith(FOLDER) ? `assets/${file.slice(FOLDER.length)}` : file) : "index.html");
+function fileName(address) {
+  if (!address) return "index.html";
+  return address.startsWith(FOLDER) ? `assets/${address.slice(FOLDER.length)}` : address;
+}
 
 addEventListener("error", (event) => {
   const { target } = event;
-  if (target instanceof Element) { // something it loads is not there
+  if (target instanceof Element) { // a resource failed to load
     const address = target.currentSrc || target.src || target.href || "";
-    complain(`<${target.localName}>`, `${placeOf(address)} could not be loaded.`);
+    reportProblem(`<${target.localName}>`, `${fileName(address)} could not be loaded.`);
   } else {
-    complain(`${placeOf(event.filename)}:${event.lineno}:${event.colno}`, event.message);
+    reportProblem(`${fileName(event.filename)}:${event.lineno}:${event.colno}`, event.message);
   }
 }, true);
 addEventListener("unhandledrejection", ({ reason }) => {
-  if (reason instanceof Refused) return; // the shell shows it already
-  complain("promise", reason?.stack ? `${reason.name}: ${reason.message}` : String(reason));
+  if (reason instanceof RequestRefused) return; // the shell shows it
+  reportProblem("promise", reason?.stack ? `${reason.name}: ${reason.message}` : String(reason));
 });
 document.addEventListener("securitypolicyviolation", (event) => {
-  const what = { inline: "a script or handler written in the HTML after it was stored, or an on… attribute", eval: "eval" }[event.blockedURI] ?? event.blockedURI;
-  const hint = event.effectiveDirective.startsWith("script-src") && event.blockedURI === "inline"
-    ? " Use data-gsv-action, or addEventListener in a script of the page."
-    : /^(?:connect|img)-src/.test(event.effectiveDirective) ? " toolPolicy.connect of the spec names the origins that a page may reach." : "";
-  complain(event.sourceFile ? `${placeOf(event.sourceFile)}:${event.lineNumber}` : "index.html", `Blocked by the page's policy (${event.effectiveDirective}): ${what}.${hint}`);
+  const { blockedURI, effectiveDirective, sourceFile, lineNumber } = event;
+  const blocked = {
+    inline: "a script or handler written in the HTML after it was stored, or an on… attribute",
+    eval: "eval",
+  }[blockedURI] ?? blockedURI;
+  let hint = "";
+  if (effectiveDirective.startsWith("script-src") && blockedURI === "inline") {
+    hint = " Use data-gsv-action, or addEventListener in a script of the page.";
+  } else if (/^(?:connect|img)-src/.test(effectiveDirective)) {
+    hint = " toolPolicy.connect of the spec names the origins that a page may reach.";
+  }
+  const place = sourceFile ? `${fileName(sourceFile)}:${lineNumber}` : "index.html";
+  reportProblem(place, `Blocked by the page's policy (${effectiveDirective}): ${blocked}.${hint}`);
 });
 
-// What the person was at last: a dialog over the page makes a browser forget it.
-let wasAt = null;
-document.addEventListener("focusin", ({ target }) => { wasAt = target; }, true);
+// The element that had the focus: a browser forgets it while a dialog covers the page.
+let lastFocus = null;
+document.addEventListener("focusin", ({ target }) => { lastFocus = target; }, true);
 
-onMessage = ({ kind, pointer: place, keep, isLive }) => {
-  if (kind === "resolve") models.get(place)?.resolve(keep);
-  if (kind === "knock") say("here");
-  if (kind === "link") linked(isLive);
-  if (kind === "focus" && document.activeElement === document.body && wasAt?.isConnected) wasAt.focus({ preventScroll: true });
-  if (kind === "leaving") settled().catch(() => {}).then(() => say("idle"));
+onMessage = ({ kind, pointer, keep, isLive }) => {
+  if (kind === "resolve") models.get(pointer)?.resolve(keep);
+  if (kind === "ping") send("pong");
+  if (kind === "link") setConnected(isLive);
+  if (kind === "focus" && document.activeElement === document.body && lastFocus?.isConnected) {
+    lastFocus.focus({ preventScroll: true });
+  }
+  if (kind === "leaving") allSaved().catch(() => {}).then(() => send("idle"));
 };
 
-// The shell gives the first state along, so that a script finds it at once; what comes later comes over the bridge.
+// The shell passes the first state in the frame's name, so that scripts have it before the first message
+// arrives.
 try {
-  const first = JSON.parse(window.name);
-  if (first?.gsv === 1) take(first);
+  const initial = JSON.parse(window.name);
+  if (initial?.gsv === 1) update(initial);
 } catch {
-  // Nothing was given along: it was too large, or this is a second page in the same frame.
+  // The name is empty: the state was too large, or this is a second document in the same frame.
 }
 window.name = "";
-say("hello");
+send("hello");

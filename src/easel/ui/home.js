@@ -1,287 +1,327 @@
-// The console: sessions, the chat of one of them, the state of its run, and a canvas, all live.
+// The console: sessions, the chat of one session, the state of its run, and a canvas, all live.
 //
-// Owns what is chosen (it stands in the address, so a reload and a link show the same) and which streams that takes. The
-// page watches the chat, the run and the canvas at the same time (CC-30); how, is for `watching` to know.
+// Owns what is selected, which is stored in the address, so that a reload or a link shows the same, and the
+// subscriptions for it. The page subscribes to the chat, the run and the canvas at the same time (CC-30).
 
-import { CanvasPanel } from "./canvas.js";
-import { Places } from "./canvas_list.js";
+import { Overview } from "./canvas_list.js";
+import { SnapshotPanel } from "./canvas_snapshots.js";
 import { Chat } from "./chat.js";
 import { RunPanel } from "./run.js";
 import { SessionList } from "./sessions.js";
-import { at, attempt, button, call } from "./values.js";
-import { Watching } from "./watching.js";
+import { Subscriptions } from "./subscriptions.js";
+import { attempt, button, byId, request } from "./values.js";
 
 const script = (...steps) => JSON.stringify({ script: steps });
 const EXAMPLES = {
   "Use some tools": script(
-    { say: "Let me look at the clock." },
+    { say: "I will read the clock." },
     { call: "gsv__Clock", args: {} },
-    { say: "I write the time on the whiteboard, and hand it on over the blackboard." },
+    { say: "I write the time to the whiteboard, and pass it on over the blackboard." },
     { call: "gsv__WhiteboardWrite", args: { key: "time", value: "$1.now" } },
     { call: "gsv__BlackboardWrite", args: { edge_id: "clock-reader", key: "time", value: "$1.now" } },
-    { say: "There it is: the run's boards have it." },
+    { say: "Done: the time is on both boards of the run." },
   ),
   "Say hello": "Hello!",
-  "Think first": script({ think: "They want to see a thought. It is internal: only with Debug on is it sent at all." }, { say: "I have thought about it." }),
+  "Think first": script(
+    { think: "This is a thought. It is internal and is sent only while Debug is on." },
+    { say: "I have thought about it." },
+  ),
   "Count to twenty": script({ ticks: 20, every_ms: 250 }, { say: "Done." }),
-  "Wait a minute": script({ say: "Stop me." }, { wait_ms: 60_000 }, { say: "Nobody did." }),
-  "Fail": script({ say: "This will not end well." }, { fail: "as you asked" }),
+  "Wait a minute": script({ say: "Stop me." }, { wait_ms: 60_000 }, { say: "I was not stopped." }),
+  "Fail": script({ say: "This run will fail." }, { fail: "as requested" }),
 };
 const FIRST_SESSION = "main";
-const DRAFT = "easel-draft-"; // and the session: what was typed there and not sent outlives a reload
-const DEBUG = "easel-debug"; // kept for this tab only: no link switches it on for somebody else
-const GATHER_MS = 60; // a thread that is told from its beginning asks for the same again and again
+const DRAFT_KEY = "easel-draft-"; // followed by the session id: an unsent message survives a reload
+const DEBUG_KEY = "easel-debug"; // stored for this tab only: a link cannot switch it on
+const RELOAD_MS = 60; // a replayed thread requests the same reload many times
 
 const shown = { session: null, run: null, canvas: undefined };
-const links = { chat: null, run: null, canvas: null };
-let activeRun; // undefined: not known yet; null: none
-let asking = 0;
+const streams = { chat: null, run: null, canvas: null };
+let activeRun; // undefined: not loaded; null: none
+let requestCount = 0;
 let isStopping = false;
 
-const watching = new Watching({ told });
-const sessions = new SessionList({ choose: (session) => go({ session, run: null, view: "chat" }), changed: () => watching.tellOthers("sessions"), gone: leaveDeleted });
-const chat = new Chat({ changed: chatChanged, show: (run) => go({ run, view: "state" }), cancel: cancelRun, sayAgain: (key) => links.chat.sayAgain(key), unsay: (key) => links.chat.unsay(key) });
-const run = new RunPanel({ restarted: (runId, ts) => chat.restarted(runId, ts), changed: () => lookAtRuns() });
-const places = new Places({ made: () => watching.tellOthers("canvases") });
-const canvas = new CanvasPanel({ open: (id) => go({ canvas: id }), created: canvasMade, pageOf: (id) => places.pageOf(id) });
+const subscriptions = new Subscriptions({ broadcast: handleBroadcast });
+const sessions = new SessionList({
+  choose: (session) => go({ session, run: null, view: "chat" }),
+  changed: () => subscriptions.broadcast("sessions"),
+  deleted: leaveDeleted,
+});
+const chat = new Chat({
+  changed: chatChanged,
+  show: (run) => go({ run, view: "state" }),
+  cancel: cancelRun,
+  resend: (key) => streams.chat.resend(key),
+  discard: (key) => streams.chat.discard(key),
+});
+const run = new RunPanel({
+  restarted: (runId, ts) => chat.handleRestart(runId, ts),
+  changed: () => loadActiveRuns(),
+});
+const overview = new Overview({ created: () => subscriptions.broadcast("canvases") });
+const canvas = new SnapshotPanel({
+  open: (id) => go({ canvas: id }),
+  created: handleCanvasCreated,
+  pageOf: (id) => overview.pageOf(id),
+});
 
-// --- what is chosen ---------------------------------------------------------------------------------------------------
+// --- the selection -----------------------------------------------------------------------------------------
 
-function chosen() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  return { session: asked.get("session") || shown.session || sessions.newest || FIRST_SESSION, run: asked.get("run"), canvas: asked.get("canvas") || null };
+function selection() {
+  const params = new URLSearchParams(location.hash.slice(1));
+  return {
+    session: params.get("session") || shown.session || sessions.newest || FIRST_SESSION,
+    run: params.get("run"),
+    canvas: params.get("canvas") || null,
+  };
 }
 
 function address({ session, run: runId, canvas: canvasId }) {
-  return `#${new URLSearchParams({ session, ...(runId && { run: runId }), ...(canvasId && { canvas: canvasId }) })}`;
+  const optional = { ...(runId && { run: runId }), ...(canvasId && { canvas: canvasId }) };
+  return `#${new URLSearchParams({ session, ...optional })}`;
 }
 
 function go({ view, ...change }) {
-  const there = address({ ...chosen(), ...change });
-  if (location.hash !== there) history.pushState(null, "", there);
+  const hash = address({ ...selection(), ...change });
+  if (location.hash !== hash) history.pushState(null, "", hash);
   if (view) setView(view);
-  showChosen();
+  showSelection();
 }
 
-function showChosen() {
-  const want = chosen();
-  if (want.session !== shown.session) openChat(want.session);
-  if (want.canvas !== shown.canvas) openCanvas(want.canvas);
+function showSelection() {
+  const selected = selection();
+  if (selected.session !== shown.session) openChat(selected.session);
+  if (selected.canvas !== shown.canvas) openCanvas(selected.canvas);
   showRun();
 }
 
-// --- the chat ---------------------------------------------------------------------------------------------------------
+// --- the chat ----------------------------------------------------------------------------------------------
 
 function openChat(session) {
   shown.session = session;
   activeRun = undefined;
   isStopping = false;
-  links.chat?.leave();
-  chat.begin(session, at("debug").checked);
-  at("chat-problem").textContent = "";
-  at("message").value = sessionStorage.getItem(DRAFT + session) ?? "";
+  streams.chat?.close();
+  const includeInternal = byId("debug").checked;
+  chat.open(session, includeInternal);
+  byId("chat-problem").textContent = "";
+  byId("message").value = sessionStorage.getItem(DRAFT_KEY + session) ?? "";
   sessions.choose(session);
-  links.chat = watching.watch("chat", session, hearChat, { wantsInternal: at("debug").checked, isNew: sessions.lacks(session) });
+  const options = { includeInternal, isNew: sessions.lacks(session) };
+  streams.chat = subscriptions.subscribe("chat", session, handleChat, options);
 }
 
-function hearChat(message) {
-  if (message.what === "anew") chat.startAnew(message.history, message.events);
-  if (message.what === "event") chat.hear(message.event);
-  if (message.what === "outbox") chat.waiting(message.outbox);
-  if (message.what === "problem") {
-    at("chat-problem").textContent = message.says;
+function handleChat(message) {
+  if (message.type === "reset") chat.reset(message.history, message.events);
+  if (message.type === "event") chat.handleEvent(message.event);
+  if (message.type === "outbox") chat.setOutbox(message.outbox);
+  if (message.type === "problem") {
+    byId("chat-problem").textContent = message.message;
     isStopping = false;
     chatChanged();
   }
-  if (message.what === "state") tellLink(message.state);
-  if (message.what === "anew" || message.state?.is === "live" || message.event?.type === "message.completed") lookAround();
+  if (message.type === "state") showLink(message.state);
+  const isLive = message.state?.is === "live";
+  if (message.type === "reset" || isLive || message.event?.type === "message.completed") reloadSoon();
 }
 
-let looking = null;
-function lookAround() {
-  looking ??= setTimeout(() => {
-    looking = null;
-    lookAtRuns();
+let reloadTimer = null;
+function reloadSoon() {
+  reloadTimer ??= setTimeout(() => {
+    reloadTimer = null;
+    loadActiveRuns();
     sessions.refresh();
-    lookAtPlaces();
-  }, GATHER_MS);
+    loadOverview();
+  }, RELOAD_MS);
 }
 
-async function lookAtPlaces() {
-  await places.refresh();
-  canvas.tellPage();
+async function loadOverview() {
+  await overview.refresh();
+  canvas.updateLink();
 }
 
-function tellLink(state) {
-  const says = {
+function showLink({ is, message }) {
+  const texts = {
     connecting: "connecting…",
     live: "connected",
     waiting: "The server cannot be reached. Reconnecting…",
     missing: "This session was deleted.",
-    refused: state.says,
+    refused: message,
     "signed-out": "You are signed out.",
   };
-  at("link").textContent = says[state.is];
-  at("link").className = `link ${state.is}`;
-  at("try-now").hidden = state.is !== "waiting";
-  if (state.is === "signed-out") signedOut();
-  if (state.is === "missing") leaveDeleted(shown.session);
+  byId("link").textContent = texts[is];
+  byId("link").className = `link ${is}`;
+  byId("try-now").hidden = is !== "waiting";
+  if (is === "signed-out") showSignedOut();
+  if (is === "missing") leaveDeleted(shown.session);
 }
 
-/** Which runs of the session have not ended, oldest first: the first one is at work, the others wait. */
-async function lookAtRuns() {
-  const asked = (asking += 1);
+/** Load the unfinished runs of the session, oldest first: the first one runs, the others are queued. */
+async function loadActiveRuns() {
+  const number = (requestCount += 1);
   const { session } = shown;
-  const found = await call("GET", `/api/runs?session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`).catch(() => null);
-  if (!found || asked !== asking || session !== shown.session) return; // when the server is back, the chat asks again
-  const live = found.runs.reverse().map((one) => one.run_id);
-  if (live[0] !== activeRun) isStopping = false;
-  activeRun = live[0] ?? null;
-  chat.alive(live);
+  const query = `session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`;
+  // After a reconnect the chat loads again.
+  const found = await request("GET", `/api/runs?${query}`).catch(() => null);
+  if (!found || number !== requestCount || session !== shown.session) return;
+  const active = found.runs.reverse().map((row) => row.run_id);
+  if (active[0] !== activeRun) isStopping = false;
+  activeRun = active[0] ?? null;
+  chat.setActiveRuns(active);
 }
 
 function chatChanged() {
-  at("welcome").hidden = !chat.isEmpty;
-  at("turns").hidden = chat.isEmpty;
-  at("stop").disabled = !activeRun || isStopping;
-  at("stop").textContent = isStopping ? "Stopping…" : "Stop";
+  byId("welcome").hidden = !chat.isEmpty;
+  byId("turns").hidden = chat.isEmpty;
+  byId("stop").disabled = !activeRun || isStopping;
+  byId("stop").textContent = isStopping ? "Stopping…" : "Stop";
   showRun();
 }
 
-function say(text) {
-  chat.isFollowing = true; // who speaks is at the end
-  links.chat.say(text);
+function send(text) {
+  chat.isFollowing = true;
+  streams.chat.send(text);
 }
 
-async function sayExample(name, text) {
+async function sendExample(name, text) {
   const { session } = shown;
   await sessions.nameFirst(name);
-  if (session === shown.session) say(text);
-  at("message").focus();
+  if (session === shown.session) send(text);
+  byId("message").focus();
 }
 
 function cancelRun(runId) {
-  attempt(at("chat-problem"), async () => {
-    await call("POST", `/api/runs/${encodeURIComponent(runId)}/cancel`);
-    await lookAtRuns();
-    watching.tellOthers("runs");
+  attempt(byId("chat-problem"), async () => {
+    await request("POST", `/api/runs/${encodeURIComponent(runId)}/cancel`);
+    await loadActiveRuns();
+    subscriptions.broadcast("runs");
   });
 }
 
 function leaveDeleted(session) {
   if (session !== shown.session) return;
   shown.session = null;
-  links.chat.leave();
+  streams.chat.close();
   sessions.refresh().then(() => {
     go({ session: sessions.newest ?? FIRST_SESSION, run: null });
-    at("chat-problem").textContent = `The session ${session} was deleted.`;
+    byId("chat-problem").textContent = `The session ${session} was deleted.`;
   });
 }
 
-// --- the run and the canvas -------------------------------------------------------------------------------------------
+// --- the run and the canvas --------------------------------------------------------------------------------
 
-/** The run that was asked for, or the one at work, or the last that said something. */
+/** Show the selected run, else the active one, else the last one with an answer. */
 function showRun() {
-  const asked = chosen().run;
-  at("follow").hidden = !asked;
-  if (!asked && activeRun === undefined) return;
-  const want = asked ?? activeRun ?? chat.newestRun;
-  if (want === shown.run) return;
-  shown.run = want;
-  links.run?.leave();
-  run.begin(want);
-  links.run = want && watching.watch("run", want, (message) => {
-    for (const event of message.events ?? []) run.hear(event);
-    if (message.what === "event") run.hear(message.event);
-    if (message.what === "state") run.tell(message.state);
+  const selected = selection().run;
+  byId("follow").hidden = !selected;
+  if (!selected && activeRun === undefined) return;
+  const runId = selected ?? activeRun ?? chat.newestRun;
+  if (runId === shown.run) return;
+  shown.run = runId;
+  streams.run?.close();
+  run.open(runId);
+  streams.run = runId && subscriptions.subscribe("run", runId, (message) => {
+    for (const event of message.events ?? []) run.handleEvent(event);
+    if (message.type === "event") run.handleEvent(message.event);
+    if (message.type === "state") run.showLink(message.state);
   });
 }
 
 function openCanvas(canvasId) {
   shown.canvas = canvasId;
-  links.canvas?.leave();
-  canvas.begin(canvasId);
-  links.canvas = canvasId && watching.watch("canvas", canvasId, (message) => {
-    if (message.what === "anew") canvas.startAnew();
-    for (const event of message.events ?? []) canvas.hear(event);
-    if (message.what === "event") canvas.hear(message.event);
-    if (message.what === "state") canvas.tell(message.state);
+  streams.canvas?.close();
+  canvas.open(canvasId);
+  streams.canvas = canvasId && subscriptions.subscribe("canvas", canvasId, (message) => {
+    if (message.type === "reset") canvas.reset();
+    for (const event of message.events ?? []) canvas.handleEvent(event);
+    if (message.type === "event") canvas.handleEvent(message.event);
+    if (message.type === "state") canvas.showState(message.state);
   });
 }
 
-function canvasMade(canvasId) {
+function handleCanvasCreated(canvasId) {
   openCanvas(canvasId);
-  lookAtPlaces();
-  watching.tellOthers("canvases");
+  loadOverview();
+  subscriptions.broadcast("canvases");
 }
 
-// --- the rest of the page ---------------------------------------------------------------------------------------------
+// --- the rest of the page ----------------------------------------------------------------------------------
 
-function told(what) {
-  if (what === "sessions") sessions.refresh();
-  if (what === "runs") lookAtRuns();
-  if (what === "canvases") lookAtPlaces();
-  if (what === "canvases" && canvas.isMissing) openCanvas(shown.canvas);
+/** Reload what another tab has changed. */
+function handleBroadcast(topic) {
+  if (topic === "sessions") sessions.refresh();
+  if (topic === "runs") loadActiveRuns();
+  if (topic === "canvases") loadOverview();
+  if (topic === "canvases" && canvas.isMissing) openCanvas(shown.canvas);
 }
 
-function signedOut() {
-  at("signed-out").hidden = false;
+function showSignedOut() {
+  byId("signed-out").hidden = false;
 }
 
-function keepDraft() {
-  if (at("message").value) sessionStorage.setItem(DRAFT + shown.session, at("message").value);
-  else sessionStorage.removeItem(DRAFT + shown.session);
+function storeDraft() {
+  const draft = byId("message").value;
+  if (draft) sessionStorage.setItem(DRAFT_KEY + shown.session, draft);
+  else sessionStorage.removeItem(DRAFT_KEY + shown.session);
 }
+
+const viewButtons = () => document.querySelectorAll("#views button");
 
 function setView(view) {
   document.body.dataset.view = view;
-  for (const one of document.querySelectorAll("#views button")) one.setAttribute("aria-pressed", String(one.dataset.view === view));
+  for (const node of viewButtons()) node.setAttribute("aria-pressed", String(node.dataset.view === view));
 }
 
-at("composer").onsubmit = (event) => {
+byId("composer").onsubmit = (event) => {
   event.preventDefault();
-  const text = at("message").value;
+  const text = byId("message").value;
   if (!text.trim()) return;
-  say(text);
-  at("message").value = "";
-  keepDraft();
+  send(text);
+  byId("message").value = "";
+  storeDraft();
 };
-at("message").oninput = keepDraft;
-at("message").onkeydown = (event) => {
+byId("message").oninput = storeDraft;
+byId("message").onkeydown = (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  at("composer").requestSubmit();
+  byId("composer").requestSubmit();
 };
-at("stop").onclick = () => {
+byId("stop").onclick = () => {
   isStopping = true;
-  links.chat.stop();
+  streams.chat.cancelRun();
   chatChanged();
 };
-at("debug").onchange = () => {
-  if (at("debug").checked) sessionStorage.setItem(DEBUG, "on");
-  else sessionStorage.removeItem(DEBUG);
+byId("debug").onchange = () => {
+  if (byId("debug").checked) sessionStorage.setItem(DEBUG_KEY, "on");
+  else sessionStorage.removeItem(DEBUG_KEY);
   openChat(shown.session);
 };
-at("follow").onclick = () => go({ run: null });
-at("try-now").onclick = () => watching.tryNow();
-at("sign-out").onsubmit = () => watching.signOut();
-for (const one of document.querySelectorAll("#views button")) one.onclick = () => setView(one.dataset.view);
-for (const [place, [name, message]] of Object.entries(EXAMPLES).entries()) {
-  at(place ? "examples" : "first-example").append(button(place ? "" : "main", name, () => sayExample(name, message)));
-  at("more-examples").append(button("", name, () => { at("message").value = message; keepDraft(); at("message").focus(); }));
+byId("follow").onclick = () => go({ run: null });
+byId("try-now").onclick = () => subscriptions.retryNow();
+byId("sign-out").onsubmit = () => subscriptions.signOut();
+for (const node of viewButtons()) node.onclick = () => setView(node.dataset.view);
+for (const [index, [name, message]] of Object.entries(EXAMPLES).entries()) {
+  const [list, className] = index ? ["examples", ""] : ["first-example", "main"];
+  byId(list).append(button(className, name, () => sendExample(name, message)));
+  byId("more-examples").append(button("", name, () => {
+    byId("message").value = message;
+    storeDraft();
+    byId("message").focus();
+  }));
 }
-document.addEventListener("signed-out", signedOut);
+document.addEventListener("signed-out", showSignedOut);
 addEventListener("beforeunload", (event) => { if (chat.hasUnsent) event.preventDefault(); });
-addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what is shown may belong to somebody who signed out
-at("debug").checked = sessionStorage.getItem(DEBUG) === "on";
+// The user may have signed out.
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+byId("debug").checked = sessionStorage.getItem(DEBUG_KEY) === "on";
 
-await watching.connect();
+await subscriptions.connect();
 await sessions.refresh();
-history.replaceState(null, "", address(chosen()));
-showChosen();
-addEventListener("popstate", showChosen);
-addEventListener("focus", () => { // other programs make sessions and canvases too
-  lookAround();
+history.replaceState(null, "", address(selection()));
+showSelection();
+addEventListener("popstate", showSelection);
+addEventListener("focus", () => { // other programs create sessions and canvases too
+  reloadSoon();
   if (canvas.isMissing) openCanvas(shown.canvas);
 });
 document.querySelector("main").inert = false;

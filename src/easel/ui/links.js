@@ -1,331 +1,287 @@
-// Connections that come back by themselves: the chat's WebSocket and the event streams.
+// Reconnecting subscriptions: the chat's WebSocket and the event streams.
 //
-// Owns cursors, the wait before another try, and what a refusal means. Knows no tab, and of most events only their number.
-// A link tells its `hear` in messages: anew (forget what you have shown), event, state, outbox, problem.
-// States: connecting; live; waiting (for the next try); ended (nothing more will come); missing, signed-out, refused (no further try).
+// Owns cursors and the meaning of an HTTP error. Does not know tabs, and of most events only their sequence
+// number. A link calls its `listener` with messages {type}: reset (drop what is shown), event, state, outbox,
+// problem. States: connecting; live; waiting (for the next attempt); ended (the stream is complete); missing,
+// signed-out, refused.
 
-const FIRST_WAIT_MS = 400;
-const LONGEST_WAIT_MS = 15_000;
-const SOLID_MS = 5_000; // a connection that lasted so long was a good one: the next wait is short again
-const SILENCE_MS = 50_000; // an event stream says something every 15 s, if only that it is still there
-const ANSWER_MS = 10_000; // for a plain question to the server
-const HISTORY = 30; // messages of a thread to begin with; a page asks for earlier ones itself
+import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
 
-class Link {
-  #timer = null;
-  #liveSince = null;
-  #tries = 0;
-  #isWanted = false;
-  turn = 0; // counts the tries: whatever an overtaken one still hears is not told
-  cursor = null; // the last event that was told; null: begin at the oldest
+const SILENCE_MS = 50_000; // an event stream sends a heartbeat every 15 s
+const HISTORY_LIMIT = 30; // messages of a thread that are loaded first; the page requests earlier ones itself
+const utf8Length = (text) => new TextEncoder().encode(text).length;
+const requestOptions = () => ({ cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
 
-  constructor(hear) { this.hear = hear; }
+class Link extends Reconnecting {
+  cursor = null; // sequence number of the last event that was passed on; null: start at the oldest
 
-  open() {
-    if (this.#isWanted) return;
-    this.#isWanted = true;
-    this.#tries = 0;
-    this.tell({ is: "connecting" });
-    this.#try();
+  constructor(listener) {
+    super();
+    this.listener = listener;
   }
 
-  /** Hang up and keep the cursor. */
-  close() {
-    this.#isWanted = false;
-    this.turn += 1;
-    clearTimeout(this.#timer);
-    this.#timer = null;
-    this.hangUp();
-  }
+  onState(is, details = {}) { this.listener({ type: "state", state: { is, ...details } }); }
 
-  /** Somebody looks: wait no longer. */
-  hurry() {
-    if (this.#timer !== null) this.#try();
-  }
-
-  #try() {
-    clearTimeout(this.#timer);
-    this.#timer = null;
-    this.#liveSince = null;
-    this.turn += 1;
-    this.begin(this.turn);
-  }
-
-  tell(state) { this.hear({ what: "state", state }); }
-
-  isLive() {
-    this.#liveSince = Date.now();
-    this.tell({ is: "live" });
-  }
-
-  /** Another try later: each time later still, and not all browsers at once. */
-  retry(atLeastMs = 0) {
-    if (!this.#isWanted) return;
-    this.turn += 1;
-    this.hangUp();
-    if (this.#liveSince !== null && Date.now() - this.#liveSince > SOLID_MS) this.#tries = 0;
-    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.#tries) * (0.75 + Math.random() / 2);
-    this.#tries += 1;
-    this.#timer = setTimeout(() => this.#try(), Math.max(wait, atLeastMs));
-    this.tell({ is: "waiting" });
-  }
-
-  /** The server is there: no need to wait long. */
-  retrySoon() {
-    this.#tries = 0;
-    this.retry();
-  }
-
-  end(state) {
-    this.close();
-    this.tell(state);
-  }
-
-  async refused(answer, turn) {
-    const says = (await answer.json().catch(() => null))?.error?.message ?? `The server answered ${answer.status}.`;
-    if (turn !== this.turn) return;
-    if (answer.status === 401) this.end({ is: "signed-out" });
-    else if (answer.status === 404) this.end({ is: "missing", says });
-    else if (answer.status === 429 || answer.status >= 500) this.retry(1000 * Number(answer.headers.get("retry-after") ?? 0));
-    else this.end({ is: "refused", says });
+  /** Retry, or end the link, as the status of an error response requires. */
+  async handleErrorResponse(response, attempt) {
+    const error = (await response.json().catch(() => null))?.error;
+    const message = error?.message ?? `The server answered ${response.status}.`;
+    if (attempt !== this.attempt) return;
+    if (response.status === 401) this.end("signed-out");
+    else if (response.status === 404) this.end("missing", { message });
+    else if (response.status === 429 || response.status >= 500) {
+      this.retry(1000 * Number(response.headers.get("retry-after") ?? 0));
+    } else this.end("refused", { message });
   }
 }
 
-// --- event streams ----------------------------------------------------------------------------------------------------
+// --- event streams -----------------------------------------------------------------------------------------
 
-/** Server-sent events, read by hand: a browser's own EventSource does not tell why it was refused. */
+/** Server-sent events over fetch: EventSource does not report the status of a refused request. */
 export class EventLink extends Link {
   #path;
-  #stop = null;
-  #silence = null;
+  #abort = null;
+  #silenceTimer = null;
 
-  constructor(path, hear) {
-    super(hear);
+  constructor(path, listener) {
+    super(listener);
     this.#path = path;
   }
 
-  hangUp() {
-    clearTimeout(this.#silence);
-    this.#stop?.abort();
-    this.#stop = null;
+  disconnect() {
+    clearTimeout(this.#silenceTimer);
+    this.#abort?.abort();
+    this.#abort = null;
   }
 
-  async begin(turn) {
-    const stop = (this.#stop = new AbortController());
-    this.#expectMore(stop);
+  async connect(attempt) {
+    const abort = (this.#abort = new AbortController());
+    this.#restartSilenceTimer(abort);
     try {
-      const place = this.cursor === null ? "" : `?last_event_id=${this.cursor}`;
-      const answer = await fetch(this.#path + place, { signal: stop.signal, cache: "no-store" });
-      if (turn !== this.turn) return;
-      if (answer.status === 204) this.end({ is: "ended" });
-      else if (answer.status === 410 && this.cursor !== null) {
-        this.cursor = null; // the log holds our place no longer: take what it holds
+      const query = this.cursor === null ? "" : `?last_event_id=${this.cursor}`;
+      const response = await fetch(this.#path + query, { signal: abort.signal, cache: "no-store" });
+      if (attempt !== this.attempt) return;
+      if (response.status === 204) this.end("ended");
+      else if (response.status === 410 && this.cursor !== null) {
+        this.cursor = null; // the log no longer has this cursor: start at its oldest event
         this.retrySoon();
-      } else if (!answer.ok) await this.refused(answer, turn);
+      } else if (!response.ok) await this.handleErrorResponse(response, attempt);
       else {
-        if (this.cursor === null) this.hear({ what: "anew", history: null });
-        this.isLive();
-        await this.#read(answer.body, turn, stop);
+        if (this.cursor === null) this.listener({ type: "reset", history: null });
+        this.markLive();
+        await this.#read(response.body, attempt, abort);
       }
     } catch {
-      // The wire broke, or was silent for too long.
+      // The connection broke, or was silent for too long.
     }
-    if (turn === this.turn) this.retry();
+    if (attempt === this.attempt) this.retry();
   }
 
-  #expectMore(stop) {
-    clearTimeout(this.#silence);
-    this.#silence = setTimeout(() => stop.abort(), SILENCE_MS);
+  #restartSilenceTimer(abort) {
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = setTimeout(() => abort.abort(), SILENCE_MS);
   }
 
-  async #read(body, turn, stop) {
+  async #read(body, attempt, abort) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
       const { done, value } = await reader.read();
-      if (done || turn !== this.turn) return;
-      this.#expectMore(stop);
+      if (done || attempt !== this.attempt) return;
+      this.#restartSilenceTimer(abort);
       text += value;
       const frames = text.split("\n\n");
       text = frames.pop();
       for (const frame of frames) {
         const data = frame.split("\n").find((line) => line.startsWith("data: "));
-        if (data && turn === this.turn) this.#take(JSON.parse(data.slice("data: ".length)));
+        if (data && attempt === this.attempt) this.#receive(JSON.parse(data.slice("data: ".length)));
       }
     }
   }
 
-  #take(event) {
+  #receive(event) {
     if (this.cursor !== null && event.seq <= this.cursor) return;
     this.cursor = event.seq;
-    this.hear({ what: "event", event });
-    if (event.type === "done") this.end({ is: "ended" });
+    this.listener({ type: "event", event });
+    if (event.type === "done") this.end("ended");
   }
 }
 
-// --- the chat ---------------------------------------------------------------------------------------------------------
+// --- the chat ----------------------------------------------------------------------------------------------
 
-/** A thread over its WebSocket. What is to be said goes out one message at a time, each with a key, so that it is stored once. */
+/**
+ * A thread over its WebSocket. Messages are sent one at a time, each with an idempotency key, so each is
+ * stored once.
+ */
 export class ChatLink extends Link {
   #thread;
-  #wantsInternal;
-  #isNew; // nothing was said in it yet, as far as its tab knows: the log alone tells what there is
+  #includeInternal;
+  #isNew; // the tab knows of no message in the thread: the log alone is read
   #socket = null;
-  #isKnown = false; // whether the thread's beginning was told
+  #hasHistory = false; // whether the first messages of the thread were passed on
   #fromOldest = false;
   #refusals = 0;
-  outbox = []; // {key, text, is: "waiting" | "sent" | "refused", says?}
+  outbox = []; // {key, text, is: "waiting" | "sent" | "refused", message?}
 
-  constructor(thread, wantsInternal, isNew, hear) {
-    super(hear);
+  constructor(thread, includeInternal, isNew, listener) {
+    super(listener);
     this.#thread = thread;
-    this.#wantsInternal = wantsInternal;
+    this.#includeInternal = includeInternal;
     this.#isNew = isNew;
   }
 
-  hangUp() {
+  disconnect() {
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
-    for (const one of this.outbox) if (one.is === "sent") one.is = "waiting"; // nobody has said that it arrived
+    for (const entry of this.outbox) if (entry.is === "sent") entry.is = "waiting"; // not acknowledged
   }
 
-  async begin(turn) {
+  async connect(attempt) {
     try {
-      const start = this.#isKnown ? { history: null, cursor: this.cursor } : await this.#beginning(turn);
-      if (start && turn === this.turn) this.#dial(start, turn);
+      const known = { history: null, cursor: this.cursor };
+      const start = this.#hasHistory ? known : await this.#loadHistory(attempt);
+      if (start && attempt === this.attempt) this.#openSocket(start, attempt);
     } catch {
-      if (turn === this.turn) this.retry();
+      if (attempt === this.attempt) this.retry();
     }
   }
 
-  /** The newest messages, whole, and from where on the log tells the rest; nothing where there is no further try. */
-  async #beginning(turn) {
+  /** Return the newest messages and the cursor from which the log continues; null after an error response. */
+  async #loadHistory(attempt) {
+    const nothing = { history: { messages: [], next: null }, cursor: null };
     if (this.#isNew) {
-      this.#isNew = false; // if that was not so, the next try finds out
-      return { history: { messages: [], next: null }, cursor: null };
+      this.#isNew = false; // only for the first attempt: the thread may exist by the next one
+      return nothing;
     }
-    const answer = await fetch(`/api/sessions/${this.#thread}/messages?limit=${HISTORY}`, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-    if (answer.status === 404) return { history: { messages: [], next: null }, cursor: null }; // its first message will make it
-    if (!answer.ok) {
-      if (turn === this.turn) await this.refused(answer, turn);
+    const response = await fetch(
+      `/api/sessions/${this.#thread}/messages?limit=${HISTORY_LIMIT}`,
+      requestOptions(),
+    );
+    if (response.status === 404) return nothing; // the first message creates the thread
+    if (!response.ok) {
+      if (attempt === this.attempt) await this.handleErrorResponse(response, attempt);
       return null;
     }
-    const { messages, next = null } = await answer.json();
-    // After an answer nothing of its run follows, so whatever comes after it is told from its beginning.
-    const finished = next === null || this.#fromOldest ? undefined : messages.find((one) => one.role === "assistant");
+    const { messages, next = null } = await response.json();
+    // No event of a run follows its final message, so the log is complete for every later run.
+    const isComplete = next === null || this.#fromOldest;
+    const finished = isComplete ? undefined : messages.find((message) => message.role === "assistant");
     return { history: { messages, next }, cursor: finished?.seq ?? null };
   }
 
-  #dial({ history, cursor }, turn) {
+  #openSocket({ history, cursor }, attempt) {
     const address = new URL(`/ws/chat/${this.#thread}`, location.origin);
     address.protocol = address.protocol.replace("http", "ws");
     if (cursor !== null) address.searchParams.set("last_event_id", cursor);
-    if (this.#wantsInternal) address.searchParams.set("debug", "1");
+    if (this.#includeInternal) address.searchParams.set("debug", "1");
     const socket = (this.#socket = new WebSocket(address));
     let wasOpen = false;
     socket.onopen = () => {
-      if (turn !== this.turn) return;
+      if (attempt !== this.attempt) return;
       wasOpen = true;
       this.#refusals = 0;
-      this.#isKnown = true;
+      this.#hasHistory = true;
       this.cursor = cursor;
-      if (history) this.hear({ what: "anew", history });
-      this.isLive();
+      if (history) this.listener({ type: "reset", history });
+      this.markLive();
       this.#sendNext();
     };
-    socket.onmessage = ({ data }) => { if (turn === this.turn) this.#take(JSON.parse(data)); };
+    socket.onmessage = ({ data }) => { if (attempt === this.attempt) this.#receive(JSON.parse(data)); };
     socket.onclose = () => {
-      if (turn !== this.turn) return;
+      if (attempt !== this.attempt) return;
       if (wasOpen) this.retry();
-      else this.#findOut(turn);
+      else this.#findRefusalReason(attempt);
     };
   }
 
-  /** A browser does not tell why a WebSocket was refused, so ask. */
-  async #findOut(turn) {
+  /** Request the session over HTTP: a browser does not report why a WebSocket was refused. */
+  async #findRefusalReason(attempt) {
     try {
-      const answer = await fetch(`/api/sessions/${this.#thread}`, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-      if (turn !== this.turn) return;
-      if (answer.status === 401 || (answer.status === 404 && this.cursor !== null)) {
-        await this.refused(answer, turn);
+      const response = await fetch(`/api/sessions/${this.#thread}`, requestOptions());
+      if (attempt !== this.attempt) return;
+      if (response.status === 401 || (response.status === 404 && this.cursor !== null)) {
+        await this.handleErrorResponse(response, attempt);
         return;
       }
-      // Refused again although the server is there: the thread holds our place no longer. Begin with what it holds.
+      // Refused twice although the server is reachable: the log no longer has this cursor. Start at its
+      // oldest event.
       this.#refusals += 1;
-      if (this.#refusals > 1) [this.#isKnown, this.#fromOldest] = [false, true];
+      if (this.#refusals > 1) [this.#hasHistory, this.#fromOldest] = [false, true];
       if (this.#refusals <= 2) this.retrySoon();
     } catch {
-      // It cannot be reached.
+      // The server is unreachable.
     }
-    if (turn === this.turn) this.retry();
+    if (attempt === this.attempt) this.retry();
   }
 
-  /** A dead wire says nothing on a WebSocket: ask by another way, and hang up if that is dead too. */
-  async check() {
-    const turn = this.turn;
-    if (this.#socket?.readyState !== WebSocket.OPEN) return;
-    await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => { if (turn === this.turn) this.retry(); });
-  }
-
-  #take(frame) {
+  #receive(frame) {
     if (frame.type === "error") {
-      this.#refuse(frame.error.message);
+      this.#markRefused(frame.error.message);
     } else if (this.cursor === null || frame.seq > this.cursor) {
       this.cursor = frame.seq;
-      this.hear({ what: "event", event: frame });
-      if (frame.type === "message.completed" && frame.data.role === "user") this.#arrived(frame.data.text);
+      this.listener({ type: "event", event: frame });
+      if (frame.type === "message.completed" && frame.data.role === "user") {
+        this.#acknowledge(frame.data.text);
+      }
     }
   }
 
-  // -- what is to be said
+  // -- the outbox
 
-  say(key, text) {
+  send(key, text) {
     this.outbox.push({ key, text: text.toWellFormed?.() ?? text, is: "waiting" });
     this.#sendNext();
   }
 
-  sayAgain(key) {
-    for (const one of this.outbox) if (one.key === key) [one.is, one.says] = ["waiting", undefined];
+  resend(key) {
+    for (const entry of this.outbox) {
+      if (entry.key === key) [entry.is, entry.message] = ["waiting", undefined];
+    }
     this.#sendNext();
   }
 
-  unsay(key) {
-    this.outbox = this.outbox.filter((one) => one.key !== key || one.is === "sent");
+  discard(key) {
+    this.outbox = this.outbox.filter((entry) => entry.key !== key || entry.is === "sent");
     this.#sendNext();
   }
 
-  stop() {
+  /** Request that the active run is cancelled. */
+  cancelRun() {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ type: "cancel" }));
-    else this.hear({ what: "problem", says: "There is no connection to the server, so the run was not stopped." });
+    else {
+      const message = "There is no connection to the server, so the run was not stopped.";
+      this.listener({ type: "problem", message });
+    }
   }
 
-  get hasMoreToSay() { return this.outbox.some((one) => one.is !== "refused"); }
+  get hasUnsent() { return this.outbox.some((entry) => entry.is !== "refused"); }
 
   #sendNext() {
-    const next = this.outbox.find((one) => one.is !== "refused");
+    const next = this.outbox.find((entry) => entry.is !== "refused");
     if (next?.is === "waiting" && this.#socket?.readyState === WebSocket.OPEN) {
       next.is = "sent";
       this.#socket.send(JSON.stringify({ type: "message", text: next.text, idempotency_key: next.key }));
     }
-    this.hear({ what: "outbox", outbox: this.outbox });
+    this.listener({ type: "outbox", outbox: this.outbox });
   }
 
-  /** A message came back as an event of the thread: it is stored, and the next one may go. */
-  #arrived(text) {
-    const place = this.outbox.findIndex((one) => one.is !== "refused" && (one.text === text || new TextEncoder().encode(one.text).length === text.original_size));
-    if (place < 0) return;
-    this.outbox.splice(place, 1);
+  /** Remove the entry whose message arrived as an event of the thread, and send the next one. */
+  #acknowledge(text) {
+    const isIt = (entry) => entry.text === text || utf8Length(entry.text) === text.original_size;
+    const index = this.outbox.findIndex((entry) => entry.is !== "refused" && isIt(entry));
+    if (index < 0) return;
+    this.outbox.splice(index, 1);
     this.#sendNext();
   }
 
-  #refuse(says) {
-    const sent = this.outbox.find((one) => one.is === "sent");
+  #markRefused(message) {
+    const sent = this.outbox.find((entry) => entry.is === "sent");
     if (!sent) {
-      this.hear({ what: "problem", says });
+      this.listener({ type: "problem", message });
       return;
     }
-    [sent.is, sent.says] = ["refused", says];
+    [sent.is, sent.message] = ["refused", message];
     this.#sendNext();
   }
 }

@@ -1,13 +1,15 @@
-// The state of one run beside the chat: its status, its attempts, and its boards as they are written.
+// The state of one run beside the chat: its status, its attempts and its boards.
 
-import { at, attempt, call, element, glimpse, isMarker, shorten, valueNode } from "./values.js";
+import { attempt, byId, element, isMarker, request, shorten, summarize, valueNode } from "./values.js";
 
 const BOARDS = ["whiteboard", "blackboard"];
+const MAX_INPUT_LENGTH = 200;
+const MAX_CELL_LENGTH = 120;
 
 export class RunPanel {
-  #places = new Map(); // what stands on the boards, by board, edge and key
+  #entries = new Map(); // by board, edge and key: {version, row}
   #attempt = 0;
-  #most = null;
+  #maxAttempts = null;
 
   /** `on` has: restarted(runId, ts), changed(). */
   constructor(on) {
@@ -15,98 +17,114 @@ export class RunPanel {
     this.runId = null;
   }
 
-  begin(runId) {
+  open(runId) {
     this.runId = runId;
-    this.#places.clear();
-    [this.#attempt, this.#most] = [0, null];
-    at("run-id").textContent = runId ?? "";
-    at("no-run").hidden = runId !== null;
-    at("run-state").hidden = runId === null;
-    for (const place of ["run-problem", "run-attempt", "run-note", "run-asked", "run-link"]) at(place).textContent = "";
-    for (const board of BOARDS) {
-      at(board).tBodies[0].replaceChildren();
-      this.#count(board);
+    this.#entries.clear();
+    [this.#attempt, this.#maxAttempts] = [0, null];
+    byId("run-id").textContent = runId ?? "";
+    byId("no-run").hidden = runId !== null;
+    byId("run-state").hidden = runId === null;
+    for (const id of ["run-problem", "run-attempt", "run-note", "run-asked", "run-link"]) {
+      byId(id).textContent = "";
     }
-    this.#say("");
-    if (runId) attempt(at("run-problem"), () => this.#look(runId));
+    for (const board of BOARDS) {
+      byId(board).tBodies[0].replaceChildren();
+      this.#showCount(board);
+    }
+    this.#showStatus("");
+    if (runId) attempt(byId("run-problem"), () => this.#load(runId));
   }
 
-  /** What the log may no longer tell, because it was shortened. Versions decide what is newer. */
-  async #look(runId) {
-    const about = `/api/runs/${encodeURIComponent(runId)}`;
-    const [run, ...boards] = await Promise.all([call("GET", about), ...BOARDS.map((board) => call("GET", `${about}/${board}`))]);
+  /** Load what the log may have lost to retention. Versions decide which entry is newer. */
+  async #load(runId) {
+    const path = `/api/runs/${encodeURIComponent(runId)}`;
+    const [run, ...boards] = await Promise.all([
+      request("GET", path), ...BOARDS.map((board) => request("GET", `${path}/${board}`)),
+    ]);
     if (runId !== this.runId) return;
-    if (!this.status) this.#say(run.status, run.error_message);
-    this.#tellAttempt(run.attempt, run.max_attempts);
-    at("run-asked").textContent = shorten(run.input_text, 200);
-    boards.forEach(({ entries }, place) => { for (const entry of entries) this.#write(BOARDS[place], entry); });
+    if (!this.status) this.#showStatus(run.status, run.error_message);
+    this.#showAttempt(run.attempt, run.max_attempts);
+    byId("run-asked").textContent = shorten(run.input_text, MAX_INPUT_LENGTH);
+    boards.forEach(({ entries }, index) => {
+      for (const entry of entries) this.#write(BOARDS[index], entry);
+    });
   }
 
-  hear({ type, ts, data }) {
+  handleEvent({ type, ts, data }) {
     if (data.visibility !== "public") return;
     if (type === "run.start") {
-      this.#say("running");
-      this.#tellAttempt(data.attempt);
+      this.#showStatus("running");
+      this.#showAttempt(data.attempt);
       if (data.attempt > 1) {
-        at("run-note").textContent = `Attempt ${data.attempt}: another worker goes on from the last finished step.`;
+        const text = `Attempt ${data.attempt}: another worker continues after the last finished step.`;
+        byId("run-note").textContent = text;
         this.on.restarted(this.runId, ts);
       }
     } else if (type === "whiteboard.write" || type === "blackboard.write") {
       this.#write(type.split(".")[0], { ...data, updated_at: ts });
     } else if (type === "run.status" || type === "done") {
-      this.#say(data.status, data.error);
+      this.#showStatus(data.status, data.error);
       if (type === "done") this.on.changed();
     }
   }
 
-  tell(state) {
-    const says = { live: "live", waiting: "reconnecting…", resting: "resting: other tabs are in use", missing: state.says, refused: state.says };
-    at("run-link").textContent = says[state.is] ?? "";
+  showLink({ is, message }) {
+    const texts = {
+      live: "live",
+      waiting: "reconnecting…",
+      paused: "paused: other tabs are in use",
+      missing: message,
+      refused: message,
+    };
+    byId("run-link").textContent = texts[is] ?? "";
   }
 
-  #say(status, error) {
+  #showStatus(status, error) {
     this.status = status;
-    at("run-status").textContent = status;
-    at("run-status").className = `status ${status}`;
-    if (error) at("run-problem").textContent = error;
+    byId("run-status").textContent = status;
+    byId("run-status").className = `status ${status}`;
+    if (error) byId("run-problem").textContent = error;
   }
 
-  #tellAttempt(number, most = this.#most) {
-    [this.#attempt, this.#most] = [Math.max(number, this.#attempt), most];
-    at("run-attempt").textContent = this.#attempt ? `attempt ${this.#attempt}${most ? ` of ${most}` : ""}` : "";
+  #showAttempt(number, maximum = this.#maxAttempts) {
+    [this.#attempt, this.#maxAttempts] = [Math.max(number, this.#attempt), maximum];
+    const limit = maximum ? ` of ${maximum}` : "";
+    byId("run-attempt").textContent = this.#attempt ? `attempt ${this.#attempt}${limit}` : "";
   }
 
   // -- boards
 
   #write(board, entry) {
-    const place = JSON.stringify([board, entry.edge_id ?? null, entry.key]);
-    const known = this.#places.get(place);
+    const id = JSON.stringify([board, entry.edge_id ?? null, entry.key]);
+    const known = this.#entries.get(id);
     if (known && known.version >= entry.version) return;
-    const row = known?.row ?? at(board).tBodies[0].insertRow();
-    this.#places.set(place, { version: entry.version, row });
-    const { provenance } = entry;
-    const who = element("span", "faint", `v${entry.version}`);
-    who.title = `written by ${provenance.agent_id} in ${provenance.node_id} at ${entry.updated_at.replace("T", " ").slice(0, 19)} UTC`;
-    const cells = [...(board === "blackboard" ? [element("code", "", entry.edge_id)] : []), element("code", "", entry.key), boardValue(entry.value), who];
+    const row = known?.row ?? byId(board).tBodies[0].insertRow();
+    this.#entries.set(id, { version: entry.version, row });
+    const { agent_id: agent, node_id: node } = entry.provenance;
+    const version = element("span", "faint", `v${entry.version}`);
+    const time = entry.updated_at.replace("T", " ").slice(0, 19);
+    version.title = `written by ${agent} in ${node} at ${time} UTC`;
+    const edge = board === "blackboard" ? [element("code", "", entry.edge_id)] : [];
+    const cells = [...edge, element("code", "", entry.key), boardValue(entry.value), version];
     row.replaceChildren(...cells.map((cell) => element("td", "", cell)));
     if (known) {
       row.classList.remove("fresh");
-      void row.offsetWidth; // so that the mark of a change shows again
+      void row.offsetWidth; // restart the animation
     }
     row.classList.add("fresh");
-    this.#count(board);
+    this.#showCount(board);
   }
 
-  #count(board) {
-    const count = at(board).tBodies[0].rows.length;
-    at(`${board}-count`).textContent = count ? `(${count})` : "is empty";
-    at(board).hidden = !count;
+  #showCount(board) {
+    const count = byId(board).tBodies[0].rows.length;
+    byId(`${board}-count`).textContent = count ? `(${count})` : "is empty";
+    byId(board).hidden = !count;
   }
 }
 
-/** Short ones as they are; of long ones a glimpse that can be folded open. */
+/** Return a node for a value of a board; a long value is collapsed. */
 function boardValue(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  if (isMarker(value) || text.length <= 120) return valueNode(value);
-  return element("details", "", element("summary", "", glimpse(value, 80)), valueNode(value));
+  if (isMarker(value) || text.length <= MAX_CELL_LENGTH) return valueNode(value);
+  return element("details", "", element("summary", "", summarize(value, 80)), valueNode(value));
 }

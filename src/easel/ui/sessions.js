@@ -1,162 +1,178 @@
-// The list of sessions: searching, making, renaming and deleting them.
+// The list of sessions: search, create, rename and delete.
 
-import { arrange, at, attempt, button, call, element, time } from "./values.js";
+import { arrange, attempt, button, byId, element, request, time } from "./values.js";
 
 const TYPING_MS = 150;
 
 export class SessionList {
-  #asked = 0;
+  #requestCount = 0;
   #rows = [];
-  #nodes = new Map(); // by session, its line: changed in place, for somebody may be about to press it
+  #nodes = new Map(); // by session id; changed in place, because a row may be about to be clicked
   #next = null;
-  #isWhole = false; // whether the rows are all there are
+  #isComplete = false; // whether the rows are all sessions
   #timer = null;
 
-  /** `on` has: choose(sessionId), changed(), gone(sessionId). */
+  /** `on` has: choose(sessionId), changed(), deleted(sessionId). */
   constructor(on) {
     this.on = on;
     this.chosen = null;
-    at("search").oninput = () => {
+    byId("search").oninput = () => {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.refresh(), TYPING_MS);
     };
-    at("new").onclick = () => attempt(at("sessions-problem"), () => this.#make());
-    at("more-sessions").onclick = () => attempt(at("sessions-problem"), () => this.#load(this.#next));
-    at("rename").onclick = () => this.#editTitle(true);
-    at("title-form").onsubmit = (event) => {
+    const onEscape = (work) => (event) => { if (event.key === "Escape") work(); };
+    byId("new").onclick = () => attempt(byId("sessions-problem"), () => this.#create());
+    byId("more-sessions").onclick = () => attempt(byId("sessions-problem"), () => this.#load(this.#next));
+    byId("rename").onclick = () => this.#editTitle(true);
+    byId("title-form").onsubmit = (event) => {
       event.preventDefault();
-      attempt(at("chat-problem"), () => this.#rename(at("new-title").value));
+      attempt(byId("chat-problem"), () => this.#rename(byId("new-title").value));
     };
-    at("new-title").onkeydown = (event) => { if (event.key === "Escape") this.#endTitle(); };
-    at("keep-title").onclick = () => this.#endTitle();
-    at("delete").onclick = () => this.#askToDelete(true);
-    at("keep").onclick = () => this.#keep();
-    at("delete-form").onkeydown = (event) => { if (event.key === "Escape") this.#keep(); };
-    at("delete-for-good").onclick = () => attempt(at("chat-problem"), () => this.#delete());
+    byId("new-title").onkeydown = onEscape(() => this.#endEditTitle());
+    byId("keep-title").onclick = () => this.#endEditTitle();
+    byId("delete").onclick = () => this.#askToDelete(true);
+    byId("keep").onclick = () => this.#endDelete();
+    byId("delete-form").onkeydown = onEscape(() => this.#endDelete());
+    byId("delete-for-good").onclick = () => attempt(byId("chat-problem"), () => this.#delete());
   }
 
-  refresh() { return attempt(at("sessions-problem"), () => this.#load(null)); }
+  refresh() { return attempt(byId("sessions-problem"), () => this.#load(null)); }
 
   async #load(before) {
-    const asked = (this.#asked += 1);
-    const search = at("search").value.trim();
+    const number = (this.#requestCount += 1);
+    const search = byId("search").value.trim();
     const query = new URLSearchParams({ limit: "30", ...(search && { search }), ...(before && { before }) });
-    const { sessions, next = null } = await call("GET", `/api/sessions?${query}`);
-    if (asked !== this.#asked) return; // a newer answer is on its way
+    const { sessions, next = null } = await request("GET", `/api/sessions?${query}`);
+    if (number !== this.#requestCount) return; // a newer request is pending
     this.#rows = before ? [...this.#rows, ...sessions] : sessions;
     this.#next = next;
-    this.#isWhole = !search && next === null;
-    at("more-sessions").hidden = next === null;
-    at("no-sessions").hidden = this.#rows.length > 0;
-    at("no-sessions").textContent = search ? "No session has this in its title or id." : "None yet. The first message makes one.";
-    this.#show();
+    this.#isComplete = !search && next === null;
+    byId("more-sessions").hidden = next === null;
+    byId("no-sessions").hidden = this.#rows.length > 0;
+    byId("no-sessions").textContent = search
+      ? "No session has this in its title or id."
+      : "None yet. The first message creates one.";
+    this.#draw();
   }
 
   choose(sessionId) {
     this.chosen = sessionId;
     this.#editTitle(false);
     this.#askToDelete(false);
-    this.#show();
+    this.#draw();
   }
 
-  /** Whether it is certain that there is no such session: then nobody needs to be asked for what was said in it. */
-  lacks(sessionId) { return this.#isWhole && !this.#rows.some((one) => one.session_id === sessionId); }
+  /** Return whether the session is known not to exist, so that its messages need not be requested. */
+  lacks(sessionId) { return this.#isComplete && !this.#find(sessionId); }
+
+  #find(sessionId) { return this.#rows.find((row) => row.session_id === sessionId); }
 
   get newest() { return this.#rows[0]?.session_id ?? null; }
 
-  #show() {
-    this.#nodes = new Map(this.#rows.map((one) => [one.session_id, this.#line(one)]));
-    arrange(at("session-list"), [...this.#nodes.values()]);
-    const known = this.#rows.find((one) => one.session_id === this.chosen);
-    if (known) this.#name(titleOf(known), true);
-    else this.#lookUp(this.chosen);
+  #draw() {
+    this.#nodes = new Map(this.#rows.map((row) => [row.session_id, this.#drawRow(row)]));
+    arrange(byId("session-list"), [...this.#nodes.values()]);
+    const known = this.#find(this.chosen);
+    if (known) this.#showTitle(titleOf(known), true);
+    else this.#loadTitle(this.chosen);
   }
 
-  #line(one) {
-    const { session_id: id } = one;
-    const line = this.#nodes.get(id) ?? element("li", "", Object.assign(button("", "", () => this.on.choose(id)), { title: id }));
-    const row = line.firstChild;
-    row.setAttribute("aria-current", String(id === this.chosen));
-    row.replaceChildren(element("span", "what", titleOf(one)), element("span", "", time(one.last_message_at), one.active_run_id ? element("span", "status running", " working") : null));
+  #drawRow(row) {
+    const { session_id: id } = row;
+    const create = () => (
+      element("li", "", Object.assign(button("", "", () => this.on.choose(id)), { title: id }))
+    );
+    const line = this.#nodes.get(id) ?? create();
+    const node = line.firstChild;
+    const working = row.active_run_id ? element("span", "status running", " working") : null;
+    node.setAttribute("aria-current", String(id === this.chosen));
+    const details = element("span", "", time(row.last_message_at), working);
+    node.replaceChildren(element("span", "what", titleOf(row)), details);
     return line;
   }
 
-  #name(title, isThere) {
-    at("title").textContent = title;
+  #showTitle(title, exists) {
+    byId("title").textContent = title;
     document.title = `${title} · Easel`;
-    at("session-verbs").hidden = !isThere;
+    byId("session-verbs").hidden = !exists;
   }
 
-  /** A session that is not in the list as it is now: further down, not searched for, or not there yet. */
-  async #lookUp(sessionId) {
+  /**
+   * Load the title of a session that is not in the list: on a later page, not found by the search, or new.
+   */
+  async #loadTitle(sessionId) {
     if (!sessionId) return;
-    const found = this.lacks(sessionId) ? null : await call("GET", `/api/sessions/${encodeURIComponent(sessionId)}`).catch(() => null);
-    if (sessionId === this.chosen) this.#name(found ? titleOf(found) : sessionId, found !== null);
+    const path = `/api/sessions/${encodeURIComponent(sessionId)}`;
+    const found = this.lacks(sessionId) ? null : await request("GET", path).catch(() => null);
+    if (sessionId === this.chosen) this.#showTitle(found ? titleOf(found) : sessionId, found !== null);
   }
 
-  async #make() {
-    at("search").value = "";
-    const unused = this.#rows.find((one) => one.last_seq === 0 && one.title === null); // one empty session is enough
-    const { session_id: made } = unused ?? (await call("POST", "/api/sessions", {}));
-    await this.#changed();
-    this.on.choose(made);
-    at("message").focus();
+  async #create() {
+    byId("search").value = "";
+    // One empty session is enough.
+    const unused = this.#rows.find((row) => row.last_seq === 0 && row.title === null);
+    const { session_id: sessionId } = unused ?? (await request("POST", "/api/sessions", {}));
+    await this.#reload();
+    this.on.choose(sessionId);
+    byId("message").focus();
   }
 
-  /** A session that has no name yet is called after the example that it begins with: the script's own text would say little. */
+  /** Give an untitled session the title of the example that it starts with. */
   async nameFirst(title) {
-    const known = this.#rows.find((one) => one.session_id === this.chosen);
+    const known = this.#find(this.chosen);
     if (known?.title) return;
-    const naming = known ? call("PATCH", this.#path(), { title }) : call("POST", "/api/sessions", { session_id: this.chosen, title });
-    await naming.catch(() => null); // then the server makes one of the message
+    const response = known
+      ? request("PATCH", this.#path(), { title })
+      : request("POST", "/api/sessions", { session_id: this.chosen, title });
+    await response.catch(() => null); // then the server makes a title from the message
   }
 
   async #rename(title) {
-    await call("PATCH", this.#path(), { title });
-    this.#endTitle();
-    await this.#changed();
+    await request("PATCH", this.#path(), { title });
+    this.#endEditTitle();
+    await this.#reload();
   }
 
   async #delete() {
-    const gone = this.chosen;
-    await call("DELETE", this.#path());
+    const sessionId = this.chosen;
+    await request("DELETE", this.#path());
     this.#askToDelete(false);
-    await this.#changed();
-    this.on.gone(gone);
-    at("message").focus();
+    await this.#reload();
+    this.on.deleted(sessionId);
+    byId("message").focus();
   }
 
   #path() { return `/api/sessions/${encodeURIComponent(this.chosen)}`; }
 
-  async #changed() {
+  async #reload() {
     await this.#load(null);
     this.on.changed();
   }
 
   #editTitle(isOn) {
-    at("title-form").hidden = !isOn;
-    at("title-line").hidden = isOn;
+    byId("title-form").hidden = !isOn;
+    byId("title-line").hidden = isOn;
     if (!isOn) return;
-    at("new-title").value = at("title").textContent;
-    at("new-title").select();
+    byId("new-title").value = byId("title").textContent;
+    byId("new-title").select();
   }
 
-  // Who has finished goes on where they were.
+  // The focus returns to the button that opened the form.
 
-  #endTitle() {
+  #endEditTitle() {
     this.#editTitle(false);
-    at("rename").focus();
+    byId("rename").focus();
   }
 
-  #keep() {
+  #endDelete() {
     this.#askToDelete(false);
-    at("delete").focus();
+    byId("delete").focus();
   }
 
   #askToDelete(isOn) {
-    at("delete-form").hidden = !isOn;
-    at("delete").hidden = isOn;
-    if (isOn) at("keep").focus();
+    byId("delete-form").hidden = !isOn;
+    byId("delete").hidden = isOn;
+    if (isOn) byId("keep").focus();
   }
 }
 

@@ -1,175 +1,208 @@
-// All subscriptions of a browser, in one place: a SharedWorker, or the page itself where there is none. RS-55
+// All subscriptions of a browser in one SharedWorker, or in the page where there is none. RS-55
 //
-// Owns which tab watches what. However many tabs watch a thread, a run or a canvas, it is one connection each; a tab that
-// comes later is told what was kept. Knows no page: tabs are ports that say what they want.
+// Owns which tab subscribes to which stream. Any number of tabs share one connection per thread, run or
+// canvas; a tab that subscribes later gets the stored events. Does not know pages: a tab is a port that sends
+// commands.
 
 import { ChatLink, EventLink } from "./links.js";
 
-const MOST_EVENT_STREAMS = 4; // a browser has six connections to a server, and pages must go on asking
-const CHECK_MS = 45_000;
-const JOIN_MS = 1_000; // deltas nearer to each other than this are kept as one
-const OVER = new Set(["ended", "missing", "refused", "signed-out"]);
+const MAX_EVENT_STREAMS = 4; // a browser opens six connections to a server, and pages need some for requests
+const PROBE_MS = 45_000;
+const JOIN_MS = 1_000; // deltas closer together than this are stored as one
+const FINAL_STATES = new Set(["ended", "missing", "refused", "signed-out"]);
 
 class Stream {
-  constructor(kind, id, { wantsInternal, isNew }, changed) {
-    Object.assign(this, { kind, id, wantsInternal, isNew, changed, watches: new Map(), looked: 0 }); // watches: whose number it is, to its tab
+  constructor(kind, streamId, { includeInternal, isNew }, onChange) {
+    const subscribers = new Map(); // by subscription id: the port of its tab
+    Object.assign(this, { kind, streamId, includeInternal, isNew, onChange, subscribers, lastFocus: 0 });
     this.restart();
   }
 
   restart() {
     this.link?.close();
-    Object.assign(this, { history: null, kept: [], state: { is: "connecting" } });
-    const hear = (message) => this.#hear(message);
-    const name = encodeURIComponent(this.id);
-    this.link = this.kind === "chat" ? new ChatLink(name, this.wantsInternal, this.isNew, hear) : new EventLink(`/sse/${this.kind}/${name}`, hear);
+    Object.assign(this, { history: null, events: [], state: { is: "connecting" } });
+    const listener = (message) => this.#receive(message);
+    const name = encodeURIComponent(this.streamId);
+    this.link = this.kind === "chat"
+      ? new ChatLink(name, this.includeInternal, this.isNew, listener)
+      : new EventLink(`/sse/${this.kind}/${name}`, listener);
   }
 
-  get isOver() { return OVER.has(this.state.is); }
+  get isFinal() { return FINAL_STATES.has(this.state.is); }
 
-  #hear(message) {
-    if (message.what === "anew") Object.assign(this, { history: message.history, kept: [] });
-    if (message.what === "event") this.#keep(message.event);
-    if (message.what === "state") this.state = message.state;
-    for (const [number, tab] of this.watches) tab.postMessage({ ...message, number });
-    if (message.what === "state" || message.what === "outbox") this.changed(this);
+  #receive(message) {
+    if (message.type === "reset") Object.assign(this, { history: message.history, events: [] });
+    if (message.type === "event") this.#store(message.event);
+    if (message.type === "state") this.state = message.state;
+    this.#post(message);
+    if (message.type === "state" || message.type === "outbox") this.onChange(this);
   }
 
-  /** For who comes later: no more of it than it takes to show the same. */
-  #keep(event) {
+  #post(message) {
+    for (const [id, tab] of this.subscribers) tab.postMessage({ ...message, id });
+  }
+
+  /** Store an event for later subscribers; deltas are joined and overwritten values dropped. */
+  #store(event) {
     const { type, data } = event;
-    const last = this.kept.at(-1);
-    const isText = (one) => typeof one?.data.text === "string"; // and not the marker of one that was moved
-    if (type.endsWith(".delta") && last?.type === type && last.data.message_id === data.message_id && isText(event) && isText(last) && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS) {
-      this.kept[this.kept.length - 1] = { ...event, data: { ...data, text: last.data.text + data.text } };
+    const last = this.events.at(-1);
+    if (last && isContinuation(last, event)) {
+      this.events[this.events.length - 1] = { ...event, data: { ...data, text: last.data.text + data.text } };
       return;
     }
     if (type.endsWith("board.write")) {
-      this.kept = this.kept.filter((one) => one.type !== type || one.data.key !== data.key || one.data.edge_id !== data.edge_id);
+      const isOverwritten = (old) => (
+        old.type === type && old.data.key === data.key && old.data.edge_id === data.edge_id
+      );
+      this.events = this.events.filter((old) => !isOverwritten(old));
     }
-    if (type === "canvas.snapshot") this.kept = this.kept.filter((one) => one.type !== type);
-    this.kept.push(event);
+    if (type === "canvas.snapshot") this.events = this.events.filter((old) => old.type !== type);
+    this.events.push(event);
   }
 
-  join(number, tab) {
-    if (this.isOver && this.state.is !== "ended") this.restart(); // perhaps it is there by now
-    this.watches.set(number, tab);
-    if (this.kept.length || this.history) tab.postMessage({ number, what: "anew", history: this.history, events: this.kept });
-    tab.postMessage({ number, what: "state", state: this.state });
-    if (this.kind === "chat") tab.postMessage({ number, what: "outbox", outbox: this.link.outbox });
+  subscribe(id, tab) {
+    if (this.isFinal && this.state.is !== "ended") this.restart(); // it may exist by now
+    this.subscribers.set(id, tab);
+    const { history, events, state } = this;
+    if (events.length || history) tab.postMessage({ id, type: "reset", history, events });
+    tab.postMessage({ id, type: "state", state });
+    if (this.kind === "chat") tab.postMessage({ id, type: "outbox", outbox: this.link.outbox });
   }
 
-  rest() {
+  /** Disconnect and keep the cursor: other streams need the connection. */
+  pause() {
     this.link.close();
-    this.state = { is: "resting" };
-    for (const [number, tab] of this.watches) tab.postMessage({ number, what: "state", state: this.state });
+    this.state = { is: "paused" };
+    this.#post({ type: "state", state: this.state });
   }
+}
+
+/**
+ * Return whether an event continues the text of the one before; an offloaded text is a marker and does not.
+ */
+function isContinuation(last, event) {
+  if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
+  const isText = typeof event.data.text === "string" && typeof last.data.text === "string";
+  const isSameMessage = last.data.message_id === event.data.message_id;
+  return isText && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
 
 export class Streams {
   #streams = new Map();
   #tabs = new Set();
-  #looks = 0;
+  #focusCount = 0;
 
   constructor() {
-    setInterval(() => { for (const stream of this.#streams.values()) stream.link.check?.(); }, CHECK_MS);
-    globalThis.addEventListener("online", () => this.#hurry());
+    setInterval(() => this.#probe(), PROBE_MS);
+    globalThis.addEventListener("online", () => this.#retryNow());
   }
 
   attach(port) {
     this.#tabs.add(port);
-    port.onmessage = ({ data }) => this.#do(port, data);
-    port.postMessage({ what: "hello" });
+    port.onmessage = ({ data }) => this.#run(port, data);
+    port.postMessage({ type: "hello" });
   }
 
-  tellAll(message, except = null) {
+  broadcast(message, except = null) {
     for (const tab of this.#tabs) if (tab !== except) tab.postMessage(message);
   }
 
-  #do(tab, asked) {
-    const stream = [...this.#streams.values()].find((one) => one.watches.has(asked.number));
-    switch (asked.do) {
-      case "watch": return this.#watch(tab, asked);
-      case "leave": return this.#leave(stream, asked.number);
-      case "say": return stream?.link.say(asked.key, asked.text);
-      case "say again": return stream?.link.sayAgain(asked.key);
-      case "unsay": return stream?.link.unsay(asked.key);
-      case "stop": return stream?.link.stop();
-      case "look": return this.#look(tab);
-      case "tell others": return this.tellAll({ what: "told", told: asked.told }, tab);
+  #run(tab, { command, id, key, text, topic, lock, ...params }) {
+    const stream = [...this.#streams.values()].find((candidate) => candidate.subscribers.has(id));
+    switch (command) {
+      case "subscribe": return this.#subscribe(tab, id, params);
+      case "unsubscribe": return this.#unsubscribe(stream, id);
+      case "send": return stream?.link.send(key, text);
+      case "resend": return stream?.link.resend(key);
+      case "discard": return stream?.link.discard(key);
+      case "cancel run": return stream?.link.cancelRun();
+      case "focus": return this.#focus(tab);
+      case "broadcast": return this.broadcast({ type: "broadcast", topic }, tab);
       case "sign out": return this.#signOut();
-      case "outlive": return void navigator.locks.request(asked.lock, () => this.#gone(tab));
-      case "bye": return this.#gone(tab);
+      case "watch lock": return void navigator.locks.request(lock, () => this.#closeTab(tab));
+      case "close tab": return this.#closeTab(tab);
     }
   }
 
-  #watch(tab, { number, kind, id, wantsInternal = false, isNew = false }) {
-    const key = `${kind} ${id} ${wantsInternal}`;
-    const stream = this.#streams.get(key) ?? new Stream(kind, id, { wantsInternal, isNew }, (changed) => this.#changed(changed));
+  #subscribe(tab, id, { kind, streamId, includeInternal = false, isNew = false }) {
+    const key = `${kind} ${streamId} ${includeInternal}`;
+    const create = () => (
+      new Stream(kind, streamId, { includeInternal, isNew }, (changed) => this.#onChange(changed))
+    );
+    const stream = this.#streams.get(key) ?? create();
     this.#streams.set(key, stream);
-    stream.looked = ++this.#looks;
-    stream.join(number, tab);
+    stream.lastFocus = ++this.#focusCount;
+    stream.subscribe(id, tab);
     this.#schedule();
   }
 
-  #leave(stream, number) {
-    stream?.watches.delete(number);
-    this.#sweep();
+  #unsubscribe(stream, id) {
+    stream?.subscribers.delete(id);
+    this.#removeUnused();
   }
 
-  #gone(tab) {
+  #closeTab(tab) {
     this.#tabs.delete(tab);
-    for (const stream of this.#streams.values()) {
-      for (const [number, port] of stream.watches) if (port === tab) stream.watches.delete(number);
+    for (const { subscribers } of this.#streams.values()) {
+      for (const [id, port] of subscribers) if (port === tab) subscribers.delete(id);
     }
-    this.#sweep();
+    this.#removeUnused();
   }
 
-  /** Hang up where nobody watches any more and nothing is left to be said. */
-  #sweep() {
+  /** Close the streams that have no subscriber and no unsent message. */
+  #removeUnused() {
     for (const [key, stream] of this.#streams) {
-      if (stream.watches.size || (stream.link.hasMoreToSay && !stream.isOver)) continue;
+      if (stream.subscribers.size || (stream.link.hasUnsent && !stream.isFinal)) continue;
       stream.link.close();
       this.#streams.delete(key);
     }
     this.#schedule();
   }
 
-  #changed(stream) {
-    if (!stream.watches.size) this.#sweep();
-    else if (stream.isOver) this.#schedule();
+  #onChange(stream) {
+    if (!stream.subscribers.size) this.#removeUnused();
+    else if (stream.isFinal) this.#schedule();
   }
 
-  /** Chats are always connected. Of the event streams, those that were looked at last; the others rest and keep their cursors. */
+  /** Connect all chats and the most recently focused event streams; pause the other event streams. */
   #schedule() {
-    const open = [...this.#streams.values()].filter((one) => !one.isOver).sort((one, other) => other.looked - one.looked);
-    const events = open.filter((one) => one.kind !== "chat");
-    for (const stream of events.slice(MOST_EVENT_STREAMS)) if (stream.state.is !== "resting") stream.rest();
-    for (const stream of open) if (stream.kind === "chat" || events.indexOf(stream) < MOST_EVENT_STREAMS) stream.link.open();
-  }
-
-  #look(tab) {
-    const looks = ++this.#looks;
-    for (const stream of this.#streams.values()) if ([...stream.watches.values()].includes(tab)) stream.looked = looks;
-    this.#schedule();
-    this.#hurry();
-  }
-
-  #hurry() {
-    for (const stream of this.#streams.values()) {
-      stream.link.hurry();
-      stream.link.check?.();
+    const active = [...this.#streams.values()].filter((stream) => !stream.isFinal);
+    active.sort((first, second) => second.lastFocus - first.lastFocus);
+    const events = active.filter((stream) => stream.kind !== "chat");
+    for (const stream of events.slice(MAX_EVENT_STREAMS)) if (stream.state.is !== "paused") stream.pause();
+    for (const stream of active) {
+      if (stream.kind === "chat" || events.indexOf(stream) < MAX_EVENT_STREAMS) stream.link.open();
     }
   }
 
+  #focus(tab) {
+    const focus = ++this.#focusCount;
+    for (const stream of this.#streams.values()) {
+      if ([...stream.subscribers.values()].includes(tab)) stream.lastFocus = focus;
+    }
+    this.#schedule();
+    this.#retryNow();
+  }
+
+  #retryNow() {
+    for (const stream of this.#streams.values()) stream.link.retryNow();
+    this.#probe();
+  }
+
+  /** Check the WebSockets. An event stream notices a dead connection by its missing heartbeats. */
+  #probe() {
+    for (const stream of this.#streams.values()) if (stream.kind === "chat") stream.link.probe();
+  }
+
   #signOut() {
-    for (const stream of this.#streams.values()) stream.link.end({ is: "signed-out" });
+    for (const stream of this.#streams.values()) stream.link.end("signed-out");
   }
 }
 
 if ("SharedWorkerGlobalScope" in globalThis) {
   const streams = new Streams();
   globalThis.onconnect = ({ ports }) => streams.attach(ports[0]);
-  const broke = (problem) => streams.tellAll({ what: "broke", says: String(problem) });
-  globalThis.addEventListener("error", (event) => broke(event.message));
-  globalThis.addEventListener("unhandledrejection", (event) => broke(event.reason?.stack ?? event.reason));
+  const report = (problem) => streams.broadcast({ type: "worker error", message: String(problem) });
+  globalThis.addEventListener("error", (event) => report(event.message));
+  globalThis.addEventListener("unhandledrejection", (event) => report(event.reason?.stack ?? event.reason));
 }

@@ -1,52 +1,57 @@
-// A thread as turns: each a question, the run that works on it, and its answer. Pure: events in, turns out.
+// A thread as turns: each has a question, the run that works on it, and its answer. Pure: events in, turns
+// out.
 //
-// One run speaks in a thread at a time, so what does not say whose it is belongs to the run that speaks.
+// Only one run of a thread is active at a time, so an event without a run id belongs to the active run.
 
 import { isMarker, sizeOf } from "./values.js";
 
 export class Thread {
-  turns = new Map(); // by run
-  changed = new Set(); // turns to be shown again; whoever shows them empties it
-  #speaking = null;
-  #isGuess = false;
+  turns = new Map(); // by run id
+  changed = new Set(); // turns to draw again; the reader clears it
+  #active = null;
+  #isActiveGuessed = false;
 
-  /** `restarts`: when runs were begun again, where that is known from before. */
+  /** `restarts`: by run id, the times of known restarts. */
   constructor(restarts = new Map()) { this.restarts = restarts; }
 
-  /** A message as the store has it: whole. */
-  recall(message) {
+  /** Add a message from the store; its text is complete. */
+  addMessage(message) {
     const turn = this.#turn(message.run_id);
-    noted(turn, message.role === "user" ? "askedAt" : "answeredAt", message.seq);
-    if (message.role === "user") turn.question = { text: message.text, at: message.created_at };
-    else Object.assign(this.#answerOf(turn), { text: message.text, at: message.created_at, status: message.status ?? "completed", error: message.error });
+    setFirstSeq(turn, message.role === "user" ? "askedAt" : "answeredAt", message.seq);
+    const { text, created_at: at, status = "completed", error } = message;
+    if (message.role === "user") turn.question = { text, at };
+    else Object.assign(this.#answerOf(turn), { text, at, status, error });
   }
 
-  take({ seq, type, ts, data }) {
+  addEvent({ seq, type, ts, data }) {
     if (type === "message.completed" && data.role === "user") {
-      const turn = noted(this.#turn(data.run_id), "askedAt", seq);
-      turn.question = { text: whole(turn.question?.text, data.text), at: ts };
+      const turn = setFirstSeq(this.#turn(data.run_id), "askedAt", seq);
+      turn.question = { text: preferText(turn.question?.text, data.text), at: ts };
     } else if (type === "message.completed") {
-      const answer = this.#speak(this.#turn(data.run_id), seq, ts);
-      Object.assign(answer, { text: whole(answer.text, data.text), at: ts, status: data.status, error: data.error });
-      this.#speaking = null;
+      const answer = this.#activate(this.#turn(data.run_id), seq, ts);
+      const text = preferText(answer.text, data.text);
+      Object.assign(answer, { text, at: ts, status: data.status, error: data.error });
+      this.#active = null;
     } else if (type === "message.delta" || type === "reasoning.delta") {
-      const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`); // an answer is named after its run
-      const { items } = this.#speak(turn, seq, ts);
-      if (isMarker(data.text)) items.push({ kind: "moved", isSaid: type === "message.delta", pieces: [{ text: data.text, ts }] });
-      else grow(items, type === "message.delta" ? "text" : "thought", { text: data.text, ts });
+      // A message has the id of its run.
+      const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
+      const { items } = this.#activate(turn, seq, ts);
+      const isAnswer = type === "message.delta";
+      if (isMarker(data.text)) items.push({ kind: "offloaded", isAnswer, pieces: [{ text: data.text, ts }] });
+      else addPiece(items, isAnswer ? "text" : "thought", { text: data.text, ts });
     } else if (type === "tool.call" || type === "tool.result") {
-      called(this.#speak(null, seq, ts).items, data, ts);
+      addCall(this.#activate(null, seq, ts).items, data, ts);
     } else if (type === "step.completed") {
-      stepped(this.#speak(null, seq, ts).items, data);
-    } // there will be more types
+      addStep(this.#activate(null, seq, ts).items, data);
+    } // ignore unknown types
   }
 
-  /** The run was begun again: what its lost worker had not finished will be said again. */
+  /** Note that a run was restarted: it repeats what its lost worker had not finished. */
   restart(runId, ts) {
     this.#restartsOf(runId).push(ts);
     const turn = this.turns.get(runId);
     if (!turn) return;
-    forget(turn);
+    dropUnfinished(turn);
     this.changed.add(turn);
   }
 
@@ -55,91 +60,109 @@ export class Thread {
     return this.restarts.get(runId);
   }
 
-  /** In the order in which they were asked, which is the order in which they are answered. */
+  /** Return the turns in the order of their questions, which is the order of their answers. */
   inOrder() {
-    return [...this.turns.values()].sort((one, other) => {
-      const difference = one.askedAt - other.askedAt;
+    return [...this.turns.values()].sort((first, second) => {
+      const difference = first.askedAt - second.askedAt;
       if (!Number.isNaN(difference)) return difference;
-      return (one.answeredAt ?? Infinity) - (other.answeredAt ?? Infinity); // of a turn further back only the answer may be known
+      // The question may not be loaded.
+      return (first.answeredAt ?? Infinity) - (second.answeredAt ?? Infinity);
     });
   }
 
   #turn(runId) {
-    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts: this.#restartsOf(runId), askedAt: undefined, answeredAt: undefined };
+    const restarts = this.#restartsOf(runId);
+    const positions = { askedAt: undefined, answeredAt: undefined };
+    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts, ...positions };
     this.turns.set(runId, turn);
     this.changed.add(turn);
     return turn;
   }
 
-  #answerOf(turn) { return (turn.answer ??= { items: [], text: null, at: null, status: null, error: null, heard: "" }); }
+  #answerOf(turn) {
+    return (turn.answer ??= { items: [], text: null, at: null, status: null, error: null, lastEventAt: "" });
+  }
 
-  /** The answer that this run gives; without a run, the one that is being given, or else that of the first who waits for one. */
-  #speak(turn, seq, ts) {
-    if (turn && this.#isGuess && this.#speaking && this.#speaking !== turn) this.#handOver(this.#speaking, turn);
-    if (turn) [this.#speaking, this.#isGuess] = [turn, false];
-    if (!this.#speaking) [this.#speaking, this.#isGuess] = [this.inOrder().find((one) => !one.answer?.status) ?? this.#turn(`unnamed ${seq}`), true];
-    this.changed.add(this.#speaking);
-    const answer = this.#answerOf(noted(this.#speaking, "answeredAt", seq));
-    answer.heard = ts;
-    forget(this.#speaking);
+  /** Return the answer of a turn; without a turn that of the active one, or of the first unanswered one. */
+  #activate(turn, seq, ts) {
+    if (turn && this.#isActiveGuessed && this.#active && this.#active !== turn) {
+      this.#moveItems(this.#active, turn);
+    }
+    if (turn) [this.#active, this.#isActiveGuessed] = [turn, false];
+    if (!this.#active) {
+      const unanswered = this.inOrder().find((candidate) => !candidate.answer?.status);
+      [this.#active, this.#isActiveGuessed] = [unanswered ?? this.#turn(`unnamed ${seq}`), true];
+    }
+    this.changed.add(this.#active);
+    const answer = this.#answerOf(setFirstSeq(this.#active, "answeredAt", seq));
+    answer.lastEventAt = ts;
+    dropUnfinished(this.#active);
     return answer;
   }
 
-  /** It spoke before it said who it is, and was taken for another. */
-  #handOver(guessed, turn) {
+  /** Move the items of a wrongly guessed turn to the turn that they belong to. */
+  #moveItems(guessed, turn) {
     this.#answerOf(turn).items = guessed.answer.items;
-    noted(turn, "answeredAt", guessed.answeredAt);
+    setFirstSeq(turn, "answeredAt", guessed.answeredAt);
     Object.assign(guessed, { answer: null, answeredAt: undefined });
     if (!guessed.question) this.turns.delete(guessed.runId);
     this.changed.add(guessed);
   }
 }
 
-/** Where in the thread something of a turn was first heard of. */
-function noted(turn, what, seq) {
-  turn[what] = Math.min(turn[what] ?? Infinity, seq);
+/** Record the lowest sequence number of a turn's question ("askedAt") or answer ("answeredAt"). */
+function setFirstSeq(turn, member, seq) {
+  turn[member] = Math.min(turn[member] ?? Infinity, seq);
   return turn;
 }
 
-function grow(items, kind, piece) {
+function addPiece(items, kind, piece) {
   if (items.at(-1)?.kind !== kind) items.push({ kind, pieces: [] });
   items.at(-1).pieces.push(piece);
 }
 
-function called(items, data, ts) {
-  let item = items.find((one) => one.kind === "tool" && one.id === data.call_id);
-  if (!item) items.push((item = { kind: "tool", id: data.call_id, tool: data.tool, ts })); // a call that is made again is the same line
+function addCall(items, data, ts) {
+  // A repeated call has the same id.
+  let item = items.find((known) => known.kind === "tool" && known.id === data.call_id);
+  if (!item) items.push((item = { kind: "tool", id: data.call_id, tool: data.tool, ts }));
   for (const part of ["args", "result", "error"]) if (part in data) item[part] = data[part];
-  if (isMarker(data)) item.whole = data;
+  if (isMarker(data)) item.marker = data;
 }
 
-function stepped(items, data) {
-  if (!items.some((one) => one.kind === "step" && one.number === data.step)) items.push({ kind: "step", number: data.step });
+function addStep(items, { step }) {
+  if (!items.some((item) => item.kind === "step" && item.number === step)) {
+    items.push({ kind: "step", number: step });
+  }
 }
 
-/** Drop what a lost worker said after its last call, once its successor has begun to speak. */
-function forget({ answer, restarts }) {
-  const since = restarts.findLast((ts) => answer && answer.heard >= ts);
+/** Drop the text that a lost worker wrote after its last call, once its successor has written something. */
+function dropUnfinished({ answer, restarts }) {
+  const since = restarts.findLast((ts) => answer && answer.lastEventAt >= ts);
   if (!since) return;
-  const settled = answer.items.findLastIndex((item) => item.kind === "tool" && item.ts < since);
-  for (const item of answer.items.slice(settled + 1)) {
+  const lastCall = answer.items.findLastIndex((item) => item.kind === "tool" && item.ts < since);
+  for (const item of answer.items.slice(lastCall + 1)) {
     if (item.pieces) item.pieces = item.pieces.filter((piece) => piece.ts >= since);
   }
 }
 
-/** A text that is known whole stays so when the log only has its marker. */
-const whole = (known, told) => (isMarker(told) && typeof known === "string" ? known : told);
+/** Return the new text, or the known complete text if the new one is only a marker. */
+const preferText = (known, text) => (isMarker(text) && typeof known === "string" ? known : text);
 
 export const textOf = (item) => item.pieces.map((piece) => piece.text).join("");
 
-/** What there is to show of an answer, in order. Where its deltas do not add up to its text, the text is what counts. */
-export function shownOf(answer) {
+/**
+ * Return the items of an answer in order. If its deltas do not add up to its text, the text replaces them.
+ */
+export function visibleItems(answer) {
   const { items, text } = answer;
-  const isSaid = (item) => item.kind === "text" || item.isSaid;
-  const said = items.filter(isSaid).flatMap((item) => item.pieces.map((piece) => piece.text));
-  const size = () => sizeOf(said.filter((piece) => !isMarker(piece)).join("")) + said.filter(isMarker).reduce((sum, one) => sum + one.original_size, 0);
-  const addsUp = text === null || (isMarker(text) ? text.original_size === size() : text === said.join(""));
+  const isAnswerText = (item) => item.kind === "text" || item.isAnswer;
+  const pieces = items.filter(isAnswerText).flatMap((item) => item.pieces.map((piece) => piece.text));
+  const size = () => {
+    const offloaded = pieces.filter(isMarker).reduce((sum, marker) => sum + marker.original_size, 0);
+    return offloaded + sizeOf(pieces.filter((piece) => !isMarker(piece)).join(""));
+  };
+  const addsUp = text === null || (isMarker(text) ? text.original_size === size() : text === pieces.join(""));
   if (addsUp) return items;
   answer.final ??= { kind: "final" };
-  return [...items.filter((item) => !isSaid(item)), answer.final];
+  return [...items.filter((item) => !isAnswerText(item)), answer.final];
 }

@@ -1,147 +1,157 @@
-// What models and tools made, on the page: always as text, never as HTML.
+// The values of models and tools as DOM nodes, always as text and never as HTML; and requests to the HTTP
+// API.
+
+import { RequestRefused, Unreachable } from "./errors.js";
 
 const MARKER_URI = /^\/api\/artifacts\/art_[0-9a-f]{64}(#json)?$/;
-const AT_ONCE_BYTES = 262_144; // of a value that was moved; more of it is behind its link
-const ONE_LINE = 60; // characters of JSON that need no lines of their own
-const ESCAPED = /^~+redacted$/;
+const MAX_FETCHED_BYTES = 262_144; // of an offloaded value; its link leads to all of it
+const MAX_LINE_LENGTH = 60; // characters of JSON that are shown on one line
+const ESCAPED_KEY = /^~+redacted$/;
 
-export const at = (id) => document.getElementById(id);
+export const byId = (id) => document.getElementById(id);
 
 export function element(tag, className = "", ...children) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
-export function button(className, says, press) {
-  const made = element("button", className, says);
-  made.type = "button";
-  made.onclick = press;
-  return made;
+export function button(className, label, onclick) {
+  return Object.assign(element("button", className, label), { type: "button", onclick });
 }
 
-/** Put these in the place, in this order, and move only what has to be. */
-export function arrange(place, nodes) {
-  const wanted = new Set(nodes);
-  for (const node of [...place.childNodes]) if (!wanted.has(node)) node.remove();
-  nodes.forEach((node, index) => { if (place.childNodes[index] !== node) place.insertBefore(node, place.childNodes[index] ?? null); });
+/** Make `nodes` the children of `parent`, in this order, and move only those that must move. */
+export function arrange(parent, nodes) {
+  const expected = new Set(nodes);
+  for (const node of [...parent.childNodes]) if (!expected.has(node)) node.remove();
+  nodes.forEach((node, index) => {
+    if (parent.childNodes[index] !== node) parent.insertBefore(node, parent.childNodes[index] ?? null);
+  });
 }
 
-export const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+export const shorten = (text, limit) => (text.length > limit ? `${text.slice(0, limit - 1)}…` : text);
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const dateAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** A moment in the reader's own time; its title has it in UTC. */
-export function time(moment) {
-  const when = new Date(moment);
-  const made = element("time", "faint", (when.toDateString() === new Date().toDateString() ? clock : day).format(when));
-  made.dateTime = moment;
-  made.title = `${when.toISOString().replace("T", " ").slice(0, 19)} UTC`;
-  return made;
+/** Return a `time` element in the reader's time zone; its title has the time in UTC. */
+export function time(timestamp) {
+  const date = new Date(timestamp);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const node = element("time", "faint", (isToday ? clock : dateAndClock).format(date));
+  node.dateTime = timestamp;
+  node.title = `${date.toISOString().replace("T", " ").slice(0, 19)} UTC`;
+  return node;
 }
 
-// --- values that were moved to artifacts ------------------------------------------------------------------------------
+// --- values that were offloaded to artifacts ---------------------------------------------------------------
 
 export const isMarker = (value) => typeof value === "object" && value !== null && value.redacted === true;
 export const sizeOf = (text) => new TextEncoder().encode(text).length;
 
-function bytes(count) {
-  if (count < 1024) return `${count} bytes`;
-  return count < 1_048_576 ? `${(count / 1024).toFixed(1)} KB` : `${(count / 1_048_576).toFixed(1)} MB`;
+function formatSize(bytes) {
+  if (bytes < 1024) return `${bytes} bytes`;
+  return bytes < 1_048_576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1_048_576).toFixed(1)} MB`;
 }
 
-/** The beginning of what a marker stands for, as text. */
-export async function fetched(marker) {
-  const answer = await fetch(marker.uri, { headers: marker.original_size > AT_ONCE_BYTES ? { range: `bytes=0-${AT_ONCE_BYTES - 1}` } : {} });
-  if (!answer.ok) throw new Error("What was moved here can no longer be read.");
-  return answer.text();
+/** Fetch the first bytes of the value that a marker refers to, as text. */
+export async function fetchMarker(marker) {
+  const isLong = marker.original_size > MAX_FETCHED_BYTES;
+  const headers = isLong ? { range: `bytes=0-${MAX_FETCHED_BYTES - 1}` } : {};
+  const response = await fetch(marker.uri, { headers });
+  if (!response.ok) throw new Error("The stored value can no longer be read.");
+  return response.text();
 }
 
-/** A marker: its size, a link to it, and its text when it is asked for. */
-function moved(marker) {
-  const size = bytes(marker.original_size);
-  if (!MARKER_URI.test(marker.uri)) return element("span", "faint", `(${size}, kept elsewhere)`);
+/** Return a node for a marker: its size, a link, and a button that loads its text. */
+function markerNode(marker) {
+  const size = formatSize(marker.original_size);
+  if (!MARKER_URI.test(marker.uri)) return element("span", "faint", `(${size}, stored separately)`);
   const link = element("a", "", "open");
   Object.assign(link, { href: marker.uri, target: "_blank", rel: "noopener" });
-  const here = element("div", "moved");
+  const node = element("div", "offloaded");
   const show = button("plain", `show ${size}`, async () => {
     show.disabled = true;
     try {
-      const text = await fetched(marker);
-      const rest = sizeOf(text) < marker.original_size ? element("p", "faint", `The first ${bytes(AT_ONCE_BYTES)} of ${size}.`) : null;
-      here.replaceChildren(element("pre", "value", text), ...(rest ? [rest] : []), link);
+      const text = await fetchMarker(marker);
+      const note = `The first ${formatSize(MAX_FETCHED_BYTES)} of ${size}.`;
+      const isPart = sizeOf(text) < marker.original_size;
+      const notes = isPart ? [element("p", "faint", note)] : [];
+      node.replaceChildren(element("pre", "value", text), ...notes, link);
     } catch (problem) {
       show.disabled = false;
-      here.append(element("span", "problem", ` ${problem.message}`));
+      node.append(element("span", "problem", ` ${problem.message}`));
     }
   });
-  here.append(show, " ", link);
-  return here;
+  node.append(show, " ", link);
+  return node;
 }
 
-/** Any JSON value: a string as it is, the rest as JSON, and what was moved behind its marker. */
+/**
+ * Return a node for any JSON value: a string as it is, other values as JSON, offloaded parts behind their
+ * markers.
+ */
 export function valueNode(value) {
-  if (isMarker(value)) return moved(value);
+  if (isMarker(value)) return markerNode(value);
   if (typeof value === "string") return element("pre", "value", value);
   const markers = [];
   const text = JSON.stringify(value, (_, part) => {
     if (isMarker(part)) {
       markers.push(part);
-      return `(${bytes(part.original_size)}, see ${markers.length} below)`;
+      return `(${formatSize(part.original_size)}, see ${markers.length} below)`;
     }
-    return part && typeof part === "object" && !Array.isArray(part) ? unescaped(part) : part;
+    return part && typeof part === "object" && !Array.isArray(part) ? unescapeKeys(part) : part;
   }, 1);
   const line = JSON.stringify(JSON.parse(text));
-  const made = element("div", "", element("pre", "value", line.length <= ONE_LINE ? line : text));
-  markers.forEach((marker, place) => made.append(element("div", "", `${place + 1}: `, moved(marker))));
-  return made;
+  const node = element("div", "", element("pre", "value", line.length <= MAX_LINE_LENGTH ? line : text));
+  markers.forEach((marker, index) => node.append(element("div", "", `${index + 1}: `, markerNode(marker))));
+  return node;
 }
 
-/** Keys that only looked like those of a marker were written with a `~` more. */
-function unescaped(part) {
-  return Object.keys(part).some((key) => ESCAPED.test(key)) ? Object.fromEntries(Object.entries(part).map(([key, one]) => [ESCAPED.test(key) ? key.slice(1) : key, one])) : part;
+/** Remove the `~` that escapes a key which would look like a marker's. */
+function unescapeKeys(part) {
+  if (!Object.keys(part).some((key) => ESCAPED_KEY.test(key))) return part;
+  const unescape = ([key, value]) => [ESCAPED_KEY.test(key) ? key.slice(1) : key, value];
+  return Object.fromEntries(Object.entries(part).map(unescape));
 }
 
-/** The same on one line, cut short. */
-export function glimpse(value, most = 90) {
+/** Return a value as one shortened line. */
+export function summarize(value, limit = 90) {
   if (value === undefined) return "";
-  if (isMarker(value)) return bytes(value.original_size);
-  return shorten(typeof value === "string" ? value.replace(/\s+/g, " ") : JSON.stringify(value), most);
+  if (isMarker(value)) return formatSize(value.original_size);
+  return shorten(typeof value === "string" ? value.replace(/\s+/g, " ") : JSON.stringify(value), limit);
 }
 
-// --- asking the server ------------------------------------------------------------------------------------------------
+// --- requests to the server --------------------------------------------------------------------------------
 
-export class Refused extends Error {
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
-}
-
-export async function call(method, path, body) {
-  let answer;
+/** Send a request and return the decoded response, or null for 204. Throws Unreachable or RequestRefused. */
+export async function request(method, path, body) {
+  const isRaw = body instanceof Blob || body === undefined;
+  let response;
   try {
-    answer = await fetch(path, { method, body: body instanceof Blob || body === undefined ? body : JSON.stringify(body), cache: "no-store" });
+    response = await fetch(path, { method, body: isRaw ? body : JSON.stringify(body), cache: "no-store" });
   } catch {
-    throw new Refused(0, "The server cannot be reached.");
+    throw new Unreachable("The server cannot be reached.");
   }
-  if (answer.status === 204) return null;
-  const value = await answer.json().catch(() => undefined); // as no JSON is
-  if (answer.ok && value === undefined) throw new Refused(0, "The server went away in the middle of its answer.");
-  if (answer.ok) return value;
-  if (answer.status === 401) document.dispatchEvent(new Event("signed-out"));
-  throw new Refused(answer.status, value?.error?.message ?? `The server answered ${answer.status}.`);
+  if (response.status === 204) return null;
+  const value = await response.json().catch(() => undefined); // undefined is not a JSON value
+  if (response.ok && value === undefined) {
+    throw new Unreachable("The connection broke before the response was complete.");
+  }
+  if (response.ok) return value;
+  if (response.status === 401) document.dispatchEvent(new Event("signed-out"));
+  const message = value?.error?.message ?? `The server answered ${response.status}.`;
+  throw new RequestRefused({ ...value?.error, message, code: response.status });
 }
 
-/** Do something, and say beside it what went wrong. */
-export async function attempt(place, action) {
-  place.textContent = "";
+/** Run `work` and show a failed request's message in the element `problemPlace`. */
+export async function attempt(problemPlace, work) {
+  problemPlace.textContent = "";
   try {
-    await action();
+    await work();
   } catch (problem) {
-    if (!(problem instanceof Refused)) throw problem;
-    place.textContent = problem.message;
+    if (!(problem instanceof RequestRefused) && !(problem instanceof Unreachable)) throw problem;
+    problemPlace.textContent = problem.message;
   }
 }
