@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.edges.http import artifacts as edge
-from easel.edges.http.multipart import MAX_BESIDE, MAX_HEADERS, file_in
+from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES, MAX_HEADER_BYTES, open_form_file
 from easel.errors import BadInput
 from easel.stores.blobs.store import CHUNK
 from tests.core.artifact.test_media_type import BYTES, LIES
@@ -26,7 +26,7 @@ from tests.edges.http.live import LiveEasel
 from tests.edges.http.test_bad_input import check_error
 from tests.requirements import case, rule
 from tests.support.artifacts import aged_key, id_of
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -140,7 +140,7 @@ def test_a_form_with_a_file_is_taken_like_the_file_itself(easel: LiveEasel) -> N
 def test_what_is_too_large_is_refused_and_leaves_nothing(
     narrow_easel: LiveEasel, declared: bool, as_form: bool
 ) -> None:
-    content = os.urandom(SMALL_LIMIT + MAX_BESIDE + 1)
+    content = os.urandom(SMALL_LIMIT + MAX_FORM_OVERHEAD_BYTES + 1)
     if as_form:
         boundary, content = (
             "xyz",
@@ -216,8 +216,8 @@ def test_who_goes_away_in_the_middle_leaves_nothing(narrow_easel: LiveEasel) -> 
     with socket.create_connection(narrow_easel.address, timeout=SOON) as talk:
         head = f"POST /api/artifacts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {narrow_easel.token}\r\nContent-Length: 90000\r\n\r\n"
         talk.sendall(head.encode() + bytes(50_000))
-        wait_until(lambda: len(rows_of(narrow_easel)) > len(before[1]), within=SOON, what="its row is there")
-    wait_until(
+        wait_for_sync(lambda: len(rows_of(narrow_easel)) > len(before[1]), within=SOON, what="its row is there")
+    wait_for_sync(
         lambda: (blobs_of(narrow_easel), rows_of(narrow_easel)) == before,
         within=SOON,
         what="nothing is left of it",
@@ -254,15 +254,15 @@ BAD_FORMS = [
     ("half an end", FORM, START + b"a\r\n--xy"),
     ("no end after the last boundary", FORM, START + b"a\r\n--xyz"),
     ("headers without an end", FORM, b"--xyz\r\nContent-Disposition: form-data"),
-    ("long headers", FORM, b"--xyz\r\nx: " + b"y" * (MAX_HEADERS * 2)),
-    ("many headers", FORM, b"--xyz\r\n" + b"x: y\r\n" * MAX_HEADERS + b"\r\n\r\na\r\n--xyz--"),
+    ("long headers", FORM, b"--xyz\r\nx: " + b"y" * (MAX_HEADER_BYTES * 2)),
+    ("many headers", FORM, b"--xyz\r\n" + b"x: y\r\n" * MAX_HEADER_BYTES + b"\r\n\r\na\r\n--xyz--"),
     ("only fields", FORM, FIELD + b"a\r\n--xyz--"),
     ("no parts", FORM, b"--xyz--"),
     ("a part without a name", FORM, b"--xyz\r\n\r\na\r\n--xyz--"),
     ("two files", FORM, START + b"a\r\n" + START + b"b\r\n--xyz--"),
-    ("a large field in front", FORM, FIELD + bytes(MAX_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
-    ("a large field behind", FORM, START + b"a\r\n" + FIELD + bytes(MAX_BESIDE + 1) + b"\r\n--xyz--"),
-    ("much in front of the first boundary", FORM, bytes(MAX_BESIDE + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
+    ("a large field in front", FORM, FIELD + bytes(MAX_FORM_OVERHEAD_BYTES + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
+    ("a large field behind", FORM, START + b"a\r\n" + FIELD + bytes(MAX_FORM_OVERHEAD_BYTES + 1) + b"\r\n--xyz--"),
+    ("much in front of the first boundary", FORM, bytes(MAX_FORM_OVERHEAD_BYTES + 1) + b"\r\n" + START + b"a\r\n--xyz--"),
     ("bytes for a boundary", "multipart/form-data; boundary*=utf-8''%ff%fe", START + b"a\r\n--xyz--"),
     ("nothing", FORM, b""),
 ]
@@ -304,7 +304,7 @@ async def test_a_form_is_read_however_it_is_cut(says: str, kind: str, body: byte
 
 
 async def read_form(body: bytes, kind: str, size: int) -> tuple[str, bytes]:
-    declared, chunks = await file_in(in_pieces(body, size), kind)
+    declared, chunks = await open_form_file(in_pieces(body, size), kind)
     return declared, b"".join([chunk async for chunk in chunks])
 
 
@@ -557,7 +557,7 @@ def test_damage_is_said_in_so_many_words_where_it_is_seen_in_time(
     uri = made(small_easel, TEXT)
     spoil(small_easel, uri, now_there)
     assert check_error(small_easel.get(uri), 500)["name"] == "CORRUPT_DATA"
-    assert [line["level"] for line in logged if line["event"] == "artifact.damaged"] == ["error"]
+    assert [line["level"] for line in logged if line["event"] == "artifact.corrupt"] == ["error"]
     assert upload(small_easel, TEXT).status_code == 201, "it can be stored again"
     assert small_easel.get(uri).content == TEXT
 
@@ -579,7 +579,7 @@ def test_damage_further_back_breaks_off_the_connection(
     spoil(easel, uri, change(content))
     with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
         easel.get(uri)
-    assert [line["level"] for line in logged if line["event"] == "artifact.damaged"] == ["error"]
+    assert [line["level"] for line in logged if line["event"] == "artifact.corrupt"] == ["error"]
     assert easel.get("/healthz").status_code == 200
 
 
@@ -592,7 +592,7 @@ def test_a_reader_that_takes_nothing_is_cut(
         talk.sendall(
             f"GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {small_easel.token}\r\n\r\n".encode()
         )
-        wait_until(
+        wait_for_sync(
             lambda: any(line["event"] == "http.answered" and line["path"] == uri for line in logged),
             within=SOON,
             what="it is logged",

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from easel.core.principal import THE_OWNER, Principal
-from easel.edges.http.canvas_html import MAX_INLINE, hashed, ready
+from easel.edges.http.canvas_html import MAX_INLINE, csp_hash, prepare_page
 from easel.edges.http.routes import ROUTES
 from easel.host.auth.tokens import Tokens
 from easel.ids import UserId
@@ -239,7 +239,7 @@ def test_a_page_may_load_from_its_own_view_alone(small_easel: LiveEasel, strange
     answer = stranger.get(f"{view}assets/index.html")
     here = f"{small_easel.base_url}{view}"
     said = policy(answer)
-    assert said["script-src"] == f"{here} '{hashed('let inline = 1;')}'"
+    assert said["script-src"] == f"{here} '{csp_hash('let inline = 1;')}'"
     assert (said["connect-src"], said["font-src"], said["frame-ancestors"]) == (
         here,
         f"{here} data:",
@@ -289,7 +289,7 @@ FRONTS = [
 
 @pytest.mark.parametrize("html, expected", FRONTS)
 def test_the_sdk_stands_before_everything_but_the_doctype(html: str, expected: str) -> None:
-    assert ready(html.encode(), "/gsv.js").html == expected.replace(
+    assert prepare_page(html.encode(), "/gsv.js").html == expected.replace(
         "|", '<script src="/gsv.js" crossorigin></script>'
     )
 
@@ -299,12 +299,12 @@ def test_scripts_that_came_with_the_page_are_known_by_their_hashes() -> None:
         "<script>one\r\n&amp;&&</script><SCRIPT type=module>two</SCRIPT ><script type='application/json'>{}</script>"
         "<!-- <script>hidden</script> --><script src=x.js></script><script src='y.js' CrossOrigin>ignored</script><script>never ends"
     )
-    made = ready(html.encode(), "/gsv.js")
-    assert made.hashes == [hashed("one\n&amp;&&"), hashed("two")]
+    made = prepare_page(html.encode(), "/gsv.js")
+    assert made.hashes == [csp_hash("one\n&amp;&&"), csp_hash("two")]
     assert "<script crossorigin=anonymous src=x.js>" in made.html
     assert "<script src='y.js' CrossOrigin>" in made.html
-    assert len(ready(b"<script>x</script>" * 500, "/gsv.js").hashes) == MAX_INLINE
-    assert "<p>wide" in ready("<p>wide".encode("utf-16"), "/gsv.js").html
+    assert len(prepare_page(b"<script>x</script>" * 500, "/gsv.js").hashes) == MAX_INLINE
+    assert "<p>wide" in prepare_page("<p>wide".encode("utf-16"), "/gsv.js").html
 
 
 BOMBS = [
@@ -326,7 +326,7 @@ BOMBS = [
 def test_no_page_takes_longer_than_its_length(bomb: bytes) -> None:
     def seconds(size: int) -> float:
         began = time.thread_time()
-        ready(bomb * (size // len(bomb)), "/gsv.js")
+        prepare_page(bomb * (size // len(bomb)), "/gsv.js")
         return time.thread_time() - began
 
     small = min(seconds(100_000) for _ in range(3))

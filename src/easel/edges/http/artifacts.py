@@ -1,7 +1,8 @@
-"""Artifacts over HTTP: bytes in as they come, bytes out by range, and nothing of it executes in our origin.
+"""Artifacts over HTTP: streamed uploads, and downloads by range.
 
-What a browser may show is for `media_type.shown` to say. Whatever it is, the answer's own policy gives it an opaque origin
-and nothing to load, its type is not guessed, and no other site can embed it.
+Owns the headers that keep an artifact from executing in our origin: an opaque origin that may load nothing,
+no type sniffing, no embedding by other sites. `media_type.presentation_of` decides which types a browser may
+show.
 """
 
 import asyncio
@@ -17,18 +18,18 @@ from starlette.types import Receive, Scope, Send
 from easel.core.artifact.artifact import Artifact
 from easel.core.artifact.media_type import presentation_of
 from easel.edges.errors import CONNECTION
-from easel.edges.http.calls import Call, check_head, json_answer
-from easel.edges.http.multipart import MAX_BESIDE, file_in, is_form
+from easel.edges.http.calls import Call, check_head, json_response
+from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES, is_form, open_form_file
 from easel.errors import HostError, RangeNotSatisfiable
 
-STALL_SECONDS = 60.0  # a reader that takes nothing for so long is cut; it can come back with a range
+STALL_SECONDS = 60.0  # a reader that takes nothing for this long is disconnected; it can resume with a range
 
 _RANGE = re.compile(r"bytes=(\d{0,30})-(\d{0,30})", re.ASCII | re.IGNORECASE)
 _SAFE = {
     "content-security-policy": "sandbox; default-src 'none'",
     "cross-origin-resource-policy": "same-origin",
     "accept-ranges": "bytes",
-    "cache-control": "private, no-cache",  # kept by its reader alone, who asks each time whether it still may
+    "cache-control": "private, no-cache",  # the reader may store it and must revalidate
 }
 
 
@@ -47,56 +48,63 @@ def artifact_view(artifact: Artifact) -> ArtifactView:
 
 
 async def upload_artifact(call: Call) -> Response:
-    declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
+    declared_type, source = await read_upload(call.request, call.host.artifacts.max_bytes)
     artifact = await call.host.artifacts.upload(call.principal, source, declared_type)
-    told = {"size": artifact.size, "media_type": artifact.media_type}
+    details = {"size": artifact.size, "media_type": artifact.media_type}
     await call.host.audit.record(
-        call.principal, "artifact.uploaded", subject=artifact.artifact_id, details=told
+        call.principal, "artifact.uploaded", subject=artifact.artifact_id, details=details
     )
-    return json_answer(artifact_view(artifact), 201 if artifact.is_new else 200)
+    return json_response(artifact_view(artifact), 201 if artifact.is_new else 200)
 
 
-async def incoming(request: Request, limit: int) -> tuple[str, AsyncIterator[bytes]]:
-    """What the sender says it is, and its bytes: the whole body, or the part `file` of a form."""
+async def read_upload(request: Request, limit: int) -> tuple[str, AsyncIterator[bytes]]:
+    """Return the declared media type and the bytes: the whole body, or the part `file` of a form."""
     declared_type = request.headers.get("content-type", "")
     if not is_form(declared_type):
         check_head(request, limit)
         return declared_type, request.stream()
-    check_head(request, limit + MAX_BESIDE)
-    return await file_in(request.stream(), declared_type)
+    check_head(request, limit + MAX_FORM_OVERHEAD_BYTES)
+    return await open_form_file(request.stream(), declared_type)
 
 
 async def download_artifact(call: Call) -> Response:
     artifact = await call.host.artifacts.find(call.principal, call.path["artifact_id"])
-    asked = call.request.headers
+    request_headers = call.request.headers
     etag = f'"{artifact.sha256}"'
     headers = {**_SAFE, "etag": etag}
-    if _names(asked.get("if-none-match", ""), etag):
+    if _names(request_headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
-    how = presentation_of(artifact.media_type)
-    headers["content-type"] = how.content_type
+    presentation = presentation_of(artifact.media_type)
+    headers["content-type"] = presentation.content_type
     headers["content-disposition"] = (
-        "inline" if how.is_inline else f'attachment; filename="{artifact.artifact_id}{how.extension}"'
+        "inline"
+        if presentation.is_inline
+        else f'attachment; filename="{artifact.artifact_id}{presentation.extension}"'
     )
     if call.request.method == "HEAD":
         return Response(headers={**headers, "content-length": str(artifact.size)})
-    part = _part(asked.get("range", ""), artifact.size) if asked.get("if-range", etag) == etag else None
+    part = (
+        _part(request_headers.get("range", ""), artifact.size)
+        if request_headers.get("if-range", etag) == etag
+        else None
+    )
     start, end = part or (0, artifact.size)
     if part is not None:
         headers["content-range"] = f"bytes {start}-{end - 1}/{artifact.size}"
     headers["content-length"] = str(end - start)
     chunks = await call.host.artifacts.open(artifact, start, end)
-    # Its beginning before our answer's: what is found to be gone or damaged by then is said in so many words.
+    # Read the first chunk before the headers are sent: a missing or corrupt blob is then reported as an
+    # error.
     return Download(206 if part else 200, headers, await anext(chunks, b""), chunks)
 
 
 def _names(header: str, etag: str) -> bool:
-    """Weakness does not matter here, says RFC 9110, 13.1.2."""
-    return header.strip() == "*" or etag in {one.strip().removeprefix("W/") for one in header.split(",")}
+    """Return whether If-None-Match names the tag; weak tags compare equal (RFC 9110, 13.1.2)."""
+    return header.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
 def _part(header: str, size: int) -> tuple[int, int] | None:
-    """From where up to where; None: all of it, which is also the answer to several ranges at once and to what is none."""
+    """Return the start and end of a range; None for the whole content, also for several or invalid ranges."""
     found = _RANGE.fullmatch(header.strip())
     first, last = (found[1], found[2]) if found else ("", "")
     if not first and not last:
@@ -113,7 +121,7 @@ def _part(header: str, size: int) -> tuple[int, int] | None:
 
 
 class Download(Response):
-    """Sends chunk after chunk. What cannot go on is broken off, so that nobody takes the beginning for the whole."""
+    """Sends the chunks of an artifact. A failure aborts the connection, so that the client notices it."""
 
     def __init__(
         self, status: int, headers: dict[str, str], first: bytes, rest: AsyncIterator[bytes]
@@ -123,24 +131,24 @@ class Download(Response):
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_wait_until_gone(receive))
+        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             await _send_in_time(send, self._first)
             async for chunk in self._rest:
-                if gone.done():
+                if disconnect.done():
                     return
                 await _send_in_time(send, chunk)
             await send({"type": "http.response.body", "body": b""})
-        except (HostError, TimeoutError):  # logged by who raised it; a reader that stalls is no news
+        except (HostError, TimeoutError):  # a host error is logged where it is raised
             scope["extensions"][CONNECTION]["abort"]()
-            await gone
+            await disconnect
         finally:
-            gone.cancel()
+            disconnect.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await gone
+                await disconnect
 
 
 async def _send_in_time(send: Send, chunk: bytes) -> None:
@@ -148,6 +156,6 @@ async def _send_in_time(send: Send, chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-async def _wait_until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

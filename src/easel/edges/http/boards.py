@@ -1,4 +1,4 @@
-"""The boards of a run over HTTP: shapes, and calls of the board stories."""
+"""The boards of a run over HTTP: the shapes of requests and responses, and calls of the board service."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,14 +7,14 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
-from easel.edges.http.calls import Call, json_answer
+from easel.edges.http.calls import Call, json_response
 from easel.errors import BadInput
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Who writes, and in which run, is not in it: the server knows both. CC-17, P4"""
+    """A write. The server sets its author and its run. CC-17, P4"""
 
     key: Name
     value: Annotated[Any, Meta(description="Any JSON.")]
@@ -23,14 +23,14 @@ class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
     ]
     expected_version: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_VERSION)] | None,
-        Meta(description="Write only if the key is at this version; 0: only if it is not there yet."),
+        Meta(description="Write only if the key has this version; 0: only if it does not exist."),
     ] = None
 
 
 class WriteWhiteboard(_Write, forbid_unknown_fields=True, kw_only=True):
-    edge_id: Annotated[str | None, Meta(description="Nothing, or `global`: the whiteboard has no edges.")] = (
-        None
-    )
+    edge_id: Annotated[
+        str | None, Meta(description="Must be absent or `global`: the whiteboard has no edges.")
+    ] = None
 
 
 class WriteBlackboard(_Write, forbid_unknown_fields=True, kw_only=True):
@@ -40,14 +40,14 @@ class WriteBlackboard(_Write, forbid_unknown_fields=True, kw_only=True):
 
 
 class ReadBoard(Struct):
-    key: Annotated[str | None, Meta(description="This value alone.")] = None
+    key: Annotated[str | None, Meta(description="Only this value.")] = None
     edge_id: Annotated[
-        str | None, Meta(description="Of the blackboard: this edge alone; one value is read with its edge.")
+        str | None, Meta(description="Only this edge of the blackboard; must be given with a key.")
     ] = None
 
 
 class Author(Struct, omit_defaults=True):
-    agent_id: Annotated[str, Meta(description="Who was signed in, or `main`: the run's own agent.")]
+    agent_id: Annotated[str, Meta(description="The signed-in user, or `main`: the run's own agent.")]
     node_id: str
     run_id: str
     edge_id: str | None = None
@@ -55,8 +55,8 @@ class Author(Struct, omit_defaults=True):
 
 class BoardWritten(Struct, omit_defaults=True):
     key: str
-    version: Annotated[int, Meta(description="From 1 on, one more with every write.")]
-    seq: Annotated[int, Meta(description="The place of the write's event in the run's log.")]
+    version: Annotated[int, Meta(description="Starts at 1 and grows by one with every write.")]
+    seq: Annotated[int, Meta(description="The sequence number of the write's event in the run's log.")]
     created_at: datetime
     updated_at: datetime
     provenance: Author
@@ -74,7 +74,7 @@ class BoardEntry(Struct, omit_defaults=True):
 
 
 class BoardView(Struct):
-    """What a read may answer: without `key` in the query only `entries`, with it the fields of that entry."""
+    """The response to a read: without `key` in the query `entries`, with it the fields of that entry."""
 
     entries: list[BoardEntry] | UnsetType = UNSET
     key: str | UnsetType = UNSET
@@ -103,49 +103,51 @@ async def read_blackboard(call: Call) -> Response:
 
 
 async def _write(call: Call, board: Board) -> Response:
-    asked: WriteWhiteboard | WriteBlackboard = call.asked
-    ask = BoardWriteRequest(
-        board, asked.key, asked.value, asked.source_node_id, asked.edge_id, asked.expected_version
+    params: WriteWhiteboard | WriteBlackboard = call.params
+    request = BoardWriteRequest(
+        board, params.key, params.value, params.source_node_id, params.edge_id, params.expected_version
     )
     run_id = call.path["run_id"]
     try:
-        written = await call.host.boards.write(call.principal, run_id, ask)
-    except BadInput as problem:  # a guardrail's outcome is for operators too
-        told = {"board": board.value, "error": problem.code}
-        call.host.audit.record_throttled(call.principal, "board.refused", subject=run_id, details=told)
+        written = await call.host.boards.write(call.principal, run_id, request)
+    except BadInput as problem:  # record the refusal of a guardrail
+        details = {"board": board.value, "error": problem.code}
+        call.host.audit.record_throttled(call.principal, "board.refused", subject=run_id, details=details)
         raise
-    edge_id = asked.edge_id if board is Board.BLACKBOARD else None
-    author = Author(call.principal.user_id, asked.source_node_id, run_id, edge_id)
-    return json_answer(
+    edge_id = params.edge_id if board is Board.BLACKBOARD else None
+    author = Author(call.principal.user_id, params.source_node_id, run_id, edge_id)
+    return json_response(
         BoardWritten(
-            asked.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
+            params.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
         ),
     )
 
 
 async def _read(call: Call, board: Board) -> Response:
-    asked: ReadBoard = call.asked
+    params: ReadBoard = call.params
     run_id = call.path["run_id"]
-    if asked.key is not None:
-        return json_answer(
+    if params.key is not None:
+        return json_response(
             _entry(
                 run_id,
-                await call.host.boards.read(call.principal.user_id, run_id, board, asked.key, asked.edge_id),
+                await call.host.boards.read(
+                    call.principal.user_id, run_id, board, params.key, params.edge_id
+                ),
             )
         )
-    entries = await call.host.boards.read_all(call.principal.user_id, run_id, board, asked.edge_id)
-    return json_answer(BoardView([_entry(run_id, entry) for entry in entries]))
+    entries = await call.host.boards.read_all(call.principal.user_id, run_id, board, params.edge_id)
+    return json_response(BoardView([_entry(run_id, entry) for entry in entries]))
 
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
-    place = entry.board_key
-    author = Author(entry.agent_id, entry.node_id, run_id, place.edge)
+    board_key = entry.board_key
+    author = Author(entry.agent_id, entry.node_id, run_id, board_key.edge)
     return BoardEntry(
-        place.key,
+        board_key.key,
         Raw(entry.value.encode()),
         entry.version,
         entry.created_at,
         entry.updated_at,
         author,
-        place.edge,
+        board_key.edge,
     )

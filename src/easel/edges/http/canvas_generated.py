@@ -1,7 +1,7 @@
-"""The page of a canvas that has none of its own: its actions as buttons, with a field for each value they take, its state as a form and tables.
+"""The generated page of a canvas without an index.html: a button per action, the state as fields and tables.
 
-Made of the same hooks as any other page (`data-gsv-action`, `data-gsv-model`) and held by the same policy. What follows from the spec stands in
-the HTML; what follows from the state is drawn by `gsv_generated.js`, and follows its changes.
+Owns the part that follows from the spec; `gsv_generated.js` draws the state and follows its changes. The page
+uses the same hooks as any other page (`data-gsv-action`, `data-gsv-model`) and has the same policy.
 """
 
 import html
@@ -24,69 +24,78 @@ _PAGE = """<!doctype html>
   <link rel="stylesheet" href="../generated.css">
 </head>
 <body>
-  {says}
+  {description}
   <section id="actions" aria-label="Actions">{actions}</section>
   <main id="state" aria-label="State"></main>
-  <p id="nothing" hidden>This canvas has neither state nor actions yet. Give it a spec with <code>canvas.patch</code>, or a page as <code>assets/index.html</code>.</p>
-  <script type="application/json" id="places">{places}</script>
+  <p id="nothing" hidden>This canvas has neither state nor actions yet.
+    Give it a spec with <code>canvas.patch</code>, or a page as <code>assets/index.html</code>.</p>
+  <script type="application/json" id="paths">{paths}</script>
   <script src="../generated.js" crossorigin="anonymous"></script>
 </body>
 </html>
 """
 
 
-def generated(canvas: Canvas) -> bytes:
+def generated_page(canvas: Canvas) -> bytes:
     spec = canvas.spec
     actions = _members(spec.get("actions"))
-    said = spec.get("description")
+    description = spec.get("description")
     return _PAGE.format(
         title=html.escape(canvas.title),
-        says=f"<p>{html.escape(said)}</p>" if isinstance(said, str) and said else "",
-        actions="".join(_button(action_id, _members(action)) for action_id, action in actions.items()),
-        places=_json(_places(spec, actions)),
+        description=f"<p>{html.escape(description)}</p>"
+        if isinstance(description, str) and description
+        else "",
+        actions="".join(_action(action_id, _members(action)) for action_id, action in actions.items()),
+        paths=_json(_paths(spec, actions)),
     ).encode()
 
 
-def _button(action_id: str, action: Mapping[str, Any]) -> str:
-    title = action.get("title") or words(action_id)
-    does = action.get("description") or {
+def _action(action_id: str, action: Mapping[str, Any]) -> str:
+    title = action.get("title") or to_label(action_id)
+    effect = action.get("description") or {
         "tool.call": f"Runs {action.get('tool')}",
-        "session.send": "Asks the agent",
+        "session.send": "Sends a message to the agent",
     }.get(str(action.get("kind")), "Changes the state")
     name = html.escape(action_id)
-    says = f'title="{html.escape(str(does))}">{html.escape(str(title))}</button>'
-    beside = (
+    label = f'title="{html.escape(str(effect))}">{html.escape(str(title))}</button>'
+    status = (
         f'<span class="outcome" data-outcome="{name}" role="status"></span>'
-        f'<button type="button" class="stop" data-stop="{name}" hidden>Stop</button><pre class="value" data-said="{name}" hidden></pre>'
+        f'<button type="button" class="stop" data-stop="{name}" hidden>Stop</button>'
+        f'<pre class="value" data-output="{name}" hidden></pre>'
     )
     fields = "".join(map(_field, dict.fromkeys(_inputs(action))))
-    if fields:  # the button is what is bound: what a form is asked for can be hidden by a field of that name
-        return f'<form class="action asks">{fields}<button data-gsv-action="{name}" {says}{beside}</form>'
-    return f'<div class="action"><button type="button" data-gsv-action="{name}" {says}{beside}</div>'
+    if (
+        fields
+    ):  # the button has the hook and not the form: a field could hide a property of the form by its name
+        return f'<form class="action asks">{fields}<button data-gsv-action="{name}" {label}{status}</form>'
+    return f'<div class="action"><button type="button" data-gsv-action="{name}" {label}{status}</div>'
 
 
 def _field(name: str) -> str:
-    return f'<label>{html.escape(words(name))} <input name="{html.escape(name)}" dir="auto" autocomplete="off"></label>'
+    label = html.escape(to_label(name))
+    return f'<label>{label} <input name="{html.escape(name)}" dir="auto" autocomplete="off"></label>'
 
 
 def _inputs(action: Mapping[str, Any]) -> Iterator[str]:
-    """The names that an action takes with a press. What lies deeper, no field of a form can say."""
+    """Yield the names of an action's inputs. A form field cannot set a nested input."""
     for _, leaf in leaves(parse_templates([action.get("args"), action.get("message")], "")):
         if isinstance(leaf, Template):
             yield from (
-                one.path[0] for one in leaf.placeholders if one.source == INPUT and len(one.path) == 1
+                placeholder.path[0]
+                for placeholder in leaf.placeholders
+                if placeholder.source == INPUT and len(placeholder.path) == 1
             )
 
 
-def _places(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where a person may write, where results come to stand, and what is a number even while it is empty: paths by their parts."""
+def _paths(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the paths of writable values, of results and of numbers, each as a list of parts."""
     writable = spec.get("writable")
     saves = [action.get("saveAs") for action in map(_members, actions.values())]
     return {
         "writable": [[name] for name in _members(spec.get("state"))]
         if writable is None
-        else [str(one).split(".") for one in writable],
-        "results": [one.split(".") for one in saves if isinstance(one, str)],
+        else [str(path).split(".") for path in writable],
+        "results": [save.split(".") for save in saves if isinstance(save, str)],
         "saves": {
             action_id: save.split(".")
             for action_id, save in zip(actions, saves, strict=True)
@@ -99,14 +108,14 @@ def _places(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str,
 def _numbers(value: Any, path: list[str]) -> Iterator[list[str]]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         yield path
-    for name, one in _members(value).items():
-        yield from _numbers(one, [*path, name])
+    for name, member in _members(value).items():
+        yield from _numbers(member, [*path, name])
 
 
-def words(name: str) -> str:
-    """`refreshLogs` as a person would say it."""
-    said = " ".join(filter(None, _WORDS.split(name)))
-    return said[:1].upper() + said[1:].lower() if said else name
+def to_label(name: str) -> str:
+    """Return `refreshLogs` as "Refresh logs"."""
+    words = " ".join(filter(None, _WORDS.split(name)))
+    return words[:1].upper() + words[1:].lower() if words else name
 
 
 def _members(value: Any) -> Mapping[str, Any]:
@@ -114,5 +123,5 @@ def _members(value: Any) -> Mapping[str, Any]:
 
 
 def _json(value: Any) -> str:
-    """Inside of HTML: nothing in it can end the element that it stands in."""
+    """Encode JSON so that nothing in it can end the surrounding script element."""
     return json.dumps(value).replace("<", "\\u003c")

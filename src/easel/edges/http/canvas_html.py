@@ -1,7 +1,7 @@
-"""The HTML of a canvas, made ready to be shown: with the SDK in front, and with the hashes of the scripts that it came with.
+"""The HTML of a canvas's page as it is served: with the SDK in front, and the hashes of its inline scripts.
 
-The asset itself stays as it is (CV-06). A script that was written in the page runs by its hash; one that got into it later, by a value
-put where HTML was meant, does not. Pages are read in one go from front to back, so that no page takes longer than its length.
+Owns the search for scripts. The stored asset is not changed (CV-06). An inline script of the page is allowed
+by its hash; a script that a value injects later is not. The search is linear in the length of the page.
 """
 
 import base64
@@ -11,102 +11,102 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_INLINE = 50  # scripts in one page; each hash makes the header longer, and proxies cut long ones
+MAX_INLINE = 50  # inline scripts of a page; each hash makes the header longer, and proxies limit headers
 
 _SPACE = " \t\n\f"
 _TAG = re.compile(r"<script(?=[\s/>])|<!--", re.IGNORECASE)
 _END = re.compile(r"</script(?=[\s/>])", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?""")
-_DATA = ("json", "template", "plain")  # types of scripts that are data, and do not run
+_DATA = ("json", "template", "plain")  # in the type of a script that is data
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedPage:
     html: str
     hashes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """`name_ends` is where its tag can be added to; `text` is what stands in it, None of one that is loaded."""
+    """A script element. Attributes can be inserted at `name_end`; `text` is None for a loaded script."""
 
-    name_ends: int
+    name_end: int
     attributes: dict[str, str]
     text: str | None
 
 
-def ready(content: bytes, sdk: str) -> Ready:
-    text = decoded(content)
-    found = list(scripts(text))
+def prepare_page(content: bytes, sdk: str) -> PreparedPage:
+    text = decode_html(content)
+    found = list(find_scripts(text))
     pieces, done = list[str](), 0
     for script in found:
         if script.text is None and "crossorigin" not in script.attributes:
-            # So that an error in it is told with its place: without this it is "Script error." and nothing else.
-            pieces += [text[done : script.name_ends], " crossorigin=anonymous"]
-            done = script.name_ends
-    snapshot = "".join([*pieces, text[done:]])
-    front = after_doctype(snapshot)
+            # Without this attribute a browser hides the errors of the script behind "Script error.".
+            pieces += [text[done : script.name_end], " crossorigin=anonymous"]
+            done = script.name_end
+    page = "".join([*pieces, text[done:]])
+    front = doctype_end(page)
     inline = [script.text for script in found if script.text is not None and not _is_data(script)]
-    return Ready(
-        f'{snapshot[:front]}<script src="{sdk}" crossorigin></script>{snapshot[front:]}',
-        [hashed(one) for one in inline[:MAX_INLINE]],
+    return PreparedPage(
+        f'{page[:front]}<script src="{sdk}" crossorigin></script>{page[front:]}',
+        [csp_hash(script) for script in inline[:MAX_INLINE]],
     )
 
 
-def decoded(content: bytes) -> str:
-    """As a browser reads it that is told UTF-8; line ends are one character to it, and to a hash."""
+def decode_html(content: bytes) -> str:
+    """Decode a page as a browser does for UTF-8, with normalized line ends as for the hash of a script."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if wide else "utf-8-sig", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
-def hashed(script: str) -> str:
+def csp_hash(script: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-def after_doctype(text: str) -> int:
-    """Where the SDK goes: in front of a doctype it would make a browser fall back to the ways of the nineties."""
-    place = 0
+def doctype_end(text: str) -> int:
+    """Return the position after the doctype: a script in front of it would cause quirks mode."""
+    position = 0
     while True:
-        while text[place : place + 1] and text[place] in _SPACE:
-            place += 1
-        if text.startswith("<!--", place):
+        while text[position : position + 1] and text[position] in _SPACE:
+            position += 1
+        if text.startswith("<!--", position):
             opened, closes = 4, "-->"
-        elif text.startswith("<?", place):
+        elif text.startswith("<?", position):
             opened, closes = 2, ">"
-        elif text[place : place + 9].lower() == "<!doctype":
-            return text.find(">", place) + 1
+        elif text[position : position + 9].lower() == "<!doctype":
+            return text.find(">", position) + 1
         else:
             return 0
-        place = text.find(closes, place + opened) + len(closes)
-        if place < len(closes):
+        position = text.find(closes, position + opened) + len(closes)
+        if position < len(closes):
             return 0
 
 
-def scripts(text: str) -> Iterator[Script]:
-    """In order. What a comment hides is none; what has no end does not run."""
-    place = 0
-    while (tag := _TAG.search(text, place)) is not None:
+def find_scripts(text: str) -> Iterator[Script]:
+    """Yield the scripts in order. A script in a comment or without an end tag does not run."""
+    position = 0
+    while (tag := _TAG.search(text, position)) is not None:
         if tag[0] == "<!--":
-            place = text.find("-->", tag.end() - 2) + 3
-            if place < 3:
+            position = text.find("-->", tag.end() - 2) + 3
+            if position < 3:
                 return
             continue
-        attributes, place = _attributes(text, tag.end())
-        end = _END.search(text, place)
+        attributes, position = _attributes(text, tag.end())
+        end = _END.search(text, position)
         if end is None:
             return
-        yield Script(tag.end(), attributes, None if "src" in attributes else text[place : end.start()])
-        place = end.end()
+        yield Script(tag.end(), attributes, None if "src" in attributes else text[position : end.start()])
+        position = end.end()
 
 
-def _attributes(text: str, place: int) -> tuple[dict[str, str], int]:
-    """Of a tag whose name ends here, and where the tag itself ends."""
+def _attributes(text: str, position: int) -> tuple[dict[str, str], int]:
+    """Return the attributes of the tag whose name ends at `position`, and the position behind the tag."""
     found: dict[str, str] = {}
-    while (one := _ATTRIBUTE.match(text, place)) is not None:
-        found.setdefault(one[1].lower(), (one[2] or "").strip("'\""))
-        place = one.end()
-    close = text.find(">", place)
+    while (attribute := _ATTRIBUTE.match(text, position)) is not None:
+        found.setdefault(attribute[1].lower(), (attribute[2] or "").strip("'\""))
+        position = attribute.end()
+    close = text.find(">", position)
     return found, len(text) if close < 0 else close + 1
 
 

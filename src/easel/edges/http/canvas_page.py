@@ -1,7 +1,7 @@
-"""The page of a canvas: the shell that a signed-in person opens, and in its frame the view, which needs no sign-in and has none.
+"""The page of a canvas: the shell for a signed-in person, and in its frame the view, which has no sign-in.
 
-The shell is ours and talks to the gateway. The view is the canvas's own HTML and files, behind an address that nobody can guess and that ends.
-What keeps a view in is `canvas_policy`'s business.
+The shell is ours and connects to the gateway. The view is the canvas's own HTML and files, behind an
+unguessable address that expires. Does not own the headers that isolate a view: see `canvas_policy`.
 """
 
 import asyncio
@@ -15,21 +15,22 @@ from starlette.responses import HTMLResponse, Response
 
 from easel.core.canvas.assets import ENTRY, FOLDER, Asset
 from easel.core.canvas.canvas import Canvas
-from easel.edges.http.calls import Call, visitor
-from easel.edges.http.canvas_generated import generated
-from easel.edges.http.canvas_html import ready
-from easel.edges.http.canvas_policy import VIEWS, Places, file_headers, page_headers, shell_policy
-from easel.edges.http.pages import refusal_page, sign_in_page
+from easel.edges.http.calls import Call, authenticate_visitor
+from easel.edges.http.canvas_generated import generated_page
+from easel.edges.http.canvas_html import prepare_page
+from easel.edges.http.canvas_policy import VIEWS, SiteOrigins, file_headers, page_headers, shell_policy
+from easel.edges.http.pages import error_page, sign_in_page
 from easel.errors import NotFound
 from easel.host.canvases.pages import PageView
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
-OURS = {
+# Files of a view that are not its assets.
+SDK_FILES = {
     "gsv.js": "text/javascript",
     "generated.js": "text/javascript",
     "generated.css": "text/css",
-}  # of a view, beside its assets
-LONG_PAGE = 100_000  # bytes of HTML that are read through beside everything else
+}
+LONG_PAGE_BYTES = 100_000  # longer HTML is prepared in a thread
 
 
 @cache
@@ -38,17 +39,17 @@ def _file(name: str) -> str:
 
 
 @cache
-def _our_file(name: str) -> str:
+def _sdk_file(name: str) -> str:
     if name == "gsv.js":
         return '"use strict";\n(() => {\n' + "\n".join(map(_file, SDK_PARTS)) + "\n})();\n"
     return _file(f"gsv_{name}")
 
 
-# --- the shell ----------------------------------------------------------------------------------------------------------
+# --- the shell ----------------------------------------------------------------------------------------------
 
 
 async def canvas_page(call: Call) -> Response:
-    principal = await visitor(call.request, call.host.sign_in, time.time())
+    principal = await authenticate_visitor(call.request, call.host.sign_in, time.time())
     if principal is None:
         return sign_in_page("", call.request.url.path)
     try:
@@ -56,10 +57,10 @@ async def canvas_page(call: Call) -> Response:
         if canvas.agent_id != call.path["agent_id"]:
             raise NotFound(what="canvas", id=canvas.canvas_id)
     except NotFound as problem:
-        return refusal_page(problem, "No such canvas")
+        return error_page(problem, "No such canvas")
     token, until = call.host.pages.new_token(principal, canvas.canvas_id, time.time())
-    view = f"{_places(call).views(call.request)}{VIEWS}{token}/"
-    filled = {
+    view = f"{_origins(call).views(call.request)}{VIEWS}{token}/"
+    values = {
         "view": view,
         "until": str(until),
         "canvas": canvas.canvas_id,
@@ -67,7 +68,7 @@ async def canvas_page(call: Call) -> Response:
         "title": canvas.title,
     }
     page = _file("canvas_shell.html")
-    for name, value in filled.items():
+    for name, value in values.items():
         page = page.replace(f"{{{{{name}}}}}", html.escape(value))
     headers = {
         "content-security-policy": shell_policy(view),
@@ -77,21 +78,21 @@ async def canvas_page(call: Call) -> Response:
     return HTMLResponse(page, headers=headers)
 
 
-def _places(call: Call) -> Places:
-    return call.request.state.places
+def _origins(call: Call) -> SiteOrigins:
+    return call.request.state.origins
 
 
-# --- the view -----------------------------------------------------------------------------------------------------------
+# --- the view -----------------------------------------------------------------------------------------------
 
 
 async def view_file(call: Call) -> Response:
-    """No cookie is looked at here: the address alone opens it."""
-    view = await call.host.pages.opened_by(call.path["token"], time.time())
+    """Return a file of a view. The token in the address is the only credential; cookies are ignored."""
+    view = await call.host.pages.verify_token(call.path["token"], time.time())
     name = call.path["file"]
-    if name in OURS:
+    if name in SDK_FILES:
         return Response(
-            _our_file(name),
-            headers={**file_headers(call.request), "content-type": f"{OURS[name]}; charset=utf-8"},
+            _sdk_file(name),
+            headers={**file_headers(call.request), "content-type": f"{SDK_FILES[name]}; charset=utf-8"},
         )
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
@@ -101,7 +102,7 @@ async def view_file(call: Call) -> Response:
         if name != ENTRY:
             raise
         canvas = await _canvas(call, view)
-        return await _html(call, canvas, generated(canvas))
+        return await _html(call, canvas, generated_page(canvas))
     if asset.media_type != "text/html":
         return Response(content, headers={**file_headers(call.request), "content-type": _type(asset)})
     return await _html(call, await _canvas(call, view), content)
@@ -112,20 +113,20 @@ async def _canvas(call: Call, view: PageView) -> Canvas:
 
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:
-    places, request = _places(call), call.request
-    at = f"{VIEWS}{quote(call.path['token'])}/"
+    origins, request = _origins(call), call.request
+    path = f"{VIEWS}{quote(call.path['token'])}/"
     page = (
-        await asyncio.to_thread(ready, content, f"{at}gsv.js")
-        if len(content) > LONG_PAGE
-        else ready(content, f"{at}gsv.js")
+        await asyncio.to_thread(prepare_page, content, f"{path}gsv.js")
+        if len(content) > LONG_PAGE_BYTES
+        else prepare_page(content, f"{path}gsv.js")
     )
     connect: list[str] = canvas.spec.get("toolPolicy", {}).get("connect", []) if canvas.is_accepted else []
-    headers = page_headers(f"{places.views(request)}{at}", places.shell(request), connect, page.hashes)
+    headers = page_headers(f"{origins.views(request)}{path}", origins.shell(request), connect, page.hashes)
     return HTMLResponse(page.html, headers=headers)
 
 
 def _type(asset: Asset) -> str:
-    """Text is UTF-8 here; what a browser cannot show it may not guess."""
+    """Return the content type of an asset; text is UTF-8."""
     is_text = asset.media_type.startswith("text/") or asset.media_type in (
         "application/json",
         "image/svg+xml",

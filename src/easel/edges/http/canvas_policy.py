@@ -1,8 +1,9 @@
-"""Where the pages of canvases are served, and what browsers are told to keep them from.
+"""The origins of canvas pages, and the headers that isolate them in a browser.
 
-Owns every header of this kind. A page runs in a frame of opaque origin with no sign-in in it, may load from its own view and from nowhere else, and
-may go nowhere. None of these is enough alone: a sandbox without a policy leaks by twenty ways, a policy without the shell's `frame-src` by
-navigation, and without the list of connections by WebRTC and by what a browser looks up in advance.
+Owns every header of this kind. A page runs in a sandboxed frame of opaque origin without a sign-in. It may
+load from its own view only, and cannot navigate. No layer is enough alone: a sandbox without a policy leaks
+in twenty ways, a policy without the shell's `frame-src` by navigation, and both without the list of
+connections by WebRTC and by prefetching.
 """
 
 import re
@@ -15,26 +16,23 @@ from starlette.requests import HTTPConnection
 from easel.errors import Forbidden, NotFound, WrongHost
 
 VIEWS = "/canvas-view/"
-SANDBOX = (
-    "allow-scripts allow-forms"  # forms, so that a page hears of their submission; none of them is ever sent
-)
+SANDBOX = "allow-scripts allow-forms"  # a page may handle the submission of a form; the form is never sent
 
 Header = tuple[bytes, bytes]
 
 _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
-_V6 = re.compile(
-    r"\[[^\]]*\]"
-)  # Chromium 156 takes no such address in a list of connections, and then cuts off the shell with its frame
-_FRAMED = frozenset(
-    {"iframe", "document"}
-)  # what our own pages may fetch of a view; everything else in it is its page's to fetch
+# Chromium 156 rejects an IPv6 address in a list of connections, and then blocks the shell with its frame.
+_V6 = re.compile(r"\[[^\]]*\]")
+# What our own pages may fetch of a view; all other files are fetched by the page of the view.
+_FRAMED = frozenset({"iframe", "document"})
 
-_SHUT = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
-# For every answer below VIEWS that does not say its own: a refusal, a redirect, a picture. Also when somebody opens it by itself.
+_BLOCK_ALL = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
+# For every response below VIEWS without headers of its own, such as an error or a picture; also outside of a
+# frame.
 VIEW_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),  # an address has its token in it
-    (b"content-security-policy", f"{_SHUT}; frame-ancestors 'none'".encode()),
+    (b"referrer-policy", b"no-referrer"),  # the address contains the token
+    (b"content-security-policy", f"{_BLOCK_ALL}; frame-ancestors 'none'".encode()),
     (b"x-frame-options", b"DENY"),
     (b"connection-allowlist", b"()"),
     (b"x-dns-prefetch-control", b"off"),
@@ -46,21 +44,22 @@ VIEW_HEADERS: tuple[Header, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The addresses that browsers know this server by."""
+class SiteOrigins:
+    """The origins of the shell and of the views."""
 
     public_url: str = ""
-    assets_url: str = ""  # where views are, if not beside everything else
+    assets_url: str = ""  # the origin of the views, if it is a separate one
 
     def shell(self, request: HTTPConnection) -> str:
-        """The origin of the page that shows a view."""
-        return _origin(self.public_url) if self.assets_url else self._here(request)
+        """Return the origin of the page that frames a view."""
+        return _origin(self.public_url) if self.assets_url else self._requested(request)
 
     def views(self, request: HTTPConnection) -> str:
-        return _origin(self.assets_url) if self.assets_url else self._here(request)
+        """Return the origin of the views."""
+        return _origin(self.assets_url) if self.assets_url else self._requested(request)
 
-    def _here(self, request: HTTPConnection) -> str:
-        """As its browser sees it. Behind a proxy that speaks https, `http` in a policy means both."""
+    def _requested(self, request: HTTPConnection) -> str:
+        """Return the requested origin. Behind a TLS proxy, `http` in a policy matches both schemes."""
         host = request.headers.get("host", "")
         if not _HOST.fullmatch(host):
             raise WrongHost(host=host[:200])
@@ -68,10 +67,10 @@ class Places:
         return f"{public.scheme}://{host}" if public.netloc == host else f"http://{host}"
 
     def check(self, request: HTTPConnection) -> None:
-        """Views have a host name of their own where that is set, and nothing but views is there."""
+        """Raise NotFound for a view on the main host, or anything else on the host of the views."""
         is_view = request.scope["path"].startswith(VIEWS)
         if is_view:
-            check_fetcher(request)
+            check_fetch_metadata(request)
         if self.assets_url and is_view is not self.is_assets_host(request.headers.get("host", "")):
             raise NotFound(what="page", id=request.scope["path"][:200])
 
@@ -84,65 +83,63 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def without_token(path: str) -> str:
-    """For logs and records: whoever reads them has no use for a view's token, or one too many."""
+def redact_token(path: str) -> str:
+    """Return the path without the token of a view, for logs and audit records."""
     return f"{VIEWS}…/{path.removeprefix(VIEWS).partition('/')[2]}" if path.startswith(VIEWS) else path
 
 
-def may_come_from(request: HTTPConnection, origin: str) -> bool:
-    """A frame of opaque origin says `null`. It may fetch what its view has, and nothing else here. U9"""
+def is_view_origin(request: HTTPConnection, origin: str) -> bool:
+    """Return whether a view fetches: it has an opaque origin (`null`) and may fetch only its files. U9"""
     return origin == "null" and request.scope["path"].startswith(VIEWS)
 
 
-def check_fetcher(request: HTTPConnection) -> None:
-    """A script that came with a canvas is none of our own pages', whatever gets into them."""
-    asked = request.headers
-    if asked.get("sec-fetch-site") == "same-origin" and asked.get("sec-fetch-dest") not in _FRAMED:
-        raise Forbidden(problem="what a canvas brings is for its own page alone.")
+def check_fetch_metadata(request: HTTPConnection) -> None:
+    """Raise Forbidden if one of our own pages fetches a script or another file of a canvas."""
+    headers = request.headers
+    if headers.get("sec-fetch-site") == "same-origin" and headers.get("sec-fetch-dest") not in _FRAMED:
+        raise Forbidden(problem="the files of a canvas can be loaded by its own page only.")
 
 
-# --- policies -----------------------------------------------------------------------------------------------------------
+# --- policies -----------------------------------------------------------------------------------------------
 
 
 def _source(address: str) -> str:
-    """As a policy names it, which has no way to write an IPv6 address: there it is the whole origin."""
+    """Return a source expression. A policy cannot name an IPv6 address: use the whole origin."""
     return "'self'" if "[" in address else address
 
 
 def shell_policy(view: str) -> str:
-    """The page around a canvas: our own files, and in its frame this one view."""
+    """Return the policy of the page around a canvas: our own files, and this one view in a frame."""
     view = _source(view)
     return (
-        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src {view}; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        f"frame-src {view}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
 
 
 def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable[str]) -> dict[str, str]:
-    """The page of a canvas. `connect` are the origins that its spec lists, if a person stands for it."""
-    lists = " ".join(f'"{one}"' for one in (f"{_V6.sub('*', view)}*", *connect))
+    """Return the headers of a canvas's page. `connect` are the origins of its spec, if it is accepted."""
+    allowlist = " ".join(f'"{url}"' for url in (f"{_V6.sub('*', view)}*", *connect))
     view, shell = _source(view), _source(shell)
-    scripts = "".join(f" '{one}'" for one in hashes)
-    pictures = "".join(f" {one}" for one in connect if one.startswith("https:"))
-    anywhere = "".join(f" {one}" for one in connect)
+    scripts = "".join(f" '{value}'" for value in hashes)
+    pictures = "".join(f" {origin}" for origin in connect if origin.startswith("https:"))
+    origins = "".join(f" {origin}" for origin in connect)
     policy = (
-        f"default-src 'none'; script-src {view}{scripts}; style-src {view} 'unsafe-inline'; img-src {view} data: blob:{pictures}; "
-        f"font-src {view} data:; media-src {view} data: blob:; connect-src {view}{anywhere}; worker-src 'none'; frame-src 'none'; "
-        f"object-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors {shell}; sandbox {SANDBOX}"
+        f"default-src 'none'; script-src {view}{scripts}; style-src {view} 'unsafe-inline'; "
+        f"img-src {view} data: blob:{pictures}; font-src {view} data:; media-src {view} data: blob:; "
+        f"connect-src {view}{origins}; worker-src 'none'; frame-src 'none'; object-src 'none'; "
+        f"form-action 'none'; base-uri 'none'; frame-ancestors {shell}; sandbox {SANDBOX}"
     )
-    said = {
-        "content-security-policy": policy,
-        "connection-allowlist": f"({lists})",
-        "cache-control": "no-store",
-    }
     return {
-        **said,
-        "x-frame-options": "SAMEORIGIN",
-    }  # for whoever does not know `frame-ancestors`, which else counts alone
+        "content-security-policy": policy,
+        "connection-allowlist": f"({allowlist})",
+        "cache-control": "no-store",
+        "x-frame-options": "SAMEORIGIN",  # for browsers without `frame-ancestors`
+    }
 
 
 def file_headers(request: HTTPConnection) -> dict[str, str]:
-    """Any other file of a view, which its page may read: a font and a module are asked for in the name of its opaque origin."""
+    """Return the headers of another file of a view. Fonts and modules are fetched with the opaque origin."""
     allowed = (
         {"access-control-allow-origin": "null", "vary": "origin"}
         if request.headers.get("origin") == "null"

@@ -1,10 +1,10 @@
-"""Pictures of canvases over HTTP."""
+"""Snapshots of canvases over HTTP."""
 
 from msgspec import Struct
 from starlette.responses import Response
 
-from easel.edges.http.artifacts import incoming
-from easel.edges.http.calls import Call, json_answer
+from easel.edges.http.artifacts import read_upload
+from easel.edges.http.calls import Call, json_response
 
 
 class SnapshotView(Struct):
@@ -14,8 +14,8 @@ class SnapshotView(Struct):
 
 
 async def add_snapshot(call: Call) -> Response:
-    declared_type, source = await incoming(call.request, call.host.artifacts.max_bytes)
+    declared_type, source = await read_upload(call.request, call.host.artifacts.max_bytes)
     artifact, seq = await call.host.canvases.add_snapshot(
         call.principal, call.path["canvas_id"], source, declared_type
     )
-    return json_answer(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)
+    return json_response(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)

@@ -1,7 +1,8 @@
-"""The chat: a thread's narrative out, messages and cancels in. CC-03, RS-03
+"""The chat of a session over a WebSocket. CC-03, RS-03
 
-Out goes a tail of the thread, as on any stream; in comes one frame after the other, so messages keep their order. What
-cannot be done is told in an `error` frame, and the connection stays.
+The server sends the events of the thread, the client sends messages and cancels. Incoming frames are handled
+one after the other, so messages keep their order. A refused frame is answered with an `error` frame, and the
+connection stays open.
 """
 
 import asyncio
@@ -16,20 +17,20 @@ from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
 from easel.core.stream.log import LoggedEvent, parse_cursor
 from easel.edges.errors import CONNECTION, error_detail, refuse_duplicate_keys
-from easel.edges.http.calls import shaped_query
+from easel.edges.http.calls import decode_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
-from easel.edges.http.wire import Watch
+from easel.edges.http.wire import StreamQuery
 from easel.errors import BadInput, HostError, InternalError
 from easel.host.streams import Subscription
 from easel.ids import new_reference
 
-RESTARTING = 1012  # the close code that tells a client to come back
+RESTARTING = 1012  # the close code that asks a client to reconnect
 
 log = structlog.get_logger("chat")
 
 
-class Say(msgspec.Struct, tag="message"):
+class SendMessage(msgspec.Struct, tag="message"):
     text: str
     idempotency_key: str | None = None
 
@@ -38,86 +39,87 @@ class Cancel(msgspec.Struct, tag="cancel"):
     pass
 
 
-_frame_in = msgspec.json.Decoder(Say | Cancel)
+_frame_decoder = msgspec.json.Decoder(SendMessage | Cancel)
 
 
 async def chat(call: SocketCall) -> None:
-    asked: Watch = shaped_query(call.socket, Watch)
-    view = CHAT.with_internal() if asked.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
-    cursor = parse_cursor(asked.last_event_id) if asked.last_event_id is not None else None
-    viewer = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
-    if viewer is None:  # a thread never ends
+    query: StreamQuery = decode_query(call.socket, StreamQuery)
+    view = CHAT.with_internal() if query.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
+    cursor = parse_cursor(query.last_event_id) if query.last_event_id is not None else None
+    subscription = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
+    if subscription is None:  # a thread never ends
         return
     try:
         await call.socket.accept()
-        await _talk(call, viewer)
+        await _serve(call, subscription)
     finally:
-        viewer.close()
+        subscription.close()
 
 
-async def _talk(call: SocketCall, viewer: Subscription) -> None:
-    hearing = asyncio.create_task(_on_notification(call, viewer))
+async def _serve(call: SocketCall, subscription: Subscription) -> None:
+    receiving = asyncio.create_task(_receive_frames(call, subscription))
     connection = call.socket.scope["extensions"][CONNECTION]
     try:
-        while (events := await viewer.next()) is not None:
-            await _send(call.socket, viewer, events)
-        if not hearing.done():
-            with viewer.sending():
+        while (events := await subscription.next()) is not None:
+            await _send(call.socket, subscription, events)
+        if not receiving.done():
+            with subscription.sending():
                 await call.socket.close(RESTARTING)
     except asyncio.CancelledError:
-        if not viewer.is_cut:
+        if not subscription.is_cut:
             raise
-        connection["abort"]()  # its reader takes nothing: a polite close would wait for it
+        connection["abort"]()  # the reader is too slow: a plain close would wait for it
     finally:
-        hearing.cancel()
+        receiving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await hearing
+            await receiving
 
 
-async def _send(socket: WebSocket, viewer: Subscription, events: list[LoggedEvent]) -> None:
+async def _send(socket: WebSocket, subscription: Subscription, events: list[LoggedEvent]) -> None:
     for event in events:
-        with viewer.sending():
+        with subscription.sending():
             await socket.send({"type": "websocket.send", "text": envelope_text(event)})
 
 
-async def _on_notification(call: SocketCall, viewer: Subscription) -> None:
-    """Until the other side is gone; then the viewer ends too."""
+async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:
+    """Handle incoming frames until the client disconnects, then end the subscription."""
     try:
         while (message := await call.socket.receive())["type"] == "websocket.receive":
             try:
-                await _do(call, message)
+                await _handle(call, message)
             except HostError as problem:
-                await _tell(call.socket, viewer, problem)
+                await _send_error(call.socket, subscription, problem)
             except Exception as problem:
                 reference = new_reference()
                 log.exception("chat.error", reference=reference)
                 call.host.audit.record_exception(call.principal, "chat.error", problem, reference=reference)
-                await _tell(call.socket, viewer, InternalError(reference=reference))
+                await _send_error(call.socket, subscription, InternalError(reference=reference))
     finally:
-        viewer.end()
+        subscription.end()
 
 
-async def _do(call: SocketCall, message: Any) -> None:
+async def _handle(call: SocketCall, message: Any) -> None:
     text = message.get("text")
     if text is None:
-        raise BadInput(problem="Frames of the chat are JSON text.")
+        raise BadInput(problem="A frame of the chat must be JSON text.")
     try:
-        asked = _frame_in.decode(text)
+        frame = _frame_decoder.decode(text)
         refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
-            problem=f'The frame does not fit ({problem}); send {{"type":"message","text":"…"}} or {{"type":"cancel"}}.'
+            problem=f"The frame is invalid ({problem}); "
+            'send {"type":"message","text":"…"} or {"type":"cancel"}.'
         ) from None
     thread_id = call.path["thread_id"]
-    if isinstance(asked, Say):
-        await call.host.queue.start(call.principal, thread_id, asked.text, asked.idempotency_key)
+    if isinstance(frame, SendMessage):
+        await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
     else:
         await call.host.sessions.stop(call.principal, thread_id)
 
 
-async def _tell(socket: WebSocket, viewer: Subscription, problem: HostError) -> None:
+async def _send_error(socket: WebSocket, subscription: Subscription, problem: HostError) -> None:
     frame = {"type": "error", "error": error_detail(problem)}
-    with viewer.sending():
+    with subscription.sending():
         await socket.send(
             {"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()}
         )

@@ -1,7 +1,7 @@
-"""The one file in a form (`multipart/form-data`, RFC 7578), as it comes in.
+"""The file of a form (`multipart/form-data`, RFC 7578), read as a stream.
 
-Owns the search for boundaries. Holds a few kilobytes, whatever the size of the file; fields beside the file are passed
-over, within a limit. Starlette's own parser would write the file to a temporary place first, without a limit.
+Owns the search for boundaries. Buffers a few kilobytes for a file of any size; other fields are skipped,
+within a limit. Starlette's own parser would first write the file to a temporary place, without a limit.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -10,71 +10,68 @@ from email.utils import collapse_rfc2231_value
 
 from easel.errors import BadInput
 
-FILE = "file"  # the name of the part that is taken
+FILE = "file"  # the name of the part
 MAX_TYPE_LENGTH = 1_000
 MAX_BOUNDARY_LENGTH = 70  # RFC 2046
-MAX_HEADERS = 8_192  # bytes, of one part
-MAX_BESIDE = 65_536  # bytes of everything that is not the file
+MAX_HEADER_BYTES = 8_192  # of one part
+MAX_FORM_OVERHEAD_BYTES = 65_536  # of everything outside of the file
 
 
 def is_form(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "multipart/form-data"
 
 
-async def file_in(body: AsyncIterator[bytes], content_type: str) -> tuple[str, AsyncIterator[bytes]]:
-    """The type that the sender says the file has, and its bytes: read up to the file now, and on as they are taken."""
-    reading = _Reading(body, _boundary(content_type))
+async def open_form_file(body: AsyncIterator[bytes], content_type: str) -> tuple[str, AsyncIterator[bytes]]:
+    """Return the declared type of the file and a stream of its bytes; the body is read up to the file."""
+    form = _FormReader(body, _boundary(content_type))
     while True:
-        heading = await reading.heading()
+        heading = await form.heading()
         if heading is None:
             raise BadInput(problem=f"The form has no part named `{FILE}`.")
         if _name(heading) == FILE:
-            return heading.get("content-type", ""), _whole_file(reading)
-        async for _ in reading.part(is_counted=True):
+            return heading.get("content-type", ""), _file_chunks(form)
+        async for _ in form.part(is_counted=True):
             pass
 
 
-async def _whole_file(reading: "_Reading") -> AsyncGenerator[bytes]:
-    async for piece in reading.part():
-        yield piece
-    while (heading := await reading.heading()) is not None:
+async def _file_chunks(form: "_FormReader") -> AsyncGenerator[bytes]:
+    async for chunk in form.part():
+        yield chunk
+    while (heading := await form.heading()) is not None:
         if _name(heading) == FILE:
-            raise BadInput(problem="The form has two files; send one at a time.")
-        async for _ in reading.part(is_counted=True):
+            raise BadInput(problem="The form must have one file.")
+        async for _ in form.part(is_counted=True):
             pass
 
 
-class _Reading:
-    """A body between its boundaries. `heading` and `part` take turns."""
+class _FormReader:
+    """Splits a body at its boundaries. Call `heading` and `part` alternately."""
 
     def __init__(self, body: AsyncIterator[bytes], boundary: bytes) -> None:
         self._body = body
         self._boundary = b"\r\n--" + boundary
-        self._held = bytearray(
-            b"\r\n"
-        )  # the first boundary has nothing in front of it; all others have a line's end
-        self._beside = 0
-        self._has_begun = False
+        # Every boundary but the first has a line break in front of it.
+        self._buffer = bytearray(b"\r\n")
+        self._overhead = 0
+        self._has_started = False
 
     async def heading(self) -> Message | None:
-        """What the next part says of itself; None: that was the last."""
-        if not self._has_begun:
-            self._has_begun = True
-            async for _ in self.part(
-                is_counted=True
-            ):  # what stands in front of the first boundary is nobody's
+        """Return the headers of the next part, or None after the last."""
+        if not self._has_started:
+            self._has_started = True
+            async for _ in self.part(is_counted=True):  # ignore the preamble
                 pass
-        while len(self._held) < 2:
+        while len(self._buffer) < 2:
             await self._more()
-        if self._held.startswith(b"--"):
+        if self._buffer.startswith(b"--"):
             return None
-        while (end := self._held.find(b"\r\n\r\n")) < 0:
-            if len(self._held) > MAX_HEADERS:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > MAX_HEADER_BYTES:
                 raise BadInput(problem="The headers of a part of the form are too long.")
             await self._more()
-        lines = self._held[:end].split(b"\r\n")[1:]  # the first is what follows the boundary in its line
+        lines = self._buffer[:end].split(b"\r\n")[1:]  # the first line is the rest of the boundary
         self._count(end)
-        del self._held[: end + 2]  # its line's end stays: a part without bytes has its boundary right there
+        del self._buffer[: end + 2]  # keep the line break: an empty part has its boundary there
         heading = Message()
         for line in lines:
             name, _, value = line.decode("utf-8", "replace").partition(":")
@@ -82,36 +79,38 @@ class _Reading:
         return heading
 
     async def part(self, *, is_counted: bool = False) -> AsyncGenerator[bytes]:
-        """The bytes up to the next boundary."""
+        """Yield the bytes up to the next boundary; counted bytes are dropped."""
         is_first = True
         while True:
-            end = self._held.find(self._boundary)
-            # What could be the beginning of a boundary waits for what follows.
-            ready = end if end >= 0 else len(self._held) - len(self._boundary)
+            end = self._buffer.find(self._boundary)
+            # Keep the end of the buffer: it may be the beginning of a boundary.
+            ready = end if end >= 0 else len(self._buffer) - len(self._boundary)
             start = 2 if is_first else 0
             if ready >= start:
-                piece = bytes(self._held[start:ready])
-                del self._held[:ready]
+                chunk = bytes(self._buffer[start:ready])
+                del self._buffer[:ready]
                 is_first = False
                 if is_counted:
-                    self._count(len(piece))
-                elif piece:
-                    yield piece
+                    self._count(len(chunk))
+                elif chunk:
+                    yield chunk
             if end >= 0:
-                del self._held[: len(self._boundary)]
+                del self._buffer[: len(self._boundary)]
                 return
             await self._more()
 
     def _count(self, size: int) -> None:
-        self._beside += size
-        if self._beside > MAX_BESIDE:
-            raise BadInput(problem=f"The form has more than {MAX_BESIDE} bytes beside the file.")
+        self._overhead += size
+        if self._overhead > MAX_FORM_OVERHEAD_BYTES:
+            raise BadInput(
+                problem=f"The form has more than {MAX_FORM_OVERHEAD_BYTES} bytes outside of the file."
+            )
 
     async def _more(self) -> None:
-        piece = await anext(self._body, None)
-        if piece is None:
-            raise BadInput(problem="The form ends in the middle; its last boundary is missing.")
-        self._held += piece
+        chunk = await anext(self._body, None)
+        if chunk is None:
+            raise BadInput(problem="The form is incomplete: its last boundary is missing.")
+        self._buffer += chunk
 
 
 def _boundary(content_type: str) -> bytes:
@@ -119,7 +118,7 @@ def _boundary(content_type: str) -> bytes:
         raise BadInput(problem="The content type is too long.")
     boundary = _parameter(content_type, "boundary")
     if not 0 < len(boundary) <= MAX_BOUNDARY_LENGTH:
-        raise BadInput(problem="A form says in its content type where its parts end: boundary=…")
+        raise BadInput(problem="The content type of a form must name a boundary: boundary=…")
     return boundary.encode("latin-1", "replace")
 
 

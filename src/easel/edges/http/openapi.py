@@ -1,4 +1,4 @@
-"""The HTTP surface described: made from the rows, so it cannot say anything else than what is served."""
+"""The OpenAPI description of the HTTP surface, generated from the route table."""
 
 import re
 from functools import cache
@@ -12,7 +12,7 @@ from easel.edges.http.routes import ROUTES, Row
 from easel.edges.http.wire import ErrorAnswer
 from easel.errors import HostError, NotSignedIn
 
-_PLACE = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
 _BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
 _FILE: dict[str, Any] = {
@@ -26,7 +26,7 @@ _FILE: dict[str, Any] = {
 @cache
 def document() -> dict[str, Any]:
     listed = [row for row in ROUTES if row.is_listed]
-    shapes = [shape for row in listed for shape in (row.body, row.answer) if isinstance(shape, type)]
+    shapes = [shape for row in listed for shape in (row.body, row.response) if isinstance(shape, type)]
     _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for row in listed:
@@ -49,7 +49,7 @@ def document() -> dict[str, Any]:
 
 def _operation(row: Row) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "summary": row.says,
+        "summary": row.summary,
         "operationId": row.handler.__name__,
         "parameters": _parameters(row),
     }
@@ -68,24 +68,26 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["security"] = []
     operation["responses"] = {str(row.status): _success(row)}
     if row.takes_file:
-        operation["responses"]["200"] = {**_success(row), "description": "It was there already."}
-    if row.answer == "*/*":
-        operation["responses"]["206"] = {**_success(row), "description": "The range that was asked for."}
-        operation["responses"]["304"] = {"description": "What you have is what is here."}
-    if row.answer == "text/event-stream":
+        operation["responses"]["200"] = {**_success(row), "description": "The same bytes were stored before."}
+    if row.response == "*/*":
+        operation["responses"]["206"] = {**_success(row), "description": "The requested range."}
+        operation["responses"]["304"] = {"description": "Not modified."}
+    if row.response == "text/event-stream":
         operation["responses"]["204"] = {
-            "description": "The cursor is at the end of a finished run: nothing is left."
+            "description": "The cursor is at the end of a finished run: there are no more events."
         }
     refusals = (*row.errors, *(() if row.access is Access.OPEN else (NotSignedIn,)))
     for status in sorted({error.http for error in refusals}):
-        operation["responses"][str(status)] = _refused([error for error in refusals if error.http == status])
+        operation["responses"][str(status)] = _error_response(
+            [error for error in refusals if error.http == status]
+        )
     return operation
 
 
 def _parameters(row: Row) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PLACE.findall(row.path)
+        for name in _PARAMETER.findall(row.path)
     ]
     if row.query is not None:
         properties = msgspec.json.schema(row.query)["$defs"][row.query.__name__]["properties"]
@@ -93,9 +95,9 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
             {"name": name, "in": "query", "required": False, "schema": schema}
             for name, schema in properties.items()
         ]
-    if row.answer == "text/event-stream":
+    if row.response == "text/event-stream":
         found.append({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}})
-    if row.answer == "*/*":
+    if row.response == "*/*":
         found += [
             {"name": name, "in": "header", "schema": {"type": "string"}}
             for name in ("Range", "If-Range", "If-None-Match")
@@ -104,15 +106,15 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
 
 
 def _success(row: Row) -> dict[str, Any]:
-    if isinstance(row.answer, str):
-        kind = "object" if row.answer == "application/json" else "string"
-        return {"description": row.says, "content": {row.answer: {"schema": {"type": kind}}}}
-    return {"description": row.says, "content": {"application/json": {"schema": _ref(row.answer)}}}
+    if isinstance(row.response, str):
+        kind = "object" if row.response == "application/json" else "string"
+        return {"description": row.summary, "content": {row.response: {"schema": {"type": kind}}}}
+    return {"description": row.summary, "content": {"application/json": {"schema": _ref(row.response)}}}
 
 
-def _refused(errors: list[type[HostError]]) -> dict[str, Any]:
-    words = ", ".join(error.code for error in errors)
-    return {"description": words, "content": {"application/json": {"schema": _ref(ErrorAnswer)}}}
+def _error_response(errors: list[type[HostError]]) -> dict[str, Any]:
+    codes = ", ".join(error.code for error in errors)
+    return {"description": codes, "content": {"application/json": {"schema": _ref(ErrorAnswer)}}}
 
 
 def _ref(shape: type[Any]) -> dict[str, str]:

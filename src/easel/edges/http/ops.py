@@ -1,4 +1,4 @@
-"""For those who run it: alive, ready, and how much of everything."""
+"""Endpoints for operators: liveness, readiness and metrics."""
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import PlainTextResponse, Response

@@ -1,4 +1,7 @@
-"""The pages: sign-in, home, the API's description, and what is said where there is none. Plain files with nothing filled in but what is said here."""
+"""The HTML pages: sign-in, home, the description of the API, and error pages.
+
+Owns the values that are filled into them; everything else is a static file.
+"""
 
 import html
 import re
@@ -14,19 +17,21 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from easel.core.principal import ANONYMOUS
-from easel.edges.http.audit import where_from
-from easel.edges.http.calls import COOKIE, Call, json_answer, read_body, set_cookie, visitor
+from easel.edges.http.audit import client_details
+from easel.edges.http.calls import COOKIE, Call, authenticate_visitor, json_response, read_body, set_cookie
 from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
 from easel.errors import NotFound, NotSignedIn
 
 FORM_LIMIT = 4_096
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_CANVAS = re.compile(
-    r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})"
-)  # where a sign-in may lead to beside the home page
-_NOT_IT = "That token is not the right one. The link that easel up prints has it."
-_NO_PERSON = "That token is for a program or a machine. A person signs in with one of their own, or by the link that easel up prints."
+# The pages, besides the home page, to which a sign-in may redirect.
+_CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")
+_REFUSED = "That token is wrong. The link that easel up prints contains the right one."
+_NOT_A_PERSON = (
+    "That token is for a program or a machine. "
+    "Sign in with a token of your own, or by the link that easel up prints."
+)
 
 
 @cache
@@ -35,77 +40,78 @@ def _file(name: str) -> str:
 
 
 async def home(call: Call) -> Response:
-    """The printed link has the token: it becomes a cookie and leaves the address at once."""
+    """Show the home page. A token in the address is exchanged for a cookie by a redirect."""
     token = call.request.query_params.get("token")
     if token is not None:
-        return await _signed_in(call, token, "link")
-    if await visitor(call.request, call.host.sign_in, time.time()) is None:
+        return await _sign_in_by(call, token, "link")
+    if await authenticate_visitor(call.request, call.host.sign_in, time.time()) is None:
         return sign_in_page("")
     return HTMLResponse(_file("home.html"), headers={"cache-control": "no-store"})
 
 
 async def sign_in(call: Call) -> Response:
     form = parse_qs((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
-    return await _signed_in(call, form.get("token", [""])[0].strip(), "form", form.get("next", ["/"])[0])
+    return await _sign_in_by(call, form.get("token", [""])[0].strip(), "form", form.get("next", ["/"])[0])
 
 
 async def sign_out(call: Call) -> Response:
-    """The cookie opens nothing any more, wherever it has been copied to, and nothing stays open by it."""
-    if (principal := await visitor(call.request, call.host.sign_in, time.time())) is not None:
+    """Revoke the cookie, also its copies, and close the connections that it opened."""
+    if (principal := await authenticate_visitor(call.request, call.host.sign_in, time.time())) is not None:
         await call.host.sign_in.sign_out(principal)
-        await call.host.audit.record(principal, "sign_out", details=where_from(call.request))
-    answer = RedirectResponse("/", 303)
-    answer.delete_cookie(COOKIE, path="/")
-    return answer
+        await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
+    response = RedirectResponse("/", 303)
+    response.delete_cookie(COOKIE, path="/")
+    return response
 
 
-async def _signed_in(call: Call, token: str, by: str, goes_on: str = "/") -> Response:
-    told = {"by": by, **where_from(call.request)}
+async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") -> Response:
+    details = {"by": method, **client_details(call.request)}
     principal = await call.host.sign_in.authenticate_token(token)
-    if principal is None or not principal.is_person:  # a program or a machine shows its token each time
-        call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=told)
-        return sign_in_page(_NOT_IT if principal is None else _NO_PERSON, goes_on)
-    await call.host.audit.record(principal, "sign_in.succeeded", details=told)
-    answer = RedirectResponse(
-        goes_on if _CANVAS.fullmatch(goes_on) else "/", 303, {"cache-control": "no-store"}
-    )
-    before = await visitor(call.request, call.host.sign_in, time.time())
+    if (
+        principal is None or not principal.is_person
+    ):  # programs and machines send their token with each request
+        call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
+        return sign_in_page(_REFUSED if principal is None else _NOT_A_PERSON, target)
+    await call.host.audit.record(principal, "sign_in.succeeded", details=details)
+    location = target if _CANVAS.fullmatch(target) else "/"
+    response = RedirectResponse(location, 303, {"cache-control": "no-store"})
+    previous = await authenticate_visitor(call.request, call.host.sign_in, time.time())
     set_cookie(
-        answer,
-        call.host.sign_in.new_cookie(time.time(), principal, before),
+        response,
+        call.host.sign_in.new_cookie(time.time(), principal, previous),
         secure=call.request.state.secure_cookies,
     )
-    return answer
+    return response
 
 
-def sign_in_page(problem: str, goes_on: str = "/") -> Response:
-    """Whoever was on the way to a canvas gets there."""
+def sign_in_page(problem: str, target: str = "/") -> Response:
+    """Return the sign-in form. After the sign-in the browser is redirected to the canvas `target`."""
     page = (
         _file("sign_in.html")
         .replace("{{problem}}", problem)
-        .replace("{{next}}", goes_on if _CANVAS.fullmatch(goes_on) else "/")
+        .replace("{{next}}", target if _CANVAS.fullmatch(target) else "/")
     )
     return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
 
 
-def is_read_by_a_person(scope: Scope) -> bool:
-    """Whether a browser goes there itself: then it names HTML before everything else. A program gets JSON, and a frame nothing to read."""
+def prefers_html(scope: Scope) -> bool:
+    """Return whether a browser navigates here: then it accepts HTML first. Programs and frames get JSON."""
     first = HTTPConnection(scope).headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
     return scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(VIEWS) and first == "text/html"
 
 
-def refusal_page(
+def error_page(
     problem: NotFound | NotSignedIn, title: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """For a person at an address that shows them nothing: what is the matter, and where to go on."""
+    """Return a page for a person: the problem, and a link to continue."""
     is_missing = isinstance(problem, NotFound)
-    filled = {
-        "title": title or ("There is nothing here" if is_missing else "You are not signed in"),
-        "leads-to": "All canvases" if is_missing else "Sign in",
+    values = {
+        "title": title or ("Page not found" if is_missing else "You are not signed in"),
+        "link": "All canvases" if is_missing else "Sign in",
         "problem": problem.message,
     }
     page = _file("refusal.html")
-    for name, value in filled.items():
+    for name, value in values.items():
         page = page.replace(f"{{{{{name}}}}}", html.escape(value))
     return HTMLResponse(page, problem.http, headers)
 
@@ -122,7 +128,7 @@ async def ui_file(call: Call) -> Response:
 
 
 async def openapi_json(call: Call) -> Response:
-    return json_answer(call.request.state.describe())
+    return json_response(call.request.state.describe())
 
 
 async def api_page(_: Call) -> Response:
@@ -131,9 +137,9 @@ async def api_page(_: Call) -> Response:
 
 @cache
 def _methods() -> str:
-    """The gateway's methods and what they take, as JSON that cannot end the element it stands in."""
+    """Return the gateway's methods and their parameters, as JSON that cannot end the surrounding element."""
     shapes, components = msgspec.json.schema_components(
-        [one.params for one in METHODS.values()], ref_template="#/{name}"
+        [method.params for method in METHODS.values()], ref_template="#/{name}"
     )
-    described = {"methods": list(zip(METHODS, shapes, strict=True)), "schemas": components}
-    return msgspec.json.encode(described).decode().replace("<", "\\u003c")
+    description = {"methods": list(zip(METHODS, shapes, strict=True)), "schemas": components}
+    return msgspec.json.encode(description).decode().replace("<", "\\u003c")

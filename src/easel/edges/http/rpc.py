@@ -1,11 +1,11 @@
-"""The gateway's methods over HTTP: `POST /api/rpc {method, params}` answers the bare payload."""
+"""The gateway's methods over HTTP: `POST /api/rpc {method, params}` returns the payload."""
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from easel.edges.http.calls import Call, json_answer
+from easel.edges.http.calls import Call, json_response
 from easel.edges.methods import CONNECTION_METHODS, Caller, dispatch
 from easel.errors import BadInput
 
@@ -16,7 +16,7 @@ class RpcCall(Struct):
 
 
 async def rpc(call: Call) -> Response:
-    asked: RpcCall = call.asked
-    if asked.method in CONNECTION_METHODS:
-        raise BadInput(problem=f"{asked.method} works on the WebSocket only.")
-    return json_answer(await dispatch(Caller(call.host, call.principal), asked.method, asked.params))
+    request: RpcCall = call.params
+    if request.method in CONNECTION_METHODS:
+        raise BadInput(problem=f"{request.method} is available on the WebSocket only.")
+    return json_response(await dispatch(Caller(call.host, call.principal), request.method, request.params))

@@ -1,4 +1,8 @@
-"""Listening: one socket, one server, stopped from outside and never by a signal of its own."""
+"""The listening socket and the uvicorn server on it.
+
+Owns limits on headers and frames, timeouts of slow clients, and shutdown. Installs no signal handlers: the
+caller stops it.
+"""
 
 import asyncio
 import contextlib
@@ -19,11 +23,11 @@ from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
 
 MAX_HEADER_BYTES = 65_536
-# What a frame over the limit is closed with, in the 123 bytes that there are for it.
+# The close reason of an oversized frame; the protocol allows 123 bytes.
 TOO_LARGE = (
-    "A frame has at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
+    "A frame must be at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 )
-LAST_WORDS_SECONDS = 4  # an answer under way may finish; streams have ended by themselves by then
+SHUTDOWN_SECONDS = 4  # for responses in progress; streams have ended before
 
 
 def listen_on(host: str, port: int) -> socket.socket:
@@ -33,36 +37,38 @@ def listen_on(host: str, port: int) -> socket.socket:
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
             raise BadSettings(
-                problem=f"Port {port} is taken by another program; choose one with --port, or --port 0 for any."
+                problem=f"Port {port} is in use; choose another with --port, or --port 0 for any."
             ) from None
         raise BadSettings(problem=f"Cannot listen on {host}:{port}: {problem.strerror or problem}.") from None
 
 
 class _BoundedHttp(HttpToolsProtocol):
-    """HTTP as uvicorn reads it, with an end to headers and to waiting for them, and a way to give up a connection at once.
+    """uvicorn's HTTP protocol with a limit on headers, a timeout for idle clients, and an abort function for
+    responses.
 
-    One timer a connection looks whether its client keeps it waiting: a head that is not there in time, or a body of which nothing
-    comes. Whoever sends slowly, but sends, may take as long as it likes over its body.
+    One timer per connection closes it when the header is not complete in time, or no byte of the body
+    arrives. A body that arrives slowly may take any time.
     """
 
     header_timeout = 30.0  # seconds
     _head_bytes = 0
     _is_in_head = True
-    _waiting_since: float | None = None  # for the client; None: it is our turn
+    _waiting_since: float | None = None  # None: the client has nothing to send now
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
+    def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, transport: asyncio.Transport
+    ) -> None:
         super().connection_made(transport)
         self._waiting_since = self.loop.time()
-        self._header_timer = self.loop.call_later(self.header_timeout, self._look)
+        self._header_timer = self.loop.call_later(self.header_timeout, self._check_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._header_timer.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
-        if (
-            self.transport.is_closing() or self.transport.get_protocol() is not self
-        ):  # over, or a WebSocket now
+    def _check_timeout(self) -> None:
+        is_websocket = self.transport.get_protocol() is not self
+        if self.transport.is_closing() or is_websocket:
             return
         waited = (
             0.0
@@ -72,16 +78,15 @@ class _BoundedHttp(HttpToolsProtocol):
         if waited >= self.header_timeout:
             self.transport.abort()
             return
-        self._header_timer = self.loop.call_later(self.header_timeout - waited, self._look)
+        self._header_timer = self.loop.call_later(self.header_timeout - waited, self._check_timeout)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_in_head and self._waiting_since is not None:
             self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEADER_BYTES + len(
-                data
-            ):  # what came before this piece was all head already
+            # Everything before this chunk belonged to the header.
+            if self._head_bytes > MAX_HEADER_BYTES + len(data):
                 self.send_400_response("Headers too large.")
                 return
         super().data_received(data)
@@ -105,23 +110,22 @@ class _BoundedHttp(HttpToolsProtocol):
 
 
 class _OurWebSockets(WebSocketsSansIOProtocol):
-    """WebSockets as uvicorn speaks them, with the same way to give up a connection at once, and a word on what is too large."""
+    """uvicorn's WebSocket protocol with an abort function, and a close reason for oversized frames."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         fail = self.conn.fail
         limit = self.config.ws_max_size
 
-        def said(code: int, reason: str = "") -> None:
+        def fail_with_reason(code: int, reason: str = "") -> None:
             fail(code, TOO_LARGE.format(limit=limit) if code == CloseCode.MESSAGE_TOO_BIG else reason)
 
-        self.conn.fail = said
+        self.conn.fail = fail_with_reason
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if (
-            self.conn.handshake_exc is not None and not self.handshake_initiated
-        ):  # uvicorn keeps this refusal and waits for ever
+        # uvicorn does not send the refusal of a bad handshake by itself.
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
@@ -136,7 +140,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
             }
 
     def watch(self, seconds: float) -> None:
-        """Ask the other side this often whether it is there, and give it as long to say so."""
+        """Ping the client at this interval, and close the connection if a pong takes as long."""
         self.stop_keepalive()
         self.ping_interval = self.ping_timeout = seconds
         self.last_ping_rtt = 0.0
@@ -144,12 +148,11 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self.transport.abort()  # uvicorn would wait until what is buffered has gone out, and nobody takes it
+        self.transport.abort()  # uvicorn would wait until the buffer is sent, and the client does not read
 
     async def send(self, message: Any) -> None:
-        if (
-            self.transport.is_closing()
-        ):  # uvicorn would pass over an `accept`, or take what we say after it closed for our mistake
+        # uvicorn would ignore an `accept`, or report a later message as an error of the application.
+        if self.transport.is_closing():
             raise ClientDisconnected
         await super().send(message)
 
@@ -157,7 +160,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
 class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        yield  # whoever started us decides when to stop
+        yield  # the caller handles signals
 
 
 class HttpServer:
@@ -177,14 +180,14 @@ class HttpServer:
             ws_max_size=max_frame_bytes,
             ws_ping_interval=ping_seconds,
             ws_ping_timeout=ping_seconds,
-            ws_per_message_deflate=False,  # a compressed frame can be far larger than it looks
+            ws_per_message_deflate=False,  # a small compressed frame can expand to a large one
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=LAST_WORDS_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         self._listening = listening
         self._server = _QuietServer(config)

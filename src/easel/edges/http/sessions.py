@@ -7,10 +7,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.session.message import StoredMessage
-from easel.core.session.session import Session, key_of
+from easel.core.session.session import Session, to_session_key
 from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.log import LAST_CURSOR
-from easel.edges.http.calls import Call, json_answer
+from easel.edges.http.calls import Call, json_response
 from easel.edges.http.sse import EventStream
 from easel.edges.http.wire import RunStarted
 from easel.errors import BadInput
@@ -26,12 +26,14 @@ class SessionView(Struct, omit_defaults=True):
     title: str | None
     created_at: datetime
     last_message_at: datetime
-    last_seq: Annotated[int, Meta(description="The newest event of its thread.")]
+    last_seq: Annotated[int, Meta(description="Sequence number of the newest event of its thread.")]
     active_run_id: str | None = None
 
 
 class CreateSession(Struct):
-    session_id: Annotated[str | None, Meta(description="A name of your own; without one it is made.")] = None
+    session_id: Annotated[
+        str | None, Meta(description="A name for the session; without one it is generated.")
+    ] = None
     title: str | None = None
 
 
@@ -40,9 +42,9 @@ class RenameSession(Struct):
 
 
 class ListSessions(Struct):
-    search: Annotated[str, Meta(description="Looked for in titles and ids.")] = ""
+    search: Annotated[str, Meta(description="Text to search for in titles and ids.")] = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[str | None, Meta(description="`next` of the page before this one.")] = None
+    before: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
 
 
 class SessionPage(Struct, omit_defaults=True):
@@ -54,7 +56,7 @@ class ListMessages(Struct):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the page before this one."),
+        Meta(description="`next` of the previous page."),
     ] = None
 
 
@@ -64,11 +66,9 @@ class MessageView(Struct, omit_defaults=True):
     role: str
     text: Annotated[
         Any,
-        Meta(
-            description="The whole text; or, where it holds Base64 over 2 KB, the marker whose `uri` gives it."
-        ),
+        Meta(description="The text, or a marker with its `uri` if it contains Base64 over 2 KB."),
     ]
-    seq: Annotated[int, Meta(description="Its place in the thread.")]
+    seq: Annotated[int, Meta(description="Its sequence number in the thread.")]
     created_at: datetime
     metadata: dict[str, str]
     status: str | UnsetType = UNSET
@@ -81,47 +81,47 @@ class MessagePage(Struct, omit_defaults=True):
 
 
 class ChatMessage(Struct):
-    message: Annotated[str, Meta(description="What the agent is to do.")]
+    message: Annotated[str, Meta(description="The task of the agent.")]
     idempotency_key: str | None = None
 
 
 async def create_session(call: Call) -> Response:
-    asked: CreateSession = call.asked
-    return json_answer(
-        session_view(await call.host.sessions.create(call.principal, asked.session_id, asked.title)), 201
+    params: CreateSession = call.params
+    return json_response(
+        session_view(await call.host.sessions.create(call.principal, params.session_id, params.title)), 201
     )
 
 
 async def list_sessions(call: Call) -> Response:
-    asked: ListSessions = call.asked
+    params: ListSessions = call.params
     found = await call.host.sessions.list_sessions(
-        call.principal, asked.search, _place(asked.before), asked.limit
+        call.principal, params.search, _parse_position(params.before), params.limit
     )
     more = (
         f"{(found[-1].last_message_at - _EPOCH) // _MICROSECOND}.{found[-1].session_id}"
-        if len(found) == asked.limit
+        if len(found) == params.limit
         else None
     )
-    return json_answer(SessionPage([session_view(session) for session in found], more))
+    return json_response(SessionPage([session_view(session) for session in found], more))
 
 
-def _place(text: str | None) -> tuple[datetime, SessionId] | None:
+def _parse_position(text: str | None) -> tuple[datetime, SessionId] | None:
     if text is None:
         return None
     at, _, name = text.partition(".")
     if not (at.isascii() and at.isdigit() and len(at) <= 17 and is_name(name)):
-        raise BadInput(problem="before is `next` of the page before this one.")
+        raise BadInput(problem="before must be `next` of the previous page.")
     return _EPOCH + int(at) * _MICROSECOND, SessionId(name)
 
 
 async def get_session(call: Call) -> Response:
-    return json_answer(session_view(await call.host.sessions.get(call.principal, call.path["session_id"])))
+    return json_response(session_view(await call.host.sessions.get(call.principal, call.path["session_id"])))
 
 
 async def rename_session(call: Call) -> Response:
-    asked: RenameSession = call.asked
-    return json_answer(
-        session_view(await call.host.sessions.rename(call.principal, call.path["session_id"], asked.title))
+    params: RenameSession = call.params
+    return json_response(
+        session_view(await call.host.sessions.rename(call.principal, call.path["session_id"], params.title))
     )
 
 
@@ -131,23 +131,23 @@ async def delete_session(call: Call) -> Response:
 
 
 async def list_messages(call: Call) -> Response:
-    asked: ListMessages = call.asked
+    params: ListMessages = call.params
     found = await call.host.sessions.list_messages(
-        call.principal, call.path["session_id"], asked.before, asked.limit
+        call.principal, call.path["session_id"], params.before, params.limit
     )
-    more = found[0].thread_seq if len(found) == asked.limit else None
-    return json_answer(MessagePage([message_view(message) for message in found], more))
+    more = found[0].thread_seq if len(found) == params.limit else None
+    return json_response(MessagePage([message_view(message) for message in found], more))
 
 
 async def chat_over_http(call: Call) -> Response:
-    """The route of older clients: it starts a run as any other and shows its log. Who leaves stops nothing. RX-47"""
-    asked: ChatMessage = call.asked
+    """Start a run and stream its log, for older clients. A disconnect does not stop the run. RX-47"""
+    params: ChatMessage = call.params
     run = await call.host.queue.start(
-        call.principal, call.path["session_id"], asked.message, asked.idempotency_key
+        call.principal, call.path["session_id"], params.message, params.idempotency_key
     )
     headers = {"x-run-id": run.run_id}
     if "application/json" in call.request.headers.get("accept", ""):
-        return json_answer(RunStarted(run.run_id, "queued"), 202, headers)
+        return json_response(RunStarted(run.run_id, "queued"), 202, headers)
     subscription = await call.host.tails.open(call.principal, run.run_id, None, WHOLE_RUN)
     return Response(status_code=204) if subscription is None else EventStream(subscription, headers)
 
@@ -155,7 +155,7 @@ async def chat_over_http(call: Call) -> Response:
 def session_view(session: Session) -> SessionView:
     return SessionView(
         session_id=session.session_id,
-        key=key_of(session.session_id),
+        key=to_session_key(session.session_id),
         title=session.title,
         created_at=session.created_at,
         last_message_at=session.last_message_at,
@@ -172,7 +172,7 @@ def message_view(message: StoredMessage) -> MessageView:
         text=message.content,
         seq=message.thread_seq,
         created_at=message.created_at,
-        metadata={"visibility": "public"},  # CC-14: what is not public is in no message
+        metadata={"visibility": "public"},  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
     )

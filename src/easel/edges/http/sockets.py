@@ -1,4 +1,4 @@
-"""WebSockets: who connects is checked as for any request, and a refusal is an answer with a status and the usual error."""
+"""WebSocket routes: authenticated as any request, and refused with a status and the usual JSON error."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from easel.core.principal import ANONYMOUS, Principal
-from easel.edges.http.calls import refuse_nodes, socket_caller
+from easel.edges.http.calls import authenticate_socket, refuse_nodes
 from easel.errors import NotFound, NotSignedIn
 from easel.host.services import Services
 
@@ -19,7 +19,7 @@ SIGNED_OUT = 1008
 
 @dataclass(frozen=True, slots=True)
 class SocketCall:
-    """A connection that was let in and not yet accepted. Where a row is open, it may be nobody's."""
+    """A checked connection that is not accepted yet. On an open route the principal may be ANONYMOUS."""
 
     host: Services
     principal: Principal
@@ -37,8 +37,8 @@ SocketHandler = Callable[[SocketCall], Awaitable[None]]
 class SocketRow:
     path: str
     handler: SocketHandler
-    says: str
-    is_open: bool = False  # whether its handler itself asks who connects
+    summary: str
+    is_open: bool = False  # the handler authenticates the client itself
 
 
 async def serve_socket(
@@ -51,7 +51,7 @@ async def serve_socket(
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            principal = await socket_caller(socket, host.sign_in, time.time()) or ANONYMOUS
+            principal = await authenticate_socket(socket, host.sign_in, time.time()) or ANONYMOUS
             scope["state"]["principal"] = principal
             if row.is_open:
                 await row.handler(SocketCall(host, principal, socket))
@@ -62,7 +62,7 @@ async def serve_socket(
 
 
 async def _serve(row: SocketRow, call: SocketCall) -> None:
-    """For who is signed in, and as long as that holds."""
+    """Run the handler while the sign-in is valid, and close the socket when it ends."""
     if call.principal is ANONYMOUS:
         raise NotSignedIn
     refuse_nodes(call.principal)
@@ -73,9 +73,9 @@ async def _serve(row: SocketRow, call: SocketCall) -> None:
         await call.socket.close(SIGNED_OUT, "Signed out.")
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, answer: Response) -> None:
-    """Before the handshake is over a refusal can still be told in plain HTTP."""
-    await WebSocket(scope, receive, send).send_denial_response(answer)
+async def refuse(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
+    """Refuse a handshake with an HTTP response."""
+    await WebSocket(scope, receive, send).send_denial_response(response)
 
 
 async def _unused(_: WebSocket) -> None: ...

@@ -1,4 +1,7 @@
-"""A tail as server-sent events. RX-33, RX-35"""
+"""Server-sent events of a subscription. RX-33, RX-35
+
+Owns the frames and the backpressure towards one reader. Does not know which log the subscription reads.
+"""
 
 import asyncio
 import contextlib
@@ -17,14 +20,14 @@ HEADERS = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",
 }
-RETRY = b"retry: 1000\n\n"  # a browser comes back after a second
+RETRY = b"retry: 1000\n\n"  # a browser reconnects after a second
 MAX_UNSENT_BYTES = 262_144
-LAST_LOOK_SECONDS = 0.05
-SIGN_OF_LIFE = b": still here\n\n"
+DRAIN_POLL_SECONDS = 0.05
+HEARTBEAT = b": still here\n\n"
 
 
 def envelope_text(event: LoggedEvent) -> str:
-    """The event as every transport sends it."""
+    """Return the event as JSON text, the same on every transport."""
     at = event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f'{{"seq":{event.seq},"type":"{event.type}","ts":"{at}","data":{event.data}}}'
 
@@ -36,64 +39,65 @@ def frame(event: LoggedEvent) -> bytes:
 
 
 class EventStream(Response):
-    """Sends what the subscription gives, until it ends or the reader is gone."""
+    """Sends the events of a subscription until it ends or the reader disconnects."""
 
     def __init__(self, subscription: Subscription, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(headers={**HEADERS, **(headers or {})})
-        del self.headers["content-length"]  # its end is when it ends
+        del self.headers["content-length"]  # a stream has no known length
         self._subscription = subscription
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        viewer = self._subscription
-        gone = asyncio.create_task(_end_when_gone(receive, viewer))
+        subscription = self._subscription
+        disconnect = asyncio.create_task(_close_on_disconnect(receive, subscription))
         connection = scope["extensions"][CONNECTION]
         now = asyncio.get_running_loop().time
         try:
-            viewer.sending_since = now()
+            subscription.sending_since = now()
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send(_body(RETRY))
-            viewer.sending_since = None
-            while (events := await viewer.next()) is not None:
-                for helping in _helpings(events):
-                    viewer.sending_since = now()
-                    await send(_body(helping))
-                    viewer.sending_since = None
-            viewer.sending_since = now()
-            await send(_body(b"" if viewer.has_seen_all else RETRY, more=False))
-            while connection["unsent"]() and not gone.done():  # noqa: ASYNC110 - until its reader has taken the rest, or is cut
-                await asyncio.sleep(LAST_LOOK_SECONDS)
+            subscription.sending_since = None
+            while (events := await subscription.next()) is not None:
+                for chunk in _chunks(events):
+                    subscription.sending_since = now()
+                    await send(_body(chunk))
+                    subscription.sending_since = None
+            subscription.sending_since = now()
+            await send(_body(b"" if subscription.has_seen_all else RETRY, more=False))
+            # Until the reader has received the rest, or is disconnected as too slow.
+            while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
+                await asyncio.sleep(DRAIN_POLL_SECONDS)
         except asyncio.CancelledError:
-            if not viewer.is_cut:
+            if not subscription.is_cut:
                 raise
-            connection["abort"]()  # a plain close would keep what is buffered until the reader takes it
+            connection["abort"]()  # a plain close would keep the buffer until the reader takes it
         finally:
-            viewer.close()
-            gone.cancel()
+            subscription.close()
+            disconnect.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await gone
+                await disconnect
 
 
-def _helpings(events: list[LoggedEvent]) -> Iterator[bytes]:
-    """Events in as few pieces as fit what one reader may have in the air; no event at all is a sign of life."""
+def _chunks(events: list[LoggedEvent]) -> Iterator[bytes]:
+    """Join events to chunks of at most MAX_UNSENT_BYTES. Without events, yield a heartbeat."""
     if not events:
-        yield SIGN_OF_LIFE
+        yield HEARTBEAT
         return
-    helping, size = list[bytes](), 0
+    frames, size = list[bytes](), 0
     for event in events:
-        bytes_ = frame(event)
-        if helping and size + len(bytes_) > MAX_UNSENT_BYTES:
-            yield b"".join(helping)
-            helping, size = [], 0
-        helping.append(bytes_)
-        size += len(bytes_)
-    yield b"".join(helping)
+        encoded = frame(event)
+        if frames and size + len(encoded) > MAX_UNSENT_BYTES:
+            yield b"".join(frames)
+            frames, size = [], 0
+        frames.append(encoded)
+        size += len(encoded)
+    yield b"".join(frames)
 
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-async def _end_when_gone(receive: Receive, viewer: Subscription) -> None:
+async def _close_on_disconnect(receive: Receive, subscription: Subscription) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    viewer.end()
+    subscription.end()

@@ -1,4 +1,4 @@
-"""The event streams of runs and canvases: each a filtered tail of one log. RS-02, RS-04, RS-05"""
+"""The event streams of runs and canvases, each a filtered subscription to one log. RS-02, RS-04, RS-05"""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from easel.edges.http.sse import EventStream
 from easel.host.streams import Tails
 
 if TYPE_CHECKING:
-    from easel.edges.http.wire import Watch
+    from easel.edges.http.wire import StreamQuery
 
 
 async def watch_run(call: Call) -> Response:
@@ -28,10 +28,10 @@ async def watch_canvas(call: Call) -> Response:
 
 
 async def _watch(call: Call, tails: Tails, name: str, view: EventFilter) -> Response:
-    asked: Watch = call.asked
+    params: StreamQuery = call.params
     header = call.request.headers.get("last-event-id")
-    text = header if header is not None else asked.last_event_id
-    if asked.debug == "1" and call.principal.has_scope(Scope.DEBUG):
+    text = header if header is not None else params.last_event_id
+    if params.debug == "1" and call.principal.has_scope(Scope.DEBUG):
         view = view.with_internal()
     subscription = await tails.open(
         call.principal, name, parse_cursor(text) if text is not None else None, view

@@ -1,4 +1,4 @@
-"""The shapes of HTTP: what is asked and what is answered, checked once at this border."""
+"""The shapes of HTTP requests and responses of runs and tools, and of errors."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,17 +15,15 @@ from easel.errors import HostError
 
 SessionName = Annotated[
     str,
-    Meta(
-        description="A conversation. One of your own making is created by its first run.", examples=["main"]
-    ),
+    Meta(description="A conversation. An unknown session is created by its first run.", examples=["main"]),
 ]
 
 
 class StartRun(Struct):
     session_id: SessionName
-    message: Annotated[str, Meta(description="What the agent is to do.", examples=["noop"])]
+    message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
     idempotency_key: Annotated[
-        str | None, Meta(description="The same key gives the same run, however often it is sent.")
+        str | None, Meta(description="Requests with the same key return the same run.")
     ] = None
 
 
@@ -57,7 +55,7 @@ class ListRuns(Struct):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the page before this one."),
+        Meta(description="`next` of the previous page."),
     ] = None
 
 
@@ -66,11 +64,13 @@ class RunPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class Watch(Struct):
+class StreamQuery(Struct):
     last_event_id: Annotated[
-        str | None, Meta(description="Resume after this event; the Last-Event-ID header wins.")
+        str | None, Meta(description="Resume after this event; the Last-Event-ID header takes precedence.")
     ] = None
-    debug: Annotated[str, Meta(description="1 shows internal events too, to those who may see them.")] = ""
+    debug: Annotated[
+        str, Meta(description="1 includes internal events, for principals with the scope debug.")
+    ] = ""
 
 
 class ToolView(Struct):
@@ -115,5 +115,5 @@ def tool_view(tool: ToolDefinition) -> ToolView:
     return ToolView(tool.name, tool.description, dict(tool.schema), notes, tool_location(tool.name))
 
 
-def error_answer(problem: HostError) -> bytes:
+def error_body(problem: HostError) -> bytes:
     return msgspec.json.encode(ErrorAnswer(error_detail(problem)), enc_hook=str)
