@@ -180,7 +180,7 @@ ACCEPTED = [
     with_action(**SEND, sessionKey="agent:main:ops", saveAs="a", saveMode="merge"),
     with_action(**SEND, confirm="always", timeoutMs=3_600_000),
     with_action(**PATCH, confirm="always"),
-    example(title="Cockpit", description="", **{"$schema": "https://example.com/a.json", "x-mine": {"any": [1]}}),
+    example(title="Cockpit", description="", **{"$schema": "https://a.example/s", "x-mine": {"any": [1]}}),
     example(toolPolicy={"allow": [], "connect": ["https://api.example.com:8443", "wss://a.example"]}),
     example(refresh=[{"id": "a", "everyMs": 1000, "action": "refreshLogs", "enabled": False}]),
     example(refresh=[{"id": name, "everyMs": 604800000, "action": "refreshLogs"} for name in "ab"]),

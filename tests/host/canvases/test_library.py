@@ -67,9 +67,9 @@ async def services(harness: RunHarness) -> CanvasServices:
 async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_them(
     services: CanvasServices, harness: RunHarness, clock: TurnableClock
 ) -> None:
-    dead, alive = services.views, CanvasServices(harness).views
-    await dead.open(THE_OWNER, "c", "browser", "con_dead")
-    mine, _ = await alive.open(THE_OWNER, "c", "phone", "con_alive")
+    crashed, alive = services.views, CanvasServices(harness).views
+    await crashed.open(THE_OWNER, "c", "browser", "con_crashed")
+    renewed, _ = await alive.open(THE_OWNER, "c", "phone", "con_alive")
     closed = 0
     for _ in range(3):
         clock.ahead += VIEW_SECONDS / 3 + 1
@@ -87,8 +87,8 @@ async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_th
 
 
 @rule("CV-35")
-async def test_started_service_closes_expired_views(services: CanvasServices, bench: Bench) -> None:
-    views = CanvasViews(bench.database.canvases, services.transactions, view_ttl_seconds=0.03)
+async def test_started_service_closes_expired_views(services: CanvasServices, harness: RunHarness) -> None:
+    views = CanvasViews(harness.database.canvases, services.transactions, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
 
@@ -104,9 +104,9 @@ async def test_client_that_reconnects_to_another_instance_is_counted_once(
     services: CanvasServices, harness: RunHarness
 ) -> None:
     """A view without a connection is not replaced."""
-    dead, alive = services.views, CanvasServices(harness).views
-    await dead.open(THE_OWNER, "c", "browser", "con_dead")
-    other, _ = await dead.open(THE_OWNER, "c", "phone", "con_other")
+    crashed, alive = services.views, CanvasServices(harness).views
+    await crashed.open(THE_OWNER, "c", "browser", "con_crashed")
+    other, _ = await crashed.open(THE_OWNER, "c", "phone", "con_other")
     single, _ = await alive.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     reopened, snapshot = await alive.open(THE_OWNER, "c", "browser", "con_back")
     again, _ = await alive.open(THE_OWNER, "c", "browser", "con_back")
