@@ -42,10 +42,11 @@ def spec_with_refresh(
     }
 
 
-def freeze_job_duration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Freeze the clock that measures jobs: their interval counts from start to start, also on a slow machine.
-    """
-    monkeypatch.setattr(refresh, "time", HandClock())
+def freeze_job_duration(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """Freeze the clock that measures jobs: their interval counts from start to start, also on a slow machine."""
+    clock = HandClock()
+    monkeypatch.setattr(refresh, "time", clock)
+    return clock
 
 
 async def run_due_jobs(*instances: HostServices) -> int:

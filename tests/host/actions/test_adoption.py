@@ -1,5 +1,4 @@
-"""Adoption: another instance waits for the run of an action whose instance stopped, and stores its outcome.
-"""
+"""Adoption: another instance waits for the run of an action whose instance stopped, and stores its outcome."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
+from easel.host.actions import executor
 from easel.ids import OWNER, CanvasId, new_event_id
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.host.services import CLAIM_SECONDS, HostServices
@@ -204,8 +204,9 @@ async def test_orphan_that_does_not_wait_for_a_reply_completes_if_its_run_exists
 
 @rule("CV-23", "CV-43")
 async def test_timeout_of_an_adopted_execution_counts_from_its_start(
-    services: HostServices, other: HostServices, harness: RunHarness
+    services: HostServices, other: HostServices, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(executor, "MIN_SECONDS", 0.05)
     await leave_waiting(services, request_id="r")
     harness.clock.ahead += LONG_MS / 1000 + 1
     await other.actions.renew_and_recover()

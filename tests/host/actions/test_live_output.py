@@ -212,6 +212,7 @@ async def finish_during_a_write(
 async def test_hanging_write_does_not_delay_the_result(
     services: HostServices, tool: ControlledTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(live_output, "FINAL_WRITE_SECONDS", 0.05)
     request = await start(services, tool)
     release, has_ended = await finish_during_a_write(services, tool, monkeypatch)
     assert (await asyncio.wait_for(request, TIMEOUT_SECONDS)).result == "done"

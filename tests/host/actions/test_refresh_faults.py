@@ -46,20 +46,17 @@ async def test_job_that_runs_longer_than_its_interval_is_not_polled(
 
 @rule("CV-19")
 async def test_slow_job_starts_again_when_it_ends_and_not_at_the_next_poll(
-    harness: RunHarness,
+    harness: RunHarness, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    duration = freeze_job_duration(monkeypatch)
     slow = SlowJob()
     services = HostServices(harness, slow.tool, poll_seconds=3_600)
     await services.create(slow.spec)
-
-    async def is_due() -> bool:
-        due_in = await harness.database.canvas_actions.next_refresh(unwatched=True)
-        return due_in is not None and due_in <= 0
-
-    await wait_for(is_due)
+    clock.ahead += 1
     services.refresh.start()
     await within_timeout(slow.started.wait())
     slow.started.clear()
+    duration.ahead += 2  # intervals
     slow.release.set()
     await within_timeout(slow.started.wait())
     await services.close()
