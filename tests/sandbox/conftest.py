@@ -1,4 +1,4 @@
-"""A real sandbox: bubblewrap as this machine has it, and the folders of sessions on its disk."""
+"""A real sandbox: bubblewrap of this machine, and session folders on its disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from easel.ids import OWNER, UserId
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice, choose
-from easel.sandbox.session_dirs import SessionFolders
+from easel.sandbox.session_dirs import SessionDirs
 from easel.sandbox.tools import MachineTool, machine_tools
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def context(
 
 @dataclass
 class Machine:
-    """The tools of this machine, for any session."""
+    """The machine tools, called for any session."""
 
     root: Path
     choice: Choice
@@ -41,11 +41,11 @@ class Machine:
     network: bool = False  # of the sessions
     tool_network: bool = True  # of the tool
     notes: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    folders: SessionFolders = field(init=False)
+    folders: SessionDirs = field(init=False)
     tools: Mapping[str, MachineTool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.folders = SessionFolders(self.root, owner=self.choice.owner, network=self.network)
+        self.folders = SessionDirs(self.root, owner=self.choice.owner, network=self.network)
         shell = self.choice.shell(self.limits)
         tools = machine_tools(
             "local", self.folders, shell, network=self.tool_network, note=self._note, worker_id="wrk_1"
@@ -55,7 +55,9 @@ class Machine:
     def _note(
         self, principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
     ) -> None:
-        self.notes.append((action, {"who": principal and principal.user_id, "subject": subject, **details}))
+        self.notes.append(
+            (action, {"user_id": principal and principal.user_id, "subject": subject, **details})
+        )
 
     def folder(self, session: str = "a", user: UserId = OWNER) -> Path:
         return self.folders.folder_of(user, session)
@@ -68,16 +70,16 @@ class Machine:
     ) -> dict[str, Any]:
         return await self.use("Bash", session, user, command=command, **args)
 
-    async def says(self, command: str, session: str = "a") -> str:
-        """What it prints; it has to end well."""
-        ran = await self.bash(command, session)
-        assert ran["exit_code"] == 0, ran
-        return ran["output"]
+    async def output_of(self, command: str, session: str = "a") -> str:
+        """Run a command that must succeed, and return its output."""
+        result = await self.bash(command, session)
+        assert result["exit_code"] == 0, result
+        return result["output"]
 
 
 @pytest.fixture(scope="session")
 def bubblewrap() -> Choice:
-    """A machine that has the program but may not use it fails here, and says why."""
+    """Probe bubblewrap. Fails with the reason on a machine that forbids it."""
     choice = choose("bwrap")
     assert isinstance(choice.launcher, Bubblewrap)
     return choice

@@ -1,6 +1,6 @@
-"""How much a person is asked, and what isolates commands: two settings, neither of which changes anything about the other. SB-01
+"""Approval mode and sandbox mode are independent settings. SB-01
 
-Pressed through a real gateway, with the real tools of this machine.
+Actions are run through a real gateway, with the real machine tools.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MODES = ("logical", "bwrap")
 COMMAND = {"command": "echo ran"}
 
 ACTIONS: dict[str, dict[str, Any]] = {
-    "look": call_tool("local__Glob", args={"pattern": "*"}, confirm="auto"),
-    "look freely": call_tool("local__Glob", args={"pattern": "*"}),
-    "look with care": call_tool("local__Glob", args={"pattern": "*"}, confirm="always"),
+    "read": call_tool("local__Glob", args={"pattern": "*"}, confirm="auto"),
+    "read freely": call_tool("local__Glob", args={"pattern": "*"}),
+    "read with care": call_tool("local__Glob", args={"pattern": "*"}, confirm="always"),
     "act": call_tool("local__Bash", args=COMMAND, confirm="auto"),
     "act freely": call_tool("local__Bash", args=COMMAND),
     "act with care": call_tool("local__Bash", args=COMMAND, confirm="always"),
@@ -42,75 +42,76 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "note freely": set_state("/n", 1, confirm="never"),
     "note with care": set_state("/n", 1, confirm="always"),
 }
-WITH_CARE = {"look with care", "act with care", "note with care"}
+WITH_CARE = {"read with care", "act with care", "note with care"}
 
-ASKS = {
-    # A person is asked about every one.
+CONFIRMED = {
+    # Every action needs a confirmation.
     "minimal": set(ACTIONS),
-    # About those of a tool that does more than read, whatever they declare; a canvas's own state is no tool.
+    # Actions of tools that do more than read, whatever they declare; the state of a canvas is no tool.
     "trusted": WITH_CARE | {"act", "act freely"},
-    # As each declares it. RS-13
+    # Each action as it declares. RS-13
     "full-access": WITH_CARE | {"act"},
 }
 
 
 @rule("SB-01", "RS-13", "RS-14")
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("word", ASKS)
+@pytest.mark.parametrize("approval_mode", CONFIRMED)
 @pytest.mark.bwrap
-async def test_each_word_asks_what_it_says_and_the_same_in_every_sandbox(
-    tmp_path: Path, word: str, mode: str
+async def test_approval_mode_decides_confirmations_in_every_sandbox(
+    tmp_path: Path, approval_mode: str, mode: str
 ) -> None:
-    wanted = {"approval_mode": word, "sandbox_mode": mode, "sandbox_free_mb": 0}
-    with LiveEasel(tmp_path, settings=wanted, with_worker=False) as easel:
+    values = {"approval_mode": approval_mode, "sandbox_mode": mode, "sandbox_free_mb": 0}
+    with LiveEasel(tmp_path, settings=values, with_worker=False) as easel:
         async with GatewayClient.connected(easel.base_url, easel.token) as client:
-            ids = {says: says.replace(" ", "_") for says in ACTIONS}
-            board = await CanvasClient.create(client, {ids[says]: action for says, action in ACTIONS.items()})
-            answers = {says: await board.run(ids[says]) for says in ACTIONS}
+            ids = {name: name.replace(" ", "_") for name in ACTIONS}
+            board = await CanvasClient.create(client, {ids[name]: action for name, action in ACTIONS.items()})
+            answers = {name: await board.run(ids[name]) for name in ACTIONS}
             assert {
-                says for says, answer in answers.items() if answer["status"] == "needs_confirmation"
-            } == ASKS[word]
-            assert {says for says, answer in answers.items() if answer["status"] == "completed"} == set(
+                name for name, answer in answers.items() if answer["status"] == "needs_confirmation"
+            } == CONFIRMED[approval_mode]
+            assert {name for name, answer in answers.items() if answer["status"] == "completed"} == set(
                 ACTIONS
-            ) - ASKS[word]
-            # What isolates the command is the same whether somebody was asked about it or not.
+            ) - CONFIRMED[approval_mode]
+            # The isolation does not depend on the confirmation.
             act = answers["act freely"]
-            ran = await board.confirm(act) if act["status"] == "needs_confirmation" else act
-            assert (ran["result"]["exit_code"], ran["result"]["output"]) == (0, "ran\n")
+            result = await board.confirm(act) if act["status"] == "needs_confirmation" else act
+            assert (result["result"]["exit_code"], result["result"]["output"]) == (0, "ran\n")
 
             def modes() -> set[str]:
                 found = easel.get("/api/audit?action=sandbox.ran").json()["records"]
                 return {record["details"]["sandbox_mode"] for record in found}
 
             await asyncio.to_thread(
-                wait_for_sync, lambda: bool(modes()), within=TIMEOUT_SECONDS, what="the command is noted"
+                wait_for_sync, lambda: bool(modes()), within=TIMEOUT_SECONDS, what="the command is recorded"
             )
             assert modes() == {mode}
 
 
 @rule("SB-01")
-@pytest.mark.parametrize("word", ASKS)
+@pytest.mark.parametrize("approval_mode", CONFIRMED)
 @pytest.mark.bwrap
-def test_what_is_asked_and_what_is_isolated_are_set_apart(tmp_path: Path, word: str) -> None:
+def test_approval_and_sandbox_mode_are_set_separately(tmp_path: Path, approval_mode: str) -> None:
     for mode in MODES:
-        wanted = settings.load({"EASEL_APPROVAL_MODE": word, "EASEL_SANDBOX_MODE": mode})
-        assert services.action_limits(wanted).floor is APPROVAL_MODES[word]
-        assert sandbox.choose_sandbox(wanted).mode == mode
+        values = settings.load({"EASEL_APPROVAL_MODE": approval_mode, "EASEL_SANDBOX_MODE": mode})
+        assert services.action_limits(values).floor is APPROVAL_MODES[approval_mode]
+        assert sandbox.choose_sandbox(values).mode == mode
     offered = [
-        [one.definition for one in machine_tools("local", FixedRoots([tmp_path]), choose(mode).shell(SMALL))]
+        [
+            tool.definition
+            for tool in machine_tools("local", FixedRoots([tmp_path]), choose(mode).shell(SMALL))
+        ]
         for mode in MODES
     ]
-    assert offered[0] == offered[1], (
-        "what a tool says of itself, and so what is asked before it, is the same in every mode"
-    )
+    assert offered[0] == offered[1], "definitions, and so confirmations, are the same in every mode"
 
 
 @rule("SB-01")
-def test_the_words_are_those_of_the_rule_and_no_others() -> None:
+def test_approval_modes_are_those_of_the_rule() -> None:
     assert list(APPROVAL_MODES) == ["minimal", "trusted", "full-access"]
     assert settings.Settings().approval_mode == "full-access"
-    for word in APPROVAL_MODES:
-        assert settings.load({"EASEL_APPROVAL_MODE": word}).approval_mode == word
+    for approval_mode in APPROVAL_MODES:
+        assert settings.load({"EASEL_APPROVAL_MODE": approval_mode}).approval_mode == approval_mode
     for other in ("never", "always", "Minimal", "full_access"):
         with pytest.raises(BadSettings, match=r"`minimal` or `trusted` or `full-access`"):
             settings.load({"EASEL_APPROVAL_MODE": other})

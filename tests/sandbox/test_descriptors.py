@@ -1,4 +1,4 @@
-"""What is open in a command: its own three descriptors, whatever Easel was started with, and whichever loop it runs on."""
+"""Open descriptors of a command: its own three, whatever Easel inherited and whichever event loop it uses."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.bwrap
 
-# Bash itself opens the folder that it lists, and nothing else.
+# Bash itself opens the folder that it lists.
 OPEN = "cd /proc/self/fd && echo *"
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Iterator[int]:
-    """Open in us as in a process that inherited it."""
-    (tmp_path / "secret").write_text("of whoever started it")
+    """Open a file so that child processes would inherit it."""
+    (tmp_path / "secret").write_text("of the parent")
     descriptor = os.open(tmp_path / "secret", os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     yield descriptor
@@ -42,42 +42,40 @@ def secret(tmp_path: Path) -> Iterator[int]:
 @rule("SB-13", "SB-19")
 @pytest.mark.parametrize("mode", ["bwrap", "logical"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_command_has_none_of_what_easel_was_started_with(
-    tmp_path: Path, secret: int, loop: str, mode: str
-) -> None:
+def test_command_inherits_no_descriptor_of_easel(tmp_path: Path, secret: int, loop: str, mode: str) -> None:
     machine = Machine(tmp_path / "sandbox", choose(mode))
 
-    async def several() -> list[str]:
-        """At once: what one is handed is not the other's either."""
+    async def run_several() -> list[str]:
+        """Run commands concurrently: none inherits the pipes of another."""
         return await asyncio.gather(
-            *(machine.says(f"{OPEN}; cat <&{secret} 2>&1 || true", session) for session in "abcd")
+            *(machine.output_of(f"{OPEN}; cat <&{secret} 2>&1 || true", session) for session in "abcd")
         )
 
     factory: Callable[[], asyncio.AbstractEventLoop] = LOOPS[loop]
     with asyncio.Runner(loop_factory=factory) as runner:
-        for said in runner.run(several()):
-            assert said.split("\n")[0] in ("0 1 2", "0 1 2 3"), said
-            assert "of whoever started it" not in said
+        for output in runner.run(run_several()):
+            assert output.split("\n")[0] in ("0 1 2", "0 1 2 3"), output
+            assert "of the parent" not in output
 
 
 @rule("SB-13")
 @pytest.mark.parametrize("mode", ["bwrap", "logical"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_command_can_open_its_output_by_name(tmp_path: Path, loop: str, mode: str) -> None:
-    """Half of all scripts log that way; a socket, or a pipe of somebody else's, could not be opened."""
+def test_command_can_open_its_output_by_path(tmp_path: Path, loop: str, mode: str) -> None:
+    """Many scripts log that way; a socket, or a pipe of another user, could not be opened."""
     machine = Machine(tmp_path / "sandbox", choose(mode))
     script = "echo one > /dev/stderr; echo two | tee /dev/stdout; exec 5>/dev/fd/1; echo three >&5"
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        assert runner.run(machine.says(script)) == "one\ntwo\ntwo\nthree\n"
+        assert runner.run(machine.output_of(script)) == "one\ntwo\ntwo\nthree\n"
 
 
 @rule("SB-13", "SB-19")
-async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path) -> None:
-    """`exec 7<file; easel up`, as a supervisor with a lock or a log does it."""
+async def test_command_inherits_no_descriptor_of_the_supervisor(tmp_path: Path) -> None:
+    """A supervisor starts Easel with a lock or a log open: `exec 7<file; easel up`."""
     (tmp_path / "secret").write_text("of the supervisor")
     with Launcher(tmp_path, settings={"SANDBOX_FREE_MB": "0"}) as launcher:
-        started = ("/bin/bash", "-c", 'exec 7<"$0" 8>>"$0" 9</ && exec "$@"', str(tmp_path / "secret"))
-        (up,) = launcher.ready(launcher.start("up", (*started, *EASEL, "up", "--port", "0"), {}))
+        supervisor = ("/bin/bash", "-c", 'exec 7<"$0" 8>>"$0" 9</ && exec "$@"', str(tmp_path / "secret"))
+        (up,) = launcher.ready(launcher.start("up", (*supervisor, *EASEL, "up", "--port", "0"), {}))
         async with Client(up) as client:
             run_id = await client.start(
                 script(call("local__Bash", command=f"{OPEN}; cat <&7; echo x >&8; ls /proc/self/fd/9/; true"))
@@ -88,32 +86,32 @@ async def test_neither_has_one_of_an_easel_that_a_script_started(tmp_path: Path)
                 for line in (await client.get(f"/api/runs/{run_id}/events")).text.splitlines()
                 if line[:5] == "data:"
             ]
-    [said] = [one["data"]["result"]["output"] for one in events if one["type"] == "tool.result"]
-    assert said.split("\n")[0] in ("0 1 2", "0 1 2 3"), said
-    assert said.count("Bad file descriptor") == 2, said
+    [output] = [event["data"]["result"]["output"] for event in events if event["type"] == "tool.result"]
+    assert output.split("\n")[0] in ("0 1 2", "0 1 2 3"), output
+    assert output.count("Bad file descriptor") == 2, output
     assert (tmp_path / "secret").read_text() == "of the supervisor"
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("has_handles", [True, False], ids=["with handles", "without"])
-def test_a_child_is_waited_for_on_every_system(
-    monkeypatch: pytest.MonkeyPatch, loop: str, has_handles: bool
+@pytest.mark.parametrize("has_pidfds", [True, False], ids=["with pidfds", "without pidfds"])
+def test_end_of_a_child_is_noticed_with_and_without_pidfds(
+    monkeypatch: pytest.MonkeyPatch, loop: str, has_pidfds: bool
 ) -> None:
-    if not has_handles:
+    if not has_pidfds:
         monkeypatch.delattr(os, "pidfd_open")
 
-    async def ends() -> tuple[bytes, int | None, int | None]:
-        one = await Child.started(
+    async def run_two() -> tuple[bytes, int | None, int | None]:
+        first = await Child.start(
             ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], descriptors=(), env={}, cwd="/"
         )
-        other = await Child.started(["/bin/sh", "-c", "exec sleep 60"], descriptors=(), env={}, cwd="/")
+        second = await Child.start(["/bin/sh", "-c", "exec sleep 60"], descriptors=(), env={}, cwd="/")
         try:
-            other.kill()
-            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), TIMEOUT_SECONDS)
-            return await one.said.read(), one.returned, other.returned
+            second.kill()
+            await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), TIMEOUT_SECONDS)
+            return await first.output.read(), first.return_code, second.return_code
         finally:
-            one.close()
-            other.close()
+            first.close()
+            second.close()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        assert runner.run(ends()) == (b"out\nerr\n", 5, -9)
+        assert runner.run(run_two()) == (b"out\nerr\n", 5, -9)

@@ -1,4 +1,4 @@
-"""What a command may use, and how it ends when it wants more: at its limit, with all its processes, and without disturbing others."""
+"""Limits of a command: it is stopped at its limit, with all its processes, and does not disturb other commands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.sandbox import command as shell
+from easel.sandbox import command as commands
 from easel.sandbox.limits import MB
 from tests.requirements import case, rule
 from tests.sandbox.conftest import SMALL, Machine, context
-from tests.sandbox.processes import new_nap, sleepers, until_there_are
+from tests.sandbox.processes import new_nap, sleepers, wait_for_sleepers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ for _ in range(99): threading.Thread(target=time.sleep, args=[60]).start()
 """
 
 HOGS = [
-    # what                      command                                                                        stopped by
+    # name                      command                                                                        stopped by
     ("a fork bomb", "b() { b | b & }; b; sleep 60", "processes"),
     ("threads without end", f"exec python3 -c '{THREADS}'", "processes"),
     ("memory in one process", f"python3 -c \"{HOG.replace('64', '4096')}\"", None),
@@ -51,29 +51,30 @@ HOGS = [
 
 @rule("SB-06", "SB-15")
 @pytest.mark.parametrize("command, stopped", [row[1:] for row in HOGS], ids=[row[0] for row in HOGS])
-async def test_a_hog_ends_at_its_limit(
+async def test_command_is_stopped_at_its_limit(
     tmp_path: Path, bubblewrap: Choice, command: str, stopped: str | None
 ) -> None:
-    machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, cpu_seconds=2))
-    ran = await machine.bash(command, timeout=100_000)
-    assert ran.get("stopped") != "time", "its limit came first, and not the time that it had"
-    assert ran["exit_code"] != 0
+    limits = replace(SMALL, cpu_seconds=1) if stopped == "cpu" else SMALL
+    machine = Machine(tmp_path / "sandbox", bubblewrap, limits)
+    result = await machine.bash(command, timeout=100_000)
+    assert result.get("stopped") != "time", "the limit must come before the timeout"
+    assert result["exit_code"] != 0
     if stopped is not None:  # else a limit of the kernel made it fail
-        assert ran["exit_code"] == 137
-        # One busy process may be ended by the kernel a moment before we look.
-        assert ran.get("stopped", "cpu") == stopped
-    assert await machine.says("echo well") == "well\n"
+        assert result["exit_code"] == 137
+        # The kernel may end one busy process before the watch does.
+        assert result.get("stopped", "cpu") == stopped
+    assert await machine.output_of("echo well") == "well\n"
 
 
 @rule("SB-06")
-async def test_a_file_ends_at_its_limit(machine: Machine) -> None:
+async def test_file_size_is_limited(machine: Machine) -> None:
     await machine.bash("cat /dev/zero > big")
     assert (machine.folder() / "big").stat().st_size == 64 * MB
 
 
 @rule("SB-06")
-async def test_pages_that_processes_share_are_counted_once(machine: Machine) -> None:
-    """Six processes that show 128 MB each, and have 128 MB together: under the limit of 256 MB."""
+async def test_shared_pages_are_counted_once(machine: Machine) -> None:
+    """Six processes with 128 MB each, shared by all, stay under the limit of 256 MB."""
     script = """
 import os, time
 x = bytearray(b'x') * (128 << 20)
@@ -81,99 +82,101 @@ is_first = all(os.fork() for _ in range(5))
 time.sleep(0.5)
 print('done', flush=True)
 if is_first:
-    for _ in range(5): os.wait()  # what is left when it ends is ended with it
+    for _ in range(5): os.wait()  # else they would be killed with it
 """
-    ran = await machine.bash(f'python3 -c "{script}"')
-    assert (ran["exit_code"], ran["output"].count("done")) == (0, 6)
+    result = await machine.bash(f'python3 -c "{script}"')
+    assert (result["exit_code"], result["output"].count("done")) == (0, 6)
 
 
 @rule("SB-06")
-async def test_hogs_do_not_disturb_the_others(tmp_path: Path, bubblewrap: Choice, machine: Machine) -> None:
-    """While one session breaks one limit after another, another one's commands come to their end."""
-    busiest = Machine(
-        tmp_path / "busiest", bubblewrap, replace(SMALL, cpu_seconds=1_000)
-    )  # until it is told to end
+async def test_commands_at_their_limits_do_not_disturb_others(
+    tmp_path: Path, bubblewrap: Choice, machine: Machine
+) -> None:
+    """While one session exceeds its limits, the commands of another session finish."""
+    busy_machine = Machine(tmp_path / "busy", bubblewrap, replace(SMALL, cpu_seconds=1_000))
 
-    async def lateness() -> float:
-        began = time.monotonic()
-        assert await machine.says("echo well; seq 1000 | tail -1", "quiet") == "well\n1000\n"
+    async def measure() -> float:
+        started_at = time.monotonic()
+        assert await machine.output_of("echo well; seq 1000 | tail -1", "quiet") == "well\n1000\n"
         await asyncio.sleep(0.01)
-        return time.monotonic() - began
+        return time.monotonic() - started_at
 
-    alone = [await lateness() for _ in range(3)]  # but for what else this machine has to do
+    alone = [await measure() for _ in range(3)]
     hogs = ["b() { b | b & }; b; sleep 60", "yes", HOGS[3][1]]
-    at_work = [
+    running = [
         asyncio.create_task(machine.bash(command, f"hog {number}", timeout=60_000))
         for number, command in enumerate(hogs)
     ]
     busy = asyncio.create_task(
-        busiest.bash("for i in 1 2 3; do (while :; do :; done) & done; wait", "busy", timeout=100_000)
+        busy_machine.bash("for i in 1 2 3; do (while :; do :; done) & done; wait", "busy", timeout=100_000)
     )
     beside: list[float] = []
-    while len(beside) < 8 or not all(task.done() for task in at_work):
-        beside.append(await lateness())
-    assert not busy.done(), "nobody was alone for a moment"
+    while len(beside) < 8 or not all(task.done() for task in running):
+        beside.append(await measure())
+    assert not busy.done(), "the busy command result all the time"
     busy.cancel()
     await asyncio.gather(busy, return_exceptions=True)
-    assert [task.result()["exit_code"] for task in at_work] == [137] * 3
+    assert [task.result()["exit_code"] for task in running] == [137] * 3
     assert statistics.median(beside) < 2 + 5 * statistics.median(alone)
 
 
 @rule("SB-06")
-async def test_a_command_that_takes_the_disk_s_reserve_is_stopped(
+async def test_command_is_stopped_when_the_disk_is_nearly_full(
     tmp_path: Path, bubblewrap: Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = count()
-    monkeypatch.setattr("easel.sandbox.command._free_bytes", lambda _: MB if next(looks) == 0 else 0)  # pyright: ignore[reportUnknownLambdaType]
+    checks = count()
+    monkeypatch.setattr("easel.sandbox.command._free_bytes", lambda _: MB if next(checks) == 0 else 0)  # pyright: ignore[reportUnknownLambdaType]
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, free_bytes=MB))
-    ran = await machine.bash("sleep 60", timeout=30_000)
-    assert (ran["stopped"], ran["exit_code"]) == ("disk", 137)
+    result = await machine.bash("sleep 60", timeout=30_000)
+    assert (result["stopped"], result["exit_code"]) == ("disk", 137)
 
 
 @rule("SB-06")
-async def test_the_disk_keeps_its_reserve(tmp_path: Path, bubblewrap: Choice) -> None:
-    free = 1 << 62  # more than there is: as if the disk were full
+async def test_command_is_not_started_when_the_disk_is_nearly_full(
+    tmp_path: Path, bubblewrap: Choice
+) -> None:
+    free = 1 << 62  # more than any disk has
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, free_bytes=free))
-    ran = await machine.bash("echo more > file")
-    assert (ran["stopped"], ran["exit_code"]) == ("disk", 137)
+    result = await machine.bash("echo more > file")
+    assert (result["stopped"], result["exit_code"]) == ("disk", 137)
     assert not (machine.folder() / "file").exists()
 
 
 @rule("SB-06")
 @case("X8")
-async def test_huge_output_is_cut_with_its_two_ends_kept_and_the_rest_counted(machine: Machine) -> None:
-    ran = await machine.bash("echo first; head -c 500000 /dev/zero | tr '\\0' x; echo; echo last")
-    assert ran["truncated"] is True
-    assert ran["output"].startswith("first\nxxx")
-    assert ran["output"].endswith("xxx\nlast\n")
-    assert f"[{500_000 + 12 - 65_536} bytes left out]" in ran["output"]
-    assert len(ran["output"]) < 70_000
+async def test_huge_output_keeps_its_beginning_and_end_and_counts_the_rest(machine: Machine) -> None:
+    result = await machine.bash("echo first; head -c 500000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert result["truncated"] is True
+    assert result["output"].startswith("first\nxxx")
+    assert result["output"].endswith("xxx\nlast\n")
+    assert f"[{500_000 + 12 - 65_536} bytes left out]" in result["output"]
+    assert len(result["output"]) < 70_000
 
 
 @case("X8")
 @rule("SB-06")
-async def test_a_command_that_never_ends_is_killed_with_all_that_it_started(
+async def test_command_over_its_timeout_is_killed_with_all_its_processes(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nap, until_over = new_nap(), shell._Running.until_over  # pyright: ignore[reportPrivateUsage]
+    nap, wait = new_nap(), commands._RunningCommand.wait  # pyright: ignore[reportPrivateUsage]
 
-    async def once_it_has_begun(running: Any, timeout_seconds: float) -> Any:
-        await until_there_are(5, nap)
-        return await until_over(running, timeout_seconds)
+    async def wait_after_start(running: Any, timeout_seconds: float) -> Any:
+        await wait_for_sleepers(5, nap)
+        return await wait(running, timeout_seconds)
 
-    monkeypatch.setattr(shell._Running, "until_over", once_it_has_begun)  # pyright: ignore[reportPrivateUsage]
-    command = "sleep NAP & setsid sleep NAP & (sleep NAP &) ; nohup sleep NAP & echo begun; sleep NAP"
-    ran = await machine.bash(command.replace("NAP", str(nap)), timeout=500)
-    assert ran == {**ran, "stopped": "time", "exit_code": 137, "output": "begun\n"}
-    assert "timeout" in ran["reason"]
+    monkeypatch.setattr(commands._RunningCommand, "wait", wait_after_start)  # pyright: ignore[reportPrivateUsage]
+    command = "sleep NAP & setsid sleep NAP & (sleep NAP &) ; nohup sleep NAP & echo started; sleep NAP"
+    result = await machine.bash(command.replace("NAP", str(nap)), timeout=500)
+    assert result == {**result, "stopped": "time", "exit_code": 137, "output": "started\n"}
+    assert "timeout" in result["reason"]
     assert sleepers(nap) == []
 
 
 @case("X8")
-async def test_a_command_that_is_cancelled_is_gone_when_the_cancel_returns(machine: Machine) -> None:
+async def test_cancelled_command_has_ended_when_the_call_returns(machine: Machine) -> None:
     nap = new_nap()
     task = asyncio.create_task(machine.bash(f"setsid sleep {nap} & sleep {nap}"))
-    await until_there_are(2, nap)
+    await wait_for_sleepers(2, nap)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -181,8 +184,8 @@ async def test_a_command_that_is_cancelled_is_gone_when_the_cancel_returns(machi
 
 
 @case("X8")
-async def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(machine: Machine) -> None:
-    """At every moment of the start, from before the fork to after the first word."""
+async def test_command_cancelled_during_its_start_leaves_no_process(machine: Machine) -> None:
+    """Cancel at different moments of the start, from before the fork to after the first output."""
     nap = new_nap()
     for pause in (0, 0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05):
         task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
@@ -193,10 +196,10 @@ async def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(machin
     assert sleepers(nap) == []
 
 
-async def test_a_second_cancel_does_not_hurry_the_end(machine: Machine) -> None:
+async def test_second_cancel_does_not_interrupt_the_end(machine: Machine) -> None:
     nap = new_nap()
     task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
-    await until_there_are(1, nap)
+    await wait_for_sleepers(1, nap)
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
@@ -205,81 +208,85 @@ async def test_a_second_cancel_does_not_hurry_the_end(machine: Machine) -> None:
     assert sleepers(nap) == []
 
 
-async def test_what_a_command_left_behind_ends_with_it(machine: Machine) -> None:
+async def test_background_processes_end_with_their_command(machine: Machine) -> None:
     nap = new_nap()
-    ran = await machine.bash(f"setsid sleep {nap} > /dev/null 2>&1 & echo started")
-    assert (ran["output"], ran["exit_code"]) == ("started\n", 0)
+    result = await machine.bash(f"setsid sleep {nap} > /dev/null 2>&1 & echo started")
+    assert (result["output"], result["exit_code"]) == ("started\n", 0)
     assert sleepers(nap) == []
 
 
-async def test_a_command_that_fails_is_a_result(machine: Machine) -> None:
+async def test_failed_command_is_a_result(machine: Machine) -> None:
     assert await machine.bash("echo no >&2; exit 3") == {"output": "no\n", "exit_code": 3, "truncated": False}
     assert (await machine.bash("kill -TERM $$"))["exit_code"] == 143
 
 
-async def test_output_comes_as_it_is_said(machine: Machine) -> None:
-    """The command says the rest only when its first word was heard, and the end of a letter when its beginning was."""
-    heard: list[str] = []
+async def test_output_is_forwarded_as_it_comes(machine: Machine) -> None:
+    """The command waits for the first text to arrive before it writes the rest, and between two bytes of a letter."""
+    received: list[str] = []
     wait = "until [ -e {0} ]; do sleep 0.01; done"
     command = f"echo one; {wait.format('go')}; printf 'tw\\303'; {wait.format('on')}; printf '\\266\\n'; printf '\\377'"
 
-    def hear(text: str) -> None:
-        heard.append(text)
+    def on_output(text: str) -> None:
+        received.append(text)
         for word, file in (("one", "go"), ("tw", "on")):
             if word in text:
                 (machine.folder() / file).touch()
 
-    ran = await machine.tools["Bash"].use({"command": command, "timeout": 60_000}, context(), on_output=hear)
-    assert "".join(heard) == ran["output"] == "one\ntwö\n�"
-    assert ran["exit_code"] == 0
+    result = await machine.tools["Bash"].use(
+        {"command": command, "timeout": 60_000}, context(), on_output=on_output
+    )
+    assert "".join(received) == result["output"] == "one\ntwö\n�"
+    assert result["exit_code"] == 0
 
 
-async def test_output_is_heard_by_whom_the_context_names(machine: Machine) -> None:
-    heard: list[str] = []
-    await machine.tools["Bash"].use({"command": "echo one"}, context(on_output=heard.append))
-    assert heard == ["one\n"]
+async def test_output_is_forwarded_to_the_context(machine: Machine) -> None:
+    received: list[str] = []
+    await machine.tools["Bash"].use({"command": "echo one"}, context(on_output=received.append))
+    assert received == ["one\n"]
 
 
 @rule("SB-09")
-async def test_a_command_starts_in_well_under_a_tenth_of_a_second(machine: Machine) -> None:
-    """All of it: the folder, the namespaces, bash, and the end of them.
+async def test_command_runs_in_under_a_tenth_of_a_second(machine: Machine) -> None:
+    """Measure the whole call: the folder, the namespaces, bash, and the end of them.
 
-    A machine that is busy with other tests gets ten tries. By how much it is late with anything is known from plain processes that
-    are started between the commands: what they take, and what each that a command has to wait for would, is not the sandbox's.
+    A machine that is busy with other tests gets ten attempts, from which the time of plain processes, measured between the
+    commands, is subtracted: that delay is not the sandbox's.
     """
     await machine.bash("true")
-    tries: list[float] = []
-    while len(tries) < 10 and (not tries or tries[-1] >= 0.1):
+    attempts: list[float] = []
+    while len(attempts) < 10 and (not attempts or attempts[-1] >= 0.1):
         seconds: list[float] = []
         plain: list[float] = []
-        for _ in range(30):
-            began = time.perf_counter()
+        for _ in range(15):
+            started_at = time.perf_counter()
             await machine.bash("true")
-            seconds.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            await (
-                await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")
-            ).wait()  # one waits for the other
-            plain.append(time.perf_counter() - began)
-        # The first try is the promise as it stands.
-        tries.append(sorted(seconds)[28] - (sorted(plain)[28] if tries else 0))
-    assert tries[-1] < 0.1, tries
+            seconds.append(time.perf_counter() - started_at)
+            started_at = time.perf_counter()
+            process = await asyncio.create_subprocess_exec("bash", "-c", "bash -c 'bash -c true; :'; :")
+            await process.wait()
+            plain.append(time.perf_counter() - started_at)
+        # Nothing is subtracted in the first attempt.
+        attempts.append(sorted(seconds)[13] - (sorted(plain)[13] if attempts else 0))
+    assert attempts[-1] < 0.1, attempts
 
 
 @rule("SB-09")
-async def test_many_commands_run_at_once(machine: Machine) -> None:
-    """None of them ends before the last has begun."""
+async def test_many_commands_run_concurrently(machine: Machine) -> None:
+    """None of them ends before the last has started."""
     sessions = [f"session {number}" for number in range(12)]
-    begun: list[str] = []
+    started: list[str] = []
 
-    def hear(text: str) -> None:
-        begun.append(text)
-        if len(begun) == len(sessions):
+    def on_output(text: str) -> None:
+        started.append(text)
+        if len(started) == len(sessions):
             for session in sessions:
                 (machine.folder(session) / "go").touch()
 
-    args: dict[str, Any] = {"command": "echo begun; until [ -e go ]; do sleep 0.05; done", "timeout": 60_000}
-    ran = await asyncio.gather(
-        *(machine.tools["Bash"].use(args, context(session), on_output=hear) for session in sessions)
+    args: dict[str, Any] = {
+        "command": "echo started; until [ -e go ]; do sleep 0.05; done",
+        "timeout": 60_000,
+    }
+    results = await asyncio.gather(
+        *(machine.tools["Bash"].use(args, context(session), on_output=on_output) for session in sessions)
     )
-    assert [one["exit_code"] for one in ran] == [0] * 12
+    assert [result["exit_code"] for result in results] == [0] * 12

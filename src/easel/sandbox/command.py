@@ -1,8 +1,8 @@
-"""One command, from its start to the end of everything that it started.
+"""One command, from its start to the end of all its processes.
 
-Owns the waiting: output as it comes, the watch over what the command uses, its time, and its end. A command ends with all its
-processes, whether it came to its end, ran out of something or nobody wants it any more; `run` returns when they are gone. How it is
-started is the launcher's business.
+Owns the output, the watch over the command's resources, its timeout and its end. A command ends with all its processes,
+whether it finished, exceeded a limit or was cancelled; `Shell.run` returns after that. How a command is started is the
+launcher's job.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from easel.sandbox.bubblewrap import MARK, PATH, Launch
-from easel.sandbox.concurrency import at_most, see_through
+from easel.sandbox.bubblewrap import PATH, Launch
+from easel.sandbox.concurrency import finish_despite_cancel, wait_up_to
 from easel.sandbox.limits import CommandLimits, Stopped
-from easel.sandbox.output import Hear, Output
-from easel.sandbox.process import Child, ended, reader
-from easel.sandbox.usage import Seen, look_below, look_for, marked, proportional_bytes
+from easel.sandbox.output import OnOutput, Output
+from easel.sandbox.process import Child, open_reader, wait_for_exit
+from easel.sandbox.usage import ProcessUsage, measure_tree, proportional_bytes
 from easel.sandbox.workspace import Workspace
 
-LOOK_SECONDS = 0.05  # how far a command can get beyond its limits before it is seen
-LOOKING_SHARE = 20  # looking at a command with many processes takes at most one part in so many of our time
-CHUNK = 64 * 1024
-BIRTH_SECONDS = 1.0  # how long bubblewrap may take to tell of its child when we want to end it
-END_SECONDS = 5.0  # how long what was killed may take to be gone; longer only in a kernel that hangs
+WATCH_SECONDS = 0.05  # how long a command can exceed a limit before it is stopped
+MIN_PAUSE_FACTOR = 20  # the watch of a command with many processes uses at most 1/20 of the time
+DISK_CHECK_EVERY = 10  # rounds of the watch
+READ_BYTES = 64 * 1024
+STATUS_SECONDS = 1.0  # how long bubblewrap may take to report its child before a kill
+END_SECONDS = 5.0  # how long a killed process may take to end; more only if the kernel hangs
 KILLED = 128 + signal.SIGKILL
-MAX_ROUNDS = 50  # of killing what multiplies meanwhile
 
 
 class NotStarted(Exception):
@@ -41,24 +41,22 @@ class Launcher(Protocol):
     def name(self) -> str: ...
 
     def launch(
-        self, command: str, place: Workspace, cwd: str, limits: CommandLimits, *, network: bool
+        self, command: str, workspace: Workspace, cwd: str, limits: CommandLimits, *, network: bool
     ) -> Launch: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """How a command ended, and what it said."""
-
+class CommandResult:
     output: str
     truncated: bool
     exit_code: int
     seconds: float
-    stopped: Stopped | None = None  # by us
+    stopped: Stopped | None = None  # the limit because of which it was stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Runs commands in the one mode that is in force here."""
+    """Runs commands in the sandbox mode of this process."""
 
     launcher: Launcher
     limits: CommandLimits
@@ -70,80 +68,82 @@ class Shell:
     async def run(
         self,
         command: str,
-        place: Workspace,
+        workspace: Workspace,
         *,
         cwd: str,
         timeout_seconds: float,
         network: bool = False,
-        hear: Hear | None = None,
-    ) -> Ran:
-        """Raises `NotStarted`. Cancelled, it ends the command first. The network needs the tool's word and the place's. RS-54"""
-        if _free_bytes(place) < self.limits.free_bytes:
-            return Ran("", truncated=False, exit_code=KILLED, seconds=0.0, stopped=Stopped.DISK)
-        began = time.monotonic()
-        running = _Running(place, self.limits, Output(hear))
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        """Run a command and return its result. Raises `NotStarted`. When cancelled, ends the command first.
+
+        The command has network only if both the tool and the workspace allow it. RS-54
+        """
+        if _free_bytes(workspace) < self.limits.free_bytes:
+            return CommandResult("", truncated=False, exit_code=KILLED, seconds=0.0, stopped=Stopped.DISK)
+        started_at = time.monotonic()
+        running = _RunningCommand(workspace, self.limits, Output(on_output))
         try:
             with self.launcher.launch(
-                command, place, cwd, self.limits, network=network and place.network
+                command, workspace, cwd, self.limits, network=network and workspace.network
             ) as launch:
-                await see_through(running.start(launch))
-            stopped = await running.until_over(timeout_seconds)
+                await finish_despite_cancel(running.start(launch))
+            stopped = await running.wait(timeout_seconds)
         finally:
-            await see_through(running.end())
+            await finish_despite_cancel(running.end())
         text, truncated = running.output.text()
         if stopped is None and running.exit_code is None:
-            raise NotStarted(text.strip()[:500] or "it ended without a word")
+            raise NotStarted(text.strip()[:500] or "it ended without an error message")
         code = KILLED if stopped or running.exit_code is None else running.exit_code
-        return Ran(text, truncated, code, time.monotonic() - began, stopped)
+        return CommandResult(text, truncated, code, time.monotonic() - started_at, stopped)
 
 
-class _Running:
-    def __init__(self, place: Workspace, limits: CommandLimits, output: Output) -> None:
+class _RunningCommand:
+    def __init__(self, workspace: Workspace, limits: CommandLimits, output: Output) -> None:
         self.output = output
-        self._place = place
+        self._workspace = workspace
         self._limits = limits
         self._child: Child | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stop: asyncio.Future[Stopped] = asyncio.get_running_loop().create_future()
-        self._is_namespace = False
+        self._has_namespace = False
         self._status: asyncio.StreamReader | None = None
         self._status_pipe: asyncio.ReadTransport | None = None
-        self._born = asyncio.Event()
-        self._top: int | None = None  # the first process of its namespace, whose descendants all others are
-        self._handle: int | None = None  # of that process, which no other can take over
-        self._told: int | None = None  # the exit code, as bubblewrap tells it
-        self._mark = b""  # by which its processes are known where no namespace holds them together
-        self._lifeline: int | None = None  # what its keeper holds on to there
+        self._child_reported = asyncio.Event()
+        self._first_pid: int | None = None  # the first process of the namespace, ancestor of all others
+        self._first_pidfd: int | None = None
+        self._reported_code: int | None = None  # the exit code, as reported by bubblewrap
+        self._lifeline: int | None = None  # the reaper ends everything when it is closed
 
     @property
     def exit_code(self) -> int | None:
-        """None: the command never began."""
-        returned = self._child.returned if self._child else None
-        if self._told is not None or returned is None:
-            return self._told
-        if returned < 0:
-            return 128 - returned
-        return None if self._is_namespace else returned
+        """None if the command did not start."""
+        code = self._child.return_code if self._child else None
+        if self._reported_code is not None or code is None:
+            return self._reported_code
+        if code < 0:
+            return 128 - code
+        return None if self._has_namespace else code
 
     async def start(self, launch: Launch) -> None:
-        self._is_namespace = launch.status is not None
-        self._mark = launch.mark.encode()
+        self._has_namespace = launch.status is not None
         self._lifeline = launch.lifeline
         if launch.status is not None:
-            self._status, self._status_pipe = await reader(os.fdopen(launch.status, "rb", 0))
-        env = {"PATH": PATH} | ({MARK: launch.mark} if launch.mark else {})
-        self._child = await Child.started(
-            launch.argv, descriptors=launch.descriptors, env=env, cwd=launch.cwd, owner=self._place.owner
+            self._status, self._status_pipe = await open_reader(os.fdopen(launch.status, "rb", 0))
+        self._child = await Child.start(
+            launch.argv,
+            descriptors=launch.descriptors,
+            env={"PATH": PATH},
+            cwd=launch.cwd,
+            owner=self._workspace.owner,
         )
-        duties = [
-            self._read(self._child),
-            self._watch(),
-            *([self._listen(self._status)] if self._status else []),
-        ]
-        self._tasks = [asyncio.create_task(duty) for duty in duties]
+        work = [self._read_output(self._child), self._watch()]
+        if self._status is not None:
+            work.append(self._read_status(self._status))
+        self._tasks = [asyncio.create_task(coroutine) for coroutine in work]
 
-    async def until_over(self, timeout_seconds: float) -> Stopped | None:
-        """None: it came to its end by itself."""
+    async def wait(self, timeout_seconds: float) -> Stopped | None:
+        """Wait for the command. Returns the limit that it exceeded, None if it ended on its own."""
         assert self._child is not None
         waiting = asyncio.create_task(self._child.wait())
         try:
@@ -158,128 +158,115 @@ class _Running:
         return None if done else Stopped.TIME
 
     async def end(self) -> None:
-        """Everything is gone when it returns, and every word of it was heard."""
+        """Kill all processes that are left, and read the rest of the output."""
         try:
             if self._child is not None:
                 await self._kill(self._child)
-                [reading, watching, *listening] = self._tasks
+                [reading, watching, *status_reading] = self._tasks
                 watching.cancel()
                 await asyncio.wait(self._tasks, timeout=END_SECONDS)
-                for task in (reading, *listening):
+                for task in (reading, *status_reading):
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
-            self._let_go()
+            self._close_lifeline()
             if self._child is not None:
                 self._child.close()
             if self._status_pipe is not None:
                 self._status_pipe.close()
-            if self._handle is not None:
-                os.close(self._handle)
+            if self._first_pidfd is not None:
+                os.close(self._first_pidfd)
         self.output.close()
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
-    async def _read(self, child: Child) -> None:
-        while chunk := await child.said.read(CHUNK):
-            if (
-                not self._stop.done()
-            ):  # what it says while it is being ended is read, since it could not end otherwise, and dropped
+    async def _read_output(self, child: Child) -> None:
+        while chunk := await child.output.read(READ_BYTES):
+            # After a stop the output is read, because the command could not end otherwise, and dropped.
+            if not self._stop.done():
                 self.output.add(chunk)
             if self.output.size > self._limits.output_bytes:
-                self._stop_by(Stopped.OUTPUT)
+                self._stop_because(Stopped.OUTPUT)
 
-    async def _listen(self, status: asyncio.StreamReader) -> None:
-        """Bubblewrap tells who its child is, and with which code the command ended, if it ever began."""
+    async def _read_status(self, status: asyncio.StreamReader) -> None:
+        """Read bubblewrap's reports: the pid of its child, and the exit code if the command was started."""
         try:
             while line := await status.readline():
-                told = cast("dict[str, Any]", msgspec.json.decode(line))
-                if "child-pid" in told:
-                    self._is_top(told["child-pid"])
-                self._told = told.get("exit-code", self._told)
+                report = cast("dict[str, Any]", msgspec.json.decode(line))
+                if "child-pid" in report:
+                    self._set_first_process(report["child-pid"])
+                self._reported_code = report.get("exit-code", self._reported_code)
         finally:
-            self._born.set()
+            self._child_reported.set()
 
     async def _watch(self) -> None:
-        pause, looks = LOOK_SECONDS, 0
+        pause, rounds = WATCH_SECONDS, 0
         while not self._stop.done():
             await asyncio.sleep(pause)
-            began = time.monotonic()
-            looks += 1
-            if reason := self._exceeded(self._look(), with_disk=looks % 10 == 0):
-                self._stop_by(reason)
-            pause = max(LOOK_SECONDS, LOOKING_SHARE * (time.monotonic() - began))
+            started_at = time.monotonic()
+            rounds += 1
+            if reason := self._exceeded_limit(self._measure(), with_disk=rounds % DISK_CHECK_EVERY == 0):
+                self._stop_because(reason)
+            pause = max(WATCH_SECONDS, MIN_PAUSE_FACTOR * (time.monotonic() - started_at))
 
-    def _look(self) -> list[Seen]:
-        if not self._mark:
-            return look_below(self._top) if self._top else []
-        kept = look_below(self._child.pid) if self._child else []
-        return list({one.pid: one for one in (*kept, *look_for(self._mark))}.values())
+    def _measure(self) -> list[ProcessUsage]:
+        # Without a namespace the child is the reaper, which adopts orphans.
+        top = self._first_pid if self._has_namespace else self._child and self._child.pid
+        return measure_tree(top) if top else []
 
-    def _exceeded(self, seen: list[Seen], *, with_disk: bool) -> Stopped | None:
+    def _exceeded_limit(self, processes: list[ProcessUsage], *, with_disk: bool) -> Stopped | None:
         limits = self._limits
-        if sum(one.threads for one in seen) >= limits.processes:
+        if sum(process.threads for process in processes) >= limits.processes:
             return Stopped.PROCESSES
-        if sum(one.cpu_seconds for one in seen) > limits.cpu_seconds:
+        if sum(process.cpu_seconds for process in processes) > limits.cpu_seconds:
             return Stopped.CPU
         if (
-            sum(one.resident_bytes for one in seen) > limits.memory_bytes
-            and proportional_bytes(seen) > limits.memory_bytes
+            sum(process.resident_bytes for process in processes) > limits.memory_bytes
+            and proportional_bytes(processes) > limits.memory_bytes
         ):
             return Stopped.MEMORY
-        if with_disk and _free_bytes(self._place) < limits.free_bytes:
+        if with_disk and _free_bytes(self._workspace) < limits.free_bytes:
             return Stopped.DISK
         return None
 
-    def _stop_by(self, reason: Stopped) -> None:
+    def _stop_because(self, reason: Stopped) -> None:
         if not self._stop.done():
             self._stop.set_result(reason)
 
-    def _is_top(self, pid: int) -> None:
-        self._top = pid
-        with contextlib.suppress(OSError, AttributeError):  # gone already, or a system without handles
-            self._handle = os.pidfd_open(pid)
-        self._born.set()
+    def _set_first_process(self, pid: int) -> None:
+        self._first_pid = pid
+        with contextlib.suppress(OSError, AttributeError):  # it has ended, or a system without pidfds
+            self._first_pidfd = os.pidfd_open(pid)
+        self._child_reported.set()
 
     # -- its end ---------------------------------------------------------------------------------------------------
 
     async def _kill(self, child: Child) -> None:
-        if self._is_namespace:
-            # The first process of a namespace takes all others with it; then bubblewrap itself goes, and is waited for.
-            await at_most(BIRTH_SECONDS, self._born.wait())
-            self._kill_top()
+        if self._has_namespace:
+            # The kernel kills a namespace with its first process; then bubblewrap itself ends.
+            await wait_up_to(STATUS_SECONDS, self._child_reported.wait())
+            self._kill_first_process()
         else:
-            self._let_go()
-        if not await at_most(END_SECONDS, child.wait()):
+            self._close_lifeline()
+        if not await wait_up_to(END_SECONDS, child.wait()):
             child.kill()
-            await at_most(END_SECONDS, child.wait())
-        if self._mark:
-            self._kill_marked()
-        if self._is_namespace and self._handle is not None:
-            self._kill_top()
-            await at_most(END_SECONDS, ended(self._handle))
+            await wait_up_to(END_SECONDS, child.wait())
+        if self._has_namespace and self._first_pidfd is not None:
+            self._kill_first_process()
+            await wait_up_to(END_SECONDS, wait_for_exit(self._first_pidfd))
 
-    def _kill_top(self) -> None:
+    def _kill_first_process(self) -> None:
         with contextlib.suppress(OSError):
-            if self._handle is not None:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            if self._first_pidfd is not None:
+                signal.pidfd_send_signal(self._first_pidfd, signal.SIGKILL)
 
-    def _let_go(self) -> None:
-        """The keeper ends what it keeps, and then itself."""
+    def _close_lifeline(self) -> None:
+        """Make the reaper kill the command's processes and end."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
-    def _kill_marked(self) -> None:
-        """What a keeper left that was killed itself: a command of the same user can do that."""
-        for _ in range(MAX_ROUNDS):
-            if not (left := marked(self._mark)):
-                return
-            for one in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(one, signal.SIGKILL)
 
-
-def _free_bytes(place: Workspace) -> int:
-    found = os.statvfs(place.roots[0].folder)
+def _free_bytes(workspace: Workspace) -> int:
+    found = os.statvfs(workspace.roots[0].folder)
     return found.f_bavail * found.f_frsize

@@ -1,4 +1,7 @@
-"""Waiting for what must not be left half done."""
+"""Waits that must not be interrupted halfway, and threads for work that blocks.
+
+Owns what a cancel does to such work. Does not know what the work is.
+"""
 
 import asyncio
 import threading
@@ -7,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-async def see_through(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """To its end, however often we are cancelled meanwhile; then the cancel is passed on."""
+async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run the work to its end even if the caller is cancelled; then raise the cancel."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -21,41 +24,41 @@ async def see_through(work: Coroutine[Any, Any, Answer]) -> Answer:
             cancelled = problem
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # looked at: the cancel is the news
+            task.exception()  # retrieved, so that asyncio does not log it
         raise cancelled
     return task.result()
 
 
 class Threads:
-    """Threads of our own for what waits for a disk, so that nobody else runs out of theirs; at most `each` of them for one owner."""
+    """A thread pool for work that blocks, with at most `max_per_owner` threads for one owner."""
 
-    def __init__(self, name: str, count: int, *, each: int) -> None:
+    def __init__(self, name: str, count: int, *, max_per_owner: int) -> None:
         self._pool = ThreadPoolExecutor(count, name)
-        self._each = each
-        self._rooms: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
+        self._max_per_owner = max_per_owner
+        self._slots: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def run(self, owner: str, work: Callable[[threading.Event], Answer]) -> Answer:
-        """Cancelled, it tells the thread to stop and waits until it has."""
+    async def run(self, owner: str, work: Callable[[threading.Event], Result]) -> Result:
+        """Run the work in a thread. When cancelled, set its event and wait until the thread has ended."""
         stop = threading.Event()
         loop = asyncio.get_running_loop()
-        async with self._rooms.setdefault((id(loop), owner), asyncio.Semaphore(self._each)):
+        async with self._slots.setdefault((id(loop), owner), asyncio.Semaphore(self._max_per_owner)):
             future = self._pool.submit(work, stop)
             waiting = asyncio.wrap_future(future)
             try:
                 return await asyncio.shield(waiting)
             except asyncio.CancelledError:
                 stop.set()
-                if not future.cancel():  # it has begun
-                    await see_through(asyncio.wait([waiting]))
-                    waiting.exception()  # looked at: the cancel is the news
+                if not future.cancel():  # it is running already
+                    await finish_despite_cancel(asyncio.wait([waiting]))
+                    waiting.exception()  # retrieved, so that asyncio does not log it
                 raise
 
 
-async def at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> bool:
-    """Whether it came to its end in time."""
+async def wait_up_to(seconds: float, work: Coroutine[Any, Any, Any]) -> bool:
+    """Await the work for at most this long. Returns whether it ended in time."""
     try:
         async with asyncio.timeout(seconds):
-            await wait
+            await work
     except TimeoutError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""What the tools of a machine say of themselves: their arguments, and what they do to the world. RS-44"""
+"""Definitions of the machine tools: their arguments and their effects. RS-44"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.sandbox import files, search
 from easel.sandbox.workspace import MAX_PATH_LENGTH
 
-MAX_COMMAND_LENGTH = 100_000  # bytes; the kernel takes no argument of more than 128 KiB
+MAX_COMMAND_LENGTH = 100_000  # bytes; the kernel limits an argument to 128 KiB
 TIMEOUT_MS = 300_000
 MAX_TIMEOUT_MS = 3_600_000
-NETWORK = "x-network"  # on a tool that may use the network, where those it works for may. RS-54
+NETWORK = "x-network"  # marks a tool that may use the network, where its workspace allows it. RS-54
 
 
-def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
+def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
     return {
         "type": "object",
         "properties": dict(properties),
@@ -22,21 +22,21 @@ def _takes(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
     }
 
 
-def _path(says: str) -> Mapping[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": MAX_PATH_LENGTH, "description": says}
+def _path(description: str) -> Mapping[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": MAX_PATH_LENGTH, "description": description}
 
 
-def _text(says: str, **more: Any) -> Mapping[str, Any]:
-    return {"type": "string", "description": says, **more}
+def _text(description: str, **more: Any) -> Mapping[str, Any]:
+    return {"type": "string", "description": description, **more}
 
 
-def _number(says: str, least: int, most: int) -> Mapping[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most, "description": says}
+def _number(description: str, minimum: int, maximum: int) -> Mapping[str, Any]:
+    return {"type": "integer", "minimum": minimum, "maximum": maximum, "description": description}
 
 
 def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefinition]:
-    """Named `{prefix}__Bash` and so on; with an empty prefix, as a node names its own, `Bash`."""
-    bash = _takes(
+    """Return the definitions, named `{prefix}__Bash` and so on; `Bash` with an empty prefix, as on a node."""
+    bash = _object(
         {
             "command": _text(
                 "The command line.", minLength=1, maxLength=MAX_COMMAND_LENGTH, **{X_SHELL: True}
@@ -49,21 +49,23 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         },
         "command",
     )
-    named = [
+    tools = [
         ToolDefinition(
             "Bash",
-            "Runs a command with bash and gives its output, standard error included, and its exit code.",
+            "Runs a command with bash and returns its output, including standard error, and its exit code.",
             {**bash, NETWORK: True} if network else bash,
             destructive=True,
         ),
         ToolDefinition(
             "Read",
             "Reads a text file, or some lines of it.",
-            _takes(
+            _object(
                 {
                     "path": _path("The file."),
-                    "offset": _number("The first line; 1 if left out.", 1, 1_000_000_000),
-                    "limit": _number(f"How many lines; {files.MAX_LINES} if left out.", 1, files.MAX_LINES),
+                    "offset": _number("The first line; default 1.", 1, 1_000_000_000),
+                    "limit": _number(
+                        f"The maximum number of lines; default {files.MAX_LINES}.", 1, files.MAX_LINES
+                    ),
                 },
                 "path",
             ),
@@ -71,20 +73,24 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ),
         ToolDefinition(
             "Write",
-            "Writes a text file, over the one that is there, and makes the folders on the way.",
-            _takes({"path": _path("The file."), "content": _text("All of its text.")}, "path", "content"),
+            "Writes a text file, replacing an existing one, and creates missing parent folders.",
+            _object(
+                {"path": _path("The file."), "content": _text("The complete text of the file.")},
+                "path",
+                "content",
+            ),
             destructive=True,
             idempotent=True,
         ),
         ToolDefinition(
             "Edit",
-            "Replaces a text in a file by another. It has to be there exactly once, unless all are to be replaced.",
-            _takes(
+            "Replaces a text in a file by another. It must occur exactly once, unless replace_all is set.",
+            _object(
                 {
                     "path": _path("The file."),
-                    "old_string": _text("What stands there, to the letter.", minLength=1),
-                    "new_string": _text("What is to stand there."),
-                    "replace_all": {"type": "boolean", "description": "Replace it wherever it stands."},
+                    "old_string": _text("The text to replace, exactly as in the file.", minLength=1),
+                    "new_string": _text("The new text."),
+                    "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
                 },
                 "path",
                 "old_string",
@@ -94,11 +100,11 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ),
         ToolDefinition(
             "Glob",
-            "Finds files by their names: `*` and `?` within a folder, `**` through folders, `[…]` and `{a,b}` choose.",
-            _takes(
+            "Finds files by name. `*` and `?` match within a folder, `**` across folders; `[…]` and `{a,b}` list choices.",
+            _object(
                 {
                     "pattern": _text("Such as `**/*.py`.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH),
-                    "path": _path("The folder to look in."),
+                    "path": _path("The folder to search."),
                 },
                 "pattern",
             ),
@@ -106,16 +112,20 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ),
         ToolDefinition(
             "Grep",
-            "Finds lines of text files that an expression (RE2) matches.",
-            _takes(
+            "Finds lines of text files that match a regular expression (RE2).",
+            _object(
                 {
-                    "pattern": _text("The expression.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH),
-                    "path": _path("The folder, or the file, to look in."),
+                    "pattern": _text(
+                        "The regular expression.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH
+                    ),
+                    "path": _path("The folder or file to search."),
                     "glob": _text(
-                        "Only files with such names.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH
+                        "Search only files whose names match.",
+                        minLength=1,
+                        maxLength=search.MAX_PATTERN_LENGTH,
                     ),
                     "ignore_case": {"type": "boolean"},
-                    "limit": _number("How many lines; 100 if left out.", 1, search.MAX_FOUND),
+                    "limit": _number("The maximum number of lines; default 100.", 1, search.MAX_RESULTS),
                 },
                 "pattern",
             ),
@@ -124,13 +134,13 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
     ]
     return [
         ToolDefinition(
-            f"{prefix}__{one.name}" if prefix else one.name,
-            one.description,
-            one.schema,
-            read_only=one.read_only,
-            idempotent=one.idempotent,
-            destructive=one.destructive,
+            f"{prefix}__{tool.name}" if prefix else tool.name,
+            tool.description,
+            tool.schema,
+            read_only=tool.read_only,
+            idempotent=tool.idempotent,
+            destructive=tool.destructive,
         )
-        for one in named
-        if has_shell or one.name != "Bash"
+        for tool in tools
+        if has_shell or tool.name != "Bash"
     ]

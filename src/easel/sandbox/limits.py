@@ -1,4 +1,4 @@
-"""How much one command may use before it is stopped. SB-06"""
+"""Limits on the resources of one command. SB-06"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,14 +10,14 @@ MB = 1024 * 1024
 class CommandLimits:
     cpu_seconds: float = 600.0  # of all its processes together
     memory_bytes: int = 1024 * MB  # of all its processes together
-    processes: int = 128  # threads among them
+    processes: int = 128  # including threads
     output_bytes: int = 10 * MB
-    file_bytes: int = 1024 * MB  # largest file that it may write
-    free_bytes: int = 500 * MB  # left on the disk; a command that leaves less is stopped, and none is started
+    file_bytes: int = 1024 * MB  # of one file that it writes
+    free_bytes: int = 500 * MB  # on the disk; with less a command is stopped, and none is started
 
 
 class Stopped(StrEnum):
-    """Why we ended a command that had not ended by itself."""
+    """The limit because of which a command was stopped."""
 
     TIME = "time"
     CPU = "cpu"

@@ -1,8 +1,7 @@
-"""How a command is started with no isolation at all: in its folder, with an empty environment and limits, as whoever Easel is.
+"""Start a command without isolation: in its folder, with an empty environment and limits, as the user of this process.
 
-A keeper (`keeper.py`) ends what it leaves behind, and all of it when Easel dies. Its environment has one word more than under
-bubblewrap, by which that is found should the keeper itself be gone. Only where the user's setting says so: it can read and write whatever
-Easel's own user can, and reach the network.
+`reaper.py` ends the processes that the command leaves behind, and all of them when Easel ends. Used only where the
+setting names this mode: the command can read and write whatever this user can, and use the network.
 """
 
 import os
@@ -10,13 +9,12 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
-from easel.sandbox.bubblewrap import FIRST, MARK, PATH, Launch, limited
+from easel.sandbox.bubblewrap import OOM_SCRIPT, PATH, Launch, limit_script
 from easel.sandbox.limits import CommandLimits
 from easel.sandbox.workspace import Workspace
 
-KEEPER = Path(__file__).with_name("keeper.py")
+REAPER = Path(__file__).with_name("reaper.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +26,27 @@ class Logical:
     def launch(
         self,
         command: str,
-        place: Workspace,
+        workspace: Workspace,
         cwd: str,
         limits: CommandLimits,
         *,
         network: bool,  # noqa: ARG002 - without isolation the host's network is always reachable
     ) -> Launch:
-        root, way = place.find(cwd)
-        kept, lifeline = os.pipe()
-        mark = uuid4().hex
-        # All of its environment said here: Python itself may add to its own.
-        argv = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(KEEPER),
-            str(kept),
-            f"PATH={PATH}",
-            f"{MARK}={mark}",
-            "/bin/sh",
-            "-c",
-            FIRST,
-            "sh",
-        ]
-        # No limit on processes: the kernel would count all that this user runs. The watch adds up what this command started.
-        argv += [self.bash, "--noprofile", "--norc", "-c", limited(limits, processes=False), "bash", command]
-        return Launch(argv, [kept], cwd=str(root.folder / way), mark=mark, lifeline=lifeline)
+        root, relative = workspace.find(cwd)
+        reaper_end, lifeline = os.pipe()
+        # The environment is an argument, since Python may add variables to its own.
+        argv = [sys.executable, "-I", "-S", str(REAPER), str(reaper_end), f"PATH={PATH}"]
+        argv += ["/bin/sh", "-c", OOM_SCRIPT, "sh", self.bash, "--noprofile", "--norc", "-c"]
+        # No kernel limit on processes: it would count all processes of this user. The watch counts the command's own.
+        argv += [limit_script(limits, processes=False), "bash", command]
+        return Launch(argv, [reaper_end], cwd=str(root.folder / relative), lifeline=lifeline)
 
 
-def find() -> Logical | str:
+def probe() -> Logical | str:
+    """Return the launcher, or the reason why commands cannot be started."""
     bash = shutil.which("bash")
     if bash is None:
         return "bash is not installed"
-    if not os.access(sys.executable, os.X_OK):  # for the keeper
+    if not os.access(sys.executable, os.X_OK):  # it runs the reaper
         return f"{sys.executable or 'python'} may not be started by this user"
     return Logical(bash)

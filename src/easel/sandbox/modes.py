@@ -1,6 +1,6 @@
-"""Which sandbox is in force here: what was asked for, or what a probe finds; never silently a weaker one. SB-14, RS-61
+"""The sandbox mode of this process: the one that was set, or the one a probe finds; never silently a weaker one. SB-14, RS-61
 
-Owns the choice and the sentence that says it. How approvals work is not asked here, and nothing here changes them. SB-01
+Owns the choice and the sentence that describes it. Approvals are not decided here. SB-01
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,22 @@ from easel.sandbox.limits import CommandLimits
 from easel.sandbox.logical import Logical
 
 MODES = ("logical", "bwrap", "nsjail", "container")
-NOT_BUILT = ("nsjail", "container")
-SANDBOX_UID = 64_321  # whom commands are on a host where Easel is root: nobody else's number, and one that containers map
+NOT_IMPLEMENTED = ("nsjail", "container")
+# The uid of commands where Easel is root: used by nothing else, and mapped by containers.
+SANDBOX_UID = 64_321
 
-WITHOUT_BASH = "The file tools work without it. See docs/guide/sandbox.md; EASEL_SANDBOX_MODE=logical runs commands without isolation."
+WITHOUT_BASH = (
+    "The file tools work without it. See docs/guide/sandbox.md; "
+    "EASEL_SANDBOX_MODE=logical runs commands without isolation."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`launcher` is None where commands cannot be run, and `says` why and what to do."""
+    """`launcher` is None where commands cannot be run; `description` gives the reason and what to do."""
 
     launcher: Bubblewrap | Logical | None
-    says: str
+    description: str
 
     @property
     def mode(self) -> str | None:
@@ -32,7 +36,7 @@ class Choice:
 
     @property
     def owner(self) -> int | None:
-        """Whom the folders of sessions have to belong to; None: whoever we are."""
+        """The uid that must own the folders of sessions; None: that of this process."""
         return self.launcher.uid if isinstance(self.launcher, Bubblewrap) else None
 
     def shell(self, limits: CommandLimits) -> Shell | None:
@@ -40,34 +44,32 @@ class Choice:
 
 
 def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bool = False) -> Choice:
-    """Tries what it chooses. A mode that was asked for and does not work here is an error at start; "" leaves it to the probe.
+    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that was set does not work; "" sets none.
 
-    `bash` is `auto`, `on` or `off`. In production nothing runs commands unless it is `on`, and then only isolated. SB-11
+    `bash` is `auto`, `on` or `off`. In production commands run only with `on`, and only isolated. SB-11
     """
     if mode and mode not in MODES:
         raise BadSettings(
-            problem=f"EASEL_SANDBOX_MODE is {mode!r}; it is {', '.join(MODES[:-1])} or {MODES[-1]}."
+            problem=f"EASEL_SANDBOX_MODE is {mode!r}; it must be {', '.join(MODES[:-1])} or {MODES[-1]}."
         )
-    if mode in NOT_BUILT:
+    if mode in NOT_IMPLEMENTED:
         raise BadSettings(
-            problem=f"EASEL_SANDBOX_MODE={mode} is not available in this version; there are `bwrap` and `logical`."
+            problem=f"EASEL_SANDBOX_MODE={mode} is not available in this version; use `bwrap` or `logical`."
         )
     if is_prod and bash == "on" and mode == "logical":
         raise BadSettings(
-            problem="EASEL_SANDBOX_MODE=logical isolates nothing, so EASEL_BASH=on is refused with EASEL_PROFILE=prod."
+            problem="EASEL_SANDBOX_MODE=logical isolates nothing; it must not be used with EASEL_BASH=on and "
+            "EASEL_PROFILE=prod."
         )
-    found = logical.find() if mode == "logical" else bubblewrap.find(uid)
-    if isinstance(found, str) and mode:
-        raise BadSettings(problem=f"EASEL_SANDBOX_MODE={mode} cannot be used: {found}.")
+    launcher = logical.probe() if mode == "logical" else bubblewrap.probe(uid)
+    if isinstance(launcher, str) and mode:
+        raise BadSettings(problem=f"EASEL_SANDBOX_MODE={mode} cannot be used: {launcher}.")
     if bash == "off":
         return Choice(None, "off (EASEL_BASH=off).")
     if is_prod and bash != "on":
         return Choice(None, "off with EASEL_PROFILE=prod; EASEL_BASH=on turns it on, isolated.")
-    if not isinstance(found, str):
-        isolation = (
-            "isolated by bubblewrap"
-            if isinstance(found, Bubblewrap)
-            else "WITHOUT isolation (EASEL_SANDBOX_MODE=logical)"
-        )
-        return Choice(found, f"on, {isolation}.")
-    return Choice(None, f"off: {found}. {WITHOUT_BASH}")
+    if isinstance(launcher, str):
+        return Choice(None, f"off: {launcher}. {WITHOUT_BASH}")
+    if isinstance(launcher, Bubblewrap):
+        return Choice(launcher, "on, isolated by bubblewrap.")
+    return Choice(launcher, "on, WITHOUT isolation (EASEL_SANDBOX_MODE=logical).")

@@ -1,7 +1,7 @@
-"""A program that we start: what it says, and how it ends.
+"""A child process: its output and its end.
 
-Owns which descriptors it has: its own three and those that are meant for it, whoever started Easel with what else open. So it is not
-the loop that starts it, since uvloop's closes nothing in a child. Waiting for what must end, and when, is `shell`'s business.
+Owns the descriptors that it inherits: its own three and those that are passed on purpose, whatever else is open in this
+process. It is not started by the event loop, because uvloop closes nothing in a child. Timeouts are the job of `command`.
 """
 
 import asyncio
@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Self
 
-LOOK_AGAIN_SECONDS = 0.02  # on a system without handles of processes
+POLL_SECONDS = 0.02  # on a system without pidfds
 
 
 class Child:
-    """Leads a session and a group of its own. Standard error goes where its output goes, and there is no input."""
+    """A process that leads a session of its own. Standard error is merged into its output; it has no input."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._handle: int | None = None
-        with suppress(OSError, AttributeError):  # a system without handles
-            self._handle = os.pidfd_open(process.pid)
+        self._pidfd: int | None = None
+        with suppress(OSError, AttributeError):  # a system without pidfds
+            self._pidfd = os.pidfd_open(process.pid)
         self._pipe: asyncio.ReadTransport | None = None
-        self.said = asyncio.StreamReader()
+        self.output = asyncio.StreamReader()
 
     @classmethod
-    async def started(
+    async def start(
         cls,
         argv: Sequence[str],
         *,
@@ -35,19 +35,21 @@ class Child:
         cwd: str,
         owner: int | None = None,
     ) -> Self:
-        """Raises OSError. In the thread of whoever awaits, and in no other: `--die-with-parent` ends a command with its thread.
+        """Start a program. Raises OSError.
 
-        `owner` is who the program will be, where that is not us: a pipe of ours it could write to, but not open as `/dev/stderr`.
+        The process is started in the calling thread: `--die-with-parent` ends a command together with its thread. `owner`
+        is the uid that the program will run as, if it is another: it could write to a pipe of ours, but not open it as
+        `/dev/stderr`.
         """
-        ours, its = os.pipe()
-        output = os.fdopen(ours, "rb", 0)
+        read_end, write_end = os.pipe()
+        output = os.fdopen(read_end, "rb", 0)
         try:
             if owner is not None:
-                os.fchown(its, owner, owner)
-            process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments; it takes as long as the loop's own way
+                os.fchown(write_end, owner, owner)
+            process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments; as fast as the loop's own method
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=its,
+                stdout=write_end,
                 stderr=subprocess.STDOUT,
                 pass_fds=descriptors,
                 close_fds=True,
@@ -59,10 +61,10 @@ class Child:
             output.close()
             raise
         finally:
-            os.close(its)
+            os.close(write_end)
         child = cls(process)
         try:
-            child.said, child._pipe = await reader(output)
+            child.output, child._pipe = await open_reader(output)
         except BaseException:
             child.kill()
             process.wait()
@@ -76,16 +78,16 @@ class Child:
         return self._process.pid
 
     @property
-    def returned(self) -> int | None:
-        """Known once it was waited for. Below zero: the signal that ended it."""
+    def return_code(self) -> int | None:
+        """Known after `wait`. A negative number is the signal that ended the process."""
         return self._process.returncode
 
     async def wait(self) -> None:
         while self._process.poll() is None:
-            if self._handle is None:
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            if self._pidfd is None:
+                await asyncio.sleep(POLL_SECONDS)
             else:
-                await ended(self._handle)
+                await wait_for_exit(self._pidfd)
 
     def kill(self) -> None:
         self._process.kill()
@@ -93,23 +95,23 @@ class Child:
     def close(self) -> None:
         if self._pipe is not None:
             self._pipe.close()
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
 
-async def reader(file: IO[Any]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
-    """A pipe's end to be read, which the transport closes."""
+async def open_reader(file: IO[Any]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Read a pipe as a stream. The transport closes the pipe."""
     stream, loop = asyncio.StreamReader(), asyncio.get_running_loop()
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), file)
     return stream, pipe
 
 
-async def ended(handle: int) -> None:
-    """A handle can be read once its process has ended, and with the first of a namespace all others have."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(handle, over.set)
+async def wait_for_exit(pidfd: int) -> None:
+    """Wait for the end of a process; if it is the first of a namespace, all others there have ended too."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
     try:
-        await over.wait()
+        await ended.wait()
     finally:
-        loop.remove_reader(handle)
+        loop.remove_reader(pidfd)

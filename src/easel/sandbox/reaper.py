@@ -1,10 +1,11 @@
-"""A program of its own, which starts a command where no namespace holds it together, and ends all of it.
+"""A small program that starts a command where no namespace contains it, and ends all of its processes.
 
-Run as `python -I -S keeper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`, with all that the program is to have in its environment. Orphans of the command become its children (PR_SET_CHILD_SUBREAPER), whatever they
-did to their group, their session and their environment. It ends them when the command has ended, and when nobody holds the
-other end of the pipe LIFELINE any more: Easel lets go of it, or has died. Its own exit code is the command's.
+Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the program's whole environment.
+Orphans of the command become children of this process (PR_SET_CHILD_SUBREAPER), whatever they did to their group, session
+and environment. It kills them when the command has ended, and when the other end of the pipe LIFELINE is closed, by Easel
+or because Easel has ended. The exit code is the command's.
 
-Uses nothing but the standard library, and little of that: it is started for every command.
+Imports little, and from the standard library only: it is started for every command.
 """
 
 import ctypes
@@ -16,44 +17,50 @@ import time
 from contextlib import suppress
 
 CHILD_SUBREAPER = 36
-ENDING_SECONDS = 4.0  # for what cannot be killed, such as another user's; less than whoever waits for us has
-PAUSE_SECONDS = 0.005
+MAX_KILL_SECONDS = (
+    4.0  # some processes cannot be killed, such as another user's; less than command.END_SECONDS
+)
+POLL_SECONDS = 0.005
 
 
-def keep(lifeline: int, given: list[str]) -> int:
-    with suppress(AttributeError):  # not Linux: the group has to do
+def run(lifeline: int, arguments: list[str]) -> int:
+    """Start the command, wait for its end or that of the lifeline, and kill its processes. Returns the exit code."""
+    with suppress(AttributeError):  # not Linux: killing the process group must do
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    wake_up, signalled = os.pipe()
+    os.set_blocking(signalled, False)
+    signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _, __: None)
     child = os.fork()
     if child == 0:
-        become(given)
+        execute(arguments)
     code: int | None = None
-    while code is None and lifeline not in select.select([lifeline, told], [], [])[0]:
-        os.read(told, 4096)
-        code = reaped(child)
-    end_all(child, has_ended=code is not None)
+    while code is None and lifeline not in select.select([lifeline, wake_up], [], [])[0]:
+        os.read(wake_up, 4096)
+        code = reap(child)
+    kill_all(child, has_ended=code is not None)
     return 128 + signal.SIGKILL if code is None else code
 
 
-def become(given: list[str]) -> None:
-    """In a group of its own: what it does to its group is not done to us."""
-    begin = next(number for number, one in enumerate(given) if one.startswith("/"))
-    environment, argv = dict(one.split("=", 1) for one in given[:begin]), given[begin:]
+def execute(arguments: list[str]) -> None:
+    """Become the command, in a session of its own, so that a signal to its group does not reach the reaper."""
+    start = next(number for number, argument in enumerate(arguments) if argument.startswith("/"))
+    environment, argv = dict(item.split("=", 1) for item in arguments[:start]), arguments[start:]
     try:
         os.setsid()
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by whatever it becomes
+        for ignored in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Python ignores them, and the command would inherit that
             signal.signal(ignored, signal.SIG_DFL)
         os.execve(argv[0], argv, environment)  # noqa: S606
     finally:
         os._exit(127)
 
 
-def reaped(child: int) -> int | None:
-    """Whoever has ended; the command's exit code, if it is among them."""
+def reap(child: int) -> int | None:
+    """Collect the children that have ended. Returns the command's exit code if it is among them."""
     code = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -63,17 +70,18 @@ def reaped(child: int) -> int | None:
     return code
 
 
-def end_all(child: int, *, has_ended: bool) -> None:
-    until = time.monotonic() + ENDING_SECONDS
-    if not has_ended or not os.path.isdir("/proc/self"):  # noqa: PTH112 - its number may be somebody else's by now, unless nothing else helps
+def kill_all(child: int, *, has_ended: bool) -> None:
+    deadline = time.monotonic() + MAX_KILL_SECONDS
+    # The pid of an ended child may have been reused, so its group is killed only where /proc is missing.
+    if not has_ended or not os.path.isdir("/proc/self"):  # noqa: PTH112
         with suppress(OSError):
             os.killpg(child, signal.SIGKILL)
-    while has_children() and time.monotonic() < until:
-        for one in descendants():
+    while has_children() and time.monotonic() < deadline:
+        for pid in descendants():
             with suppress(OSError):
-                os.kill(one, signal.SIGKILL)
-        time.sleep(PAUSE_SECONDS)
-        reaped(child)
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+        reap(child)
 
 
 def has_children() -> bool:
@@ -85,20 +93,20 @@ def has_children() -> bool:
 
 
 def descendants() -> list[int]:
-    """All of them, from one look at the machine."""
+    """Return the pids of all descendants of this process, from one scan of /proc."""
     parents: dict[int, list[int]] = {}
     with suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdigit():
                 with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
                     parents.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
-    found, ahead = list[int](), [os.getpid()]
-    while ahead:
-        below = parents.get(ahead.pop(), [])
-        found += below
-        ahead += below
+    found, pending = list[int](), [os.getpid()]
+    while pending:
+        children = parents.get(pending.pop(), [])
+        found += children
+        pending += children
     return found
 
 
 if __name__ == "__main__":
-    os._exit(keep(int(sys.argv[1]), sys.argv[2:]))
+    os._exit(run(int(sys.argv[1]), sys.argv[2:]))

@@ -1,17 +1,17 @@
-"""The kernel calls that a sandboxed command cannot make, as a filter that bubblewrap loads.
+"""The system calls that a sandboxed command cannot make, as a filter that bubblewrap loads.
 
-Namespaces hide files, processes and the network. This closes what they leave open: keys of the host's keyring, looking into other
-processes, memory that no limit counts (`memfd_create`, System V segments), networks without a namespace (vsock), and the rarely used
-calls in which kernels had their holes. A call that is refused gets EPERM, so that programs fall back or say so.
+Namespaces hide files, processes and the network. The filter blocks what they leave open: the host's keyring, access to
+other processes, memory that no limit counts (`memfd_create`, System V segments), networks without a namespace (vsock), and
+rarely used calls with a history of kernel bugs. A blocked call fails with EPERM, so that programs can fall back or report it.
 
-Filters exist for x86-64 and 64-bit ARM. Elsewhere there is none, and the namespaces stand alone.
+Filters exist for x86-64 and 64-bit ARM. On other machines the namespaces are the only protection.
 """
 
 import struct
 from collections.abc import Mapping, Sequence
 
-# x86-64, aarch64; None: that machine has no such call.
-REFUSED: Mapping[str, tuple[int | None, int | None]] = {
+# x86-64, aarch64; None: the architecture has no such call.
+BLOCKED_SYSCALLS: Mapping[str, tuple[int | None, int | None]] = {
     # other processes
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -22,11 +22,11 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # memory outside of what a process is counted for
+    # memory that is not counted for a process
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
-    # large surfaces that a command has no need of
+    # large attack surfaces that commands do not need
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -65,22 +65,22 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "ioperm": (173, None),
 }
 SOCKET = (41, 198)
-FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink: all of them live in the network namespace
+FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink: all are confined by the network namespace
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_X32 = 0x40000000  # the other numbering of x86-64, by which every call could be made a second time
+_X32 = 0x40000000  # the second numbering of x86-64, which could bypass the filter
 
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # places in struct seccomp_data, little endian
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little endian
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _REFUSE, _NO_SUCH_FAMILY, _NO_SUCH_CALL = 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 97, 0x00050000 | 38
+_ALLOW, _DENY, _NO_SUCH_FAMILY, _NO_SUCH_CALL = 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 97, 0x00050000 | 38
 
 
 def program(machine: str) -> bytes | None:
-    """The filter for a machine, as `platform.machine()` names it."""
+    """Return the filter for a machine, as `platform.machine()` names it; None if there is none."""
     if machine not in _ARCHITECTURES:
         return None
     column, architecture = _ARCHITECTURES[machine]
-    refused = [number for numbers in REFUSED.values() if (number := numbers[column]) is not None]
+    blocked = [number for numbers in BLOCKED_SYSCALLS.values() if (number := numbers[column]) is not None]
     steps = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_IF_EQUAL, architecture, then=1),
@@ -89,20 +89,20 @@ def program(machine: str) -> bytes | None:
     ]
     if machine == "x86_64":
         steps += [_step(_IF_AT_LEAST, _X32, otherwise=1), _step(_RETURN, _NO_SUCH_CALL)]
-    steps += _refuse_each(refused)
+    steps += _block_each(blocked)
     steps += [_step(_IF_EQUAL, SOCKET[column], then=1), _step(_RETURN, _ALLOW), _step(_LOAD, _FIRST_ARGUMENT)]
     for family in FAMILIES:
         steps += [_step(_IF_EQUAL, family, otherwise=1), _step(_RETURN, _ALLOW)]
     return b"".join([*steps, _step(_RETURN, _NO_SUCH_FAMILY)])
 
 
-def _refuse_each(numbers: Sequence[int]) -> list[bytes]:
+def _block_each(numbers: Sequence[int]) -> list[bytes]:
     steps: list[bytes] = []
     for number in numbers:
-        steps += [_step(_IF_EQUAL, number, otherwise=1), _step(_RETURN, _REFUSE)]
+        steps += [_step(_IF_EQUAL, number, otherwise=1), _step(_RETURN, _DENY)]
     return steps
 
 
 def _step(code: int, value: int, *, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction of classic BPF; `then` and `otherwise` say how many to skip."""
+    """Encode one instruction of classic BPF; `then` and `otherwise` are the instructions to skip."""
     return struct.pack("<HBBI", code, then, otherwise, value)

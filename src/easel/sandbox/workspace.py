@@ -1,7 +1,8 @@
-"""Where a tool works: the folders that it may touch, and the names by which a command knows them.
+"""The workspace of a tool: the folders it may touch, and the paths by which commands know them.
 
-A session's tools have one folder, which they call `/workspace`. A node's have the roots that its user gave, under their own
-names. Owns the way from a path as it was written to a folder and a path beneath it; what lies there is `beneath`'s business.
+A session's tools have one folder, which they call `/workspace`. A node's tools have the roots that its user chose, under
+their own paths. Owns the translation of a path as a tool wrote it to a root and a path under it; opening that path is the
+job of `safe_open`.
 """
 
 import posixpath
@@ -13,79 +14,77 @@ from typing import TYPE_CHECKING, Protocol
 
 from easel.core.tool.context import ToolContext
 from easel.errors import BadSettings
+from easel.fs import OutsideDirectory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 WORKSPACE = "/workspace"
-TEMPORARY = ".tmp"  # in a session's folder: what its commands call /tmp
+TEMPORARY = ".tmp"  # the directory in a session's folder that its commands see as /tmp
 MAX_PATH_LENGTH = 4_096
-
-
-class Outside(Exception):
-    """A path leads out of every folder that a tool may touch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    at: str  # as tools and commands name it
-    folder: Path  # where it is on this machine
+    visible_path: str  # the path by which tools and commands name it
+    folder: Path  # the path on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    roots: tuple[Root, ...]  # the first is where a relative path begins
-    name: str  # whose it is: a session's key, or a node's root
-    temporary: str | None = (
-        None  # the folder that commands call /tmp; None: one of their own that goes with them
-    )
-    owner: int | None = None  # whom files belong to that are made here; None: whoever makes them
-    network: bool = False  # whether whoever works here may use it at all; the tool has to say so too. RS-54
+    """`temporary` is the folder that commands see as /tmp; with None each command has one of its own."""
+
+    roots: tuple[Root, ...]  # relative paths start at the first
+    name: str  # a session's key, or a node's first root
+    temporary: str | None = None
+    owner: int | None = None  # the uid that new files get; None: that of this process
+    network: bool = False  # whether commands here may use the network; the tool must allow it too. RS-54
 
     def find(self, path: str) -> tuple[Root, str]:
-        """The root that a path lies in, and the way from there. Links are not looked at here."""
+        """Return the root that holds a path, and the path relative to it. Raises `OutsideDirectory`. Ignores links."""
         if "\0" in path or len(path) > MAX_PATH_LENGTH:
-            raise Outside
-        whole = posixpath.normpath(posixpath.join(self.roots[0].at, path))
-        if self.temporary and (whole == "/tmp" or whole.startswith("/tmp/")):  # noqa: S108 - the name inside, not a place here
-            whole = self.temporary + whole.removeprefix("/tmp")  # noqa: S108
+            raise OutsideDirectory(path)
+        full = posixpath.normpath(posixpath.join(self.roots[0].visible_path, path))
+        if self.temporary and (full == "/tmp" or full.startswith("/tmp/")):  # noqa: S108 - the path inside the sandbox
+            full = self.temporary + full.removeprefix("/tmp")  # noqa: S108
         for root in self.roots:
-            if whole == root.at:
+            if full == root.visible_path:
                 return root, "."
-            if whole.startswith(root.at.rstrip("/") + "/"):
-                return root, whole[len(root.at.rstrip("/")) + 1 :]
-        raise Outside
+            prefix = root.visible_path.rstrip("/") + "/"
+            if full.startswith(prefix):
+                return root, full[len(prefix) :]
+        raise OutsideDirectory(path)
 
 
 class WorkspaceProvider(Protocol):
-    """Knows where whoever calls a tool works."""
+    """Chooses the workspace of a tool call."""
 
     def enter(self, context: ToolContext | None) -> AbstractAsyncContextManager[Workspace]:
-        """The place is there, and stays there until the block ends."""
+        """Create the workspace if needed and keep it until the block ends."""
         ...
 
 
-def _checked(root: Path) -> Path:
-    try:
-        found = root.resolve(strict=True)
-    except OSError as problem:
-        raise BadSettings(problem=f"{root} cannot be a root ({problem.strerror}).") from None
-    if not found.is_dir() or found == Path("/") or found.parts[1] in ("proc", "sys", "dev"):
-        raise BadSettings(
-            problem=f"{root} cannot be a root; it is a folder that is neither / nor one of the system's own."
-        )
-    return found
-
-
 class FixedRoots:
-    """A node's workplace: the same folders for every call, under their own names."""
+    """The workspace of a node: the same folders for every call, under their own paths."""
 
     def __init__(self, roots: Sequence[Path], *, network: bool = False) -> None:
-        found = [_checked(root) for root in roots]
-        self._place = Workspace(
-            tuple(Root(str(root), root) for root in found), str(found[0]), network=network
+        folders = [_checked_root(root) for root in roots]
+        self._workspace = Workspace(
+            tuple(Root(str(folder), folder) for folder in folders), str(folders[0]), network=network
         )
 
     @asynccontextmanager
-    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002 - whoever calls
-        yield self._place
+    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002 - the same for every caller
+        yield self._workspace
+
+
+def _checked_root(root: Path) -> Path:
+    try:
+        folder = root.resolve(strict=True)
+    except OSError as problem:
+        raise BadSettings(problem=f"{root} cannot be a root ({problem.strerror}).") from None
+    if not folder.is_dir() or folder == Path("/") or folder.parts[1] in ("proc", "sys", "dev"):
+        raise BadSettings(
+            problem=f"{root} cannot be a root; a root must be a folder, and not /, /proc, /sys or /dev."
+        )
+    return folder

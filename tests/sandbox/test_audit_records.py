@@ -1,4 +1,4 @@
-"""What is told of commands: each one that ran, and each attempt to get out or to take too much."""
+"""Audit records of the sandbox: every command, and every attempt to leave the workspace or to exceed a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from easel.ids import OWNER, RunId, SessionId, WorkerId
 from easel.sandbox.bubblewrap import Bubblewrap
 from tests.requirements import rule
 from tests.sandbox.conftest import SMALL, Machine
-from tests.sandbox.processes import new_nap, until_there_are
+from tests.sandbox.processes import new_nap, wait_for_sleepers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +43,13 @@ CLAIM = Claim(
 
 
 @rule("SB-16")
-async def test_every_command_is_recorded_with_where_and_how_it_ended(machine: Machine) -> None:
+async def test_every_command_is_recorded_with_its_exit_code(machine: Machine) -> None:
     await machine.bash("exit 3", "agent:main:s")
-    [(action, told)] = machine.notes
+    [(action, details)] = machine.notes
     assert action == "sandbox.ran"
     assert ACTIONS[action] is StorageClass.AUDIT
-    assert told == {
-        "who": OWNER,
+    assert details == {
+        "user_id": OWNER,
         "subject": "agent:main:s",
         "tool": "local__Bash",
         "sandbox_mode": "bwrap",
@@ -57,16 +57,16 @@ async def test_every_command_is_recorded_with_where_and_how_it_ended(machine: Ma
         "session_id": "agent:main:s",
         "sandbox_root": str(machine.folder("agent:main:s")),
         "exit_code": 3,
-        "seconds": told["seconds"],
+        "seconds": details["seconds"],
     }
 
 
 @rule("SB-16")
-async def test_in_a_run_it_is_the_runs_own_worker_that_is_named(machine: Machine) -> None:
+async def test_record_of_a_run_names_its_worker(machine: Machine) -> None:
     context = ToolContext(Principal(OWNER, "agent", kind=PrincipalKind.AGENT), "agent:main:main", CLAIM)
     await machine.tools["Bash"].use({"command": "true"}, context)
-    [(_, told)] = machine.notes
-    assert (told["subject"], told["worker_id"], told["session_id"]) == (
+    [(_, details)] = machine.notes
+    assert (details["subject"], details["worker_id"], details["session_id"]) == (
         "run_1",
         "wrk_of_the_run",
         "agent:main:main",
@@ -74,9 +74,7 @@ async def test_in_a_run_it_is_the_runs_own_worker_that_is_named(machine: Machine
 
 
 @rule("SB-17", "SB-16")
-async def test_a_limit_that_was_hit_is_a_violation_beside_the_record(
-    tmp_path: Path, bubblewrap: Choice
-) -> None:
+async def test_exceeded_limit_is_recorded_as_violation_too(tmp_path: Path, bubblewrap: Choice) -> None:
     machine = Machine(tmp_path / "sandbox", bubblewrap, replace(SMALL, output_bytes=1_000))
     await machine.bash("yes")
     [(first, ran), (second, violation)] = machine.notes
@@ -87,53 +85,53 @@ async def test_a_limit_that_was_hit_is_a_violation_beside_the_record(
 
 
 @rule("SB-17")
-async def test_a_folder_outside_is_a_violation_and_nothing_runs(machine: Machine) -> None:
+async def test_workdir_outside_the_workspace_is_a_violation_and_nothing_runs(machine: Machine) -> None:
     with pytest.raises(ToolFailed, match="outside of /workspace"):
         await machine.bash("touch ran", workdir="../other")
-    [(action, told)] = machine.notes
+    [(action, details)] = machine.notes
     assert action == "sandbox.violation"
-    assert (told["kind"], told["path"]) == ("path", "../other")
+    assert (details["kind"], details["path"]) == ("path", "../other")
     assert not (machine.folder() / "ran").exists()
 
 
-async def test_a_command_that_took_too_long_broke_no_law(machine: Machine) -> None:
+async def test_timeout_is_not_a_violation(machine: Machine) -> None:
     await machine.bash("sleep 60", timeout=300)
     assert [action for action, _ in machine.notes] == ["sandbox.ran"]
 
 
 @rule("SB-16")
-async def test_a_command_that_was_cancelled_is_recorded_too(machine: Machine) -> None:
+async def test_cancelled_command_is_recorded(machine: Machine) -> None:
     nap = new_nap()
     task = asyncio.create_task(machine.bash(f"exec sleep {nap}"))
-    await until_there_are(1, nap)
+    await wait_for_sleepers(1, nap)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    [(action, told)] = machine.notes
-    assert (action, told["exit_code"], told["cancelled"]) == ("sandbox.ran", 137, True)
+    [(action, details)] = machine.notes
+    assert (action, details["exit_code"], details["cancelled"]) == ("sandbox.ran", 137, True)
 
 
-async def test_what_a_command_said_is_not_in_the_record(machine: Machine) -> None:
+async def test_output_is_not_recorded(machine: Machine) -> None:
     await machine.bash("echo private-word")
     assert "private-word" not in str(machine.notes)
 
 
 @pytest.mark.parametrize("command", ["x" * 100_001, "echo \0", "echo \ud800", "é" * 60_000])
-async def test_a_command_that_cannot_be_given_is_refused(machine: Machine, command: str) -> None:
+async def test_invalid_command_is_refused(machine: Machine, command: str) -> None:
     with pytest.raises(ToolFailed, match="local__Bash"):
         await machine.bash(command)
 
 
-async def test_a_long_command_is_run(machine: Machine) -> None:
-    assert await machine.says("echo " + "x" * 99_000 + " | wc -c") == "99001\n"
+async def test_long_command_is_run(machine: Machine) -> None:
+    assert await machine.output_of("echo " + "x" * 99_000 + " | wc -c") == "99001\n"
 
 
-async def test_a_folder_that_is_not_there_is_said(machine: Machine) -> None:
-    with pytest.raises(ToolFailed, match="there is no nowhere"):
+async def test_missing_workdir_is_reported(machine: Machine) -> None:
+    with pytest.raises(ToolFailed, match="nowhere does not exist"):
         await machine.bash("true", workdir="nowhere")
 
 
-async def test_a_sandbox_that_cannot_be_set_up_is_a_failure_of_the_tool(machine: Machine) -> None:
-    """Not a result: the command did not run."""
+async def test_broken_sandbox_is_an_error_of_the_tool(machine: Machine) -> None:
+    """The command did not run, so there is no result."""
     tool, launcher = machine.tools["Bash"], machine.choice.launcher
     assert tool.shell is not None
     assert isinstance(launcher, Bubblewrap)
