@@ -13,7 +13,7 @@ from easel.ids import OWNER, UserId
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import Blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
-from tests.stores.test_blobs import Kept, aws, bucket, disk, kept, pieces, s3_server
+from tests.stores.blob_locations import BlobLocation, aws, bucket, disk, location, pieces, s3_server
 from tests.support.artifacts import id_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.host.conftest import TurnableClock
 
 # Fixtures: a folder, and a bucket behind a real HTTP server.
-__all__ = ["aws", "bucket", "disk", "harness", "kept", "s3_server"]
+__all__ = ["aws", "bucket", "disk", "harness", "location", "s3_server"]
 
 LIMIT = 3 * PART_BYTES
 GRACE = 7 * 86_400.0
@@ -63,7 +63,7 @@ class FaultyBlobs:
 class ArtifactHarness:
     """Artifacts on SQLite and a real blob storage, with a clock that tests can set."""
 
-    def __init__(self, database: SqliteDatabase, storage: Kept, clock: TurnableClock) -> None:
+    def __init__(self, database: SqliteDatabase, storage: BlobLocation, clock: TurnableClock) -> None:
         self.database = database
         self.storage = storage
         self.clock = clock
@@ -89,10 +89,10 @@ class ArtifactHarness:
 
 
 @pytest_asyncio.fixture
-async def harness(tmp_path: Path, kept: Kept, clock: TurnableClock) -> AsyncIterator[ArtifactHarness]:
+async def harness(tmp_path: Path, location: BlobLocation, clock: TurnableClock) -> AsyncIterator[ArtifactHarness]:
     database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
-    harness = ArtifactHarness(database, kept, clock)
+    harness = ArtifactHarness(database, location, clock)
     await harness.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
     yield harness
     await database.close()

@@ -20,14 +20,14 @@ from tests.host.artifact_harness import (
     bucket,
     disk,
     harness,
-    kept,
+    location,
     s3_server,
 )
 from tests.requirements import case
 from tests.support.artifacts import aged_key, offloaded
 
 # Fixtures.
-__all__ = ["aws", "bucket", "disk", "harness", "kept", "s3_server"]
+__all__ = ["aws", "bucket", "disk", "harness", "location", "s3_server"]
 
 
 async def test_unreferenced_artifact_is_swept_after_the_grace_period(harness: ArtifactHarness) -> None:

@@ -28,11 +28,11 @@ from tests.host.artifact_harness import (
     bucket,
     disk,
     harness,
-    kept,
+    location,
     s3_server,
 )
 from tests.requirements import case, rule
-from tests.stores.test_blobs import Kept, pieces
+from tests.stores.blob_locations import BlobLocation, pieces
 from tests.support.artifacts import id_of, offloaded
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 # Fixtures.
-__all__ = ["aws", "bucket", "disk", "harness", "kept", "s3_server"]
+__all__ = ["aws", "bucket", "disk", "harness", "location", "s3_server"]
 
 
 # --- offloaded values ---------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ async def test_wrong_clock_of_this_machine_does_not_affect_artifacts(
     assert await harness.artifacts.read(OWNER, id_of(b"a")) == b"a"
 
 
-async def test_large_upload_is_streamed(harness: ArtifactHarness, kept: Kept) -> None:
+async def test_large_upload_is_streamed(harness: ArtifactHarness, location: BlobLocation) -> None:
     artifacts = Artifacts(
         harness.database.artifacts, harness.storage.blobs, max_bytes=100_000_000, grace_seconds=GRACE
     )
@@ -255,7 +255,7 @@ async def test_large_upload_is_streamed(harness: ArtifactHarness, kept: Kept) ->
         for _ in range(640):
             yield piece
 
-    if kept.url.startswith("s3"):
+    if location.url.startswith("s3"):
         return  # the S3 test server holds all content in the memory of this process
     tracemalloc.start()
     try:

@@ -1,7 +1,7 @@
 """Fixtures for tests of stores: one open store per test, on SQLite and on Postgres.
 
-The schema is migrated once per test process. SQLite tests copy the migrated file; Postgres tests share one database and
-empty it, or get a copy of the migrated one.
+The schema is migrated once per test process. SQLite tests copy the migrated file; Postgres tests share one
+database and empty it, or get a copy of the migrated one.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def path(tmp_path: Path) -> Path:
 def migrated_path(path: Path, migrated_file: Path) -> Path:
     """Return the path of a migrated SQLite file."""
     path.parent.mkdir()
-    return shutil.copy(migrated_file, path)
+    shutil.copy(migrated_file, path)
+    return path
 
 
 @pytest_asyncio.fixture

@@ -1,6 +1,7 @@
 """Helpers of the contract suite: open a store, run SQL behind it, and build runs, batches and claims.
 
-Owns the differences between the databases (how a time is written, how a constraint fails), so that the tests have none.
+Owns the differences between the databases (how a time is written, how a constraint fails), so that the tests
+have none.
 """
 
 from __future__ import annotations
@@ -122,13 +123,16 @@ class Store:
     async def columns(self, table: str) -> dict[str, Column]:
         if self.kind == "sqlite":
             found = await self.sql(
-                f"select name, type, dflt_value is not null as has_default, \"notnull\" as required, pk from pragma_table_info('{table}')"
+                'select name, type, dflt_value is not null as has_default, "notnull" as required, pk'
+                f" from pragma_table_info('{table}')"
             )
         else:
             found = await self.sql(
-                "select a.attname as name, format_type(a.atttypid, null) as type, a.atthasdef as has_default, a.attnotnull as required,"
+                "select a.attname as name, format_type(a.atttypid, null) as type,"
+                " a.atthasdef as has_default, a.attnotnull as required,"
                 " coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) as pk from pg_attribute a"
-                f" left join pg_index i on i.indrelid = a.attrelid and i.indisprimary where a.attrelid = '{table}'::regclass and a.attnum > 0"
+                " left join pg_index i on i.indrelid = a.attrelid and i.indisprimary"
+                f" where a.attrelid = '{table}'::regclass and a.attnum > 0"
             )
         return {
             row["name"]: Column(
@@ -141,11 +145,13 @@ class Store:
         """Return the columns of each index of the table."""
         if self.kind == "sqlite":
             found = await self.sql(
-                f"select i.name, group_concat(c.name) as columns from pragma_index_list('{table}') i, pragma_index_info(i.name) c group by i.name"
+                "select i.name, group_concat(c.name) as columns"
+                f" from pragma_index_list('{table}') i, pragma_index_info(i.name) c group by i.name"
             )
         else:
             found = await self.sql(
-                "select x.relname as name, string_agg(a.attname, ',' order by a.attnum) as columns from pg_index i"
+                "select x.relname as name, string_agg(a.attname, ',' order by a.attnum) as columns"
+                " from pg_index i"
                 " join pg_class x on x.oid = i.indexrelid join pg_attribute a on a.attrelid = x.oid"
                 f" where i.indrelid = '{table}'::regclass group by x.relname"
             )
@@ -206,7 +212,7 @@ async def sqlite_at(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]
         await database.close()
 
 
-# --- runs, batches and claims ---------------------------------------------------------------------------------
+# --- runs, batches and claims -------------------------------------------------------------------------------
 
 
 def new_run(

@@ -1,6 +1,7 @@
-"""The queue and its logs as a plain thing in memory: what every store must answer, said without a database.
+"""A model of the queue and its logs in memory: the answers that every store must give.
 
-Owns the rules once more, in the shortest words that are exact. No time passes here: a claim is over when the test says so.
+Implements the rules a second time, as short as possible. It has no clock: a claim expires when the test
+expires it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class ModelRun:
     turn: int | None = None
     attempt: int = 0
     owner: WorkerId | None = None
-    over_since: int | None = None  # when its claim ran out, in the order of running out
+    expired_at: int | None = None  # the position of its expiry among all expiries
     was_started: bool = False
-    cancel_asked: bool = False
+    cancel_requested: bool = False
     error: str | None = None
     batch_no: int = 0
     batch_seq: int = 0
-    log: list[str] = field(default_factory=list)  # what each event says
+    log: list[str] = field(default_factory=list)  # the text of each event
     oldest: int = 1
 
     @property
@@ -54,14 +55,14 @@ class ModelClaim:
 
 class ModelQueue:
     def __init__(self) -> None:
-        self.runs: dict[RunId, ModelRun] = {}  # in the order of arrival
+        self.runs: dict[RunId, ModelRun] = {}  # in order of arrival
         self._turns = 0
-        self._lapses = 0
+        self._expiries = 0
 
-    # -- arriving
+    # -- enqueueing
 
     def enqueue(self, run: ModelRun) -> RunId | None:
-        """The run that the asker gets; None: the key was used for something else."""
+        """Return the id of the new or the earlier run, None if the key was used for another request."""
         if run.key is not None:
             for earlier in self.runs.values():
                 if earlier.key == run.key:
@@ -71,10 +72,10 @@ class ModelQueue:
         return run.run_id
 
     def _pass_turn(self, session: str) -> bool:
-        mine = [run for run in self.runs.values() if run.session == session]
-        if any(run.turn is not None and not is_terminal(run.status) for run in mine):
+        runs = [run for run in self.runs.values() if run.session == session]
+        if any(run.turn is not None and not is_terminal(run.status) for run in runs):
             return False
-        for run in mine:
+        for run in runs:
             if run.is_waiting:
                 self._turns += 1
                 run.turn = self._turns
@@ -83,23 +84,23 @@ class ModelQueue:
 
     # -- claiming
 
-    def claim(self, worker: WorkerId, room: int, after: RunId | None) -> list[ModelClaim]:
+    def claim(self, worker: WorkerId, capacity: int, after: RunId | None) -> list[ModelClaim]:
         after_turn = (self.runs[after].turn if after else 0) or 0
         ready = sorted(
             (run.turn, run)
             for run in self.runs.values()
             if run.is_ready and run.turn is not None and run.turn > after_turn
         )
-        return [self._take(run, worker) for _, run in ready[:room]]
+        return [self._take(run, worker) for _, run in ready[:capacity]]
 
-    def take_over(self, worker: WorkerId, room: int) -> list[ModelClaim]:
-        over = sorted(
-            (run.over_since, run.run_id) for run in self.runs.values() if run.over_since is not None
+    def take_over(self, worker: WorkerId, capacity: int) -> list[ModelClaim]:
+        expired = sorted(
+            (run.expired_at, run.run_id) for run in self.runs.values() if run.expired_at is not None
         )
-        return [self._take(self.runs[run_id], worker) for _, run_id in over[:room]]
+        return [self._take(self.runs[run_id], worker) for _, run_id in expired[:capacity]]
 
     def _take(self, run: ModelRun, worker: WorkerId) -> ModelClaim:
-        run.status, run.owner, run.attempt, run.batch_no, run.over_since, run.was_started = (
+        run.status, run.owner, run.attempt, run.batch_no, run.expired_at, run.was_started = (
             Status.RUNNING,
             worker,
             run.attempt + 1,
@@ -109,31 +110,31 @@ class ModelQueue:
         )
         return ModelClaim(run.run_id, worker, run.attempt)
 
-    def held(self) -> list[RunId]:
+    def valid_claims(self) -> list[RunId]:
         return [
             run.run_id
             for run in self.runs.values()
-            if run.status is Status.RUNNING and run.over_since is None
+            if run.status is Status.RUNNING and run.expired_at is None
         ]
 
-    def lapse(self, run_id: RunId) -> int:
-        """The claim of this run is over; the how many-th that is."""
-        self._lapses += 1
-        self.runs[run_id].over_since = self._lapses
-        return self._lapses
+    def expire(self, run_id: RunId) -> int:
+        """Expire the claim of this run. Returns the number of expiries so far."""
+        self._expiries += 1
+        self.runs[run_id].expired_at = self._expiries
+        return self._expiries
 
     def is_newest(self, claim: ModelClaim) -> bool:
         run = self.runs[claim.run_id]
         return (run.owner, run.attempt) == (claim.owner, claim.attempt)
 
-    def holds(self, claim: ModelClaim) -> bool:
-        return self.is_newest(claim) and claim.run_id in self.held()
+    def is_valid(self, claim: ModelClaim) -> bool:
+        return self.is_newest(claim) and claim.run_id in self.valid_claims()
 
     def release_claim(self, claim: ModelClaim) -> bool:
         run = self.runs[claim.run_id]
         if not self.is_newest(claim) or run.status is not Status.RUNNING:
             return False
-        run.status, run.owner, run.over_since, run.max_attempts = (
+        run.status, run.owner, run.expired_at, run.max_attempts = (
             Status.QUEUED,
             None,
             None,
@@ -146,26 +147,26 @@ class ModelQueue:
     def append(
         self, claim: ModelClaim, number: int, events: Iterable[str], ends_as: Status | None
     ) -> tuple[int, bool, bool] | None:
-        """(last seq, whether a cancel was asked for, whether the turn was passed), or None where the claim is gone."""
+        """Return (last seq, cancel requested, turn passed), None if the claim is invalid."""
         run = self.runs[claim.run_id]
-        if self.holds(claim) and number == run.batch_no + 1:
+        if self.is_valid(claim) and number == run.batch_no + 1:
             run.log += events
             run.batch_no, run.batch_seq = number, len(run.log)
-            return run.batch_seq, run.cancel_asked, ends_as is not None and self._end(run, ends_as)
+            return run.batch_seq, run.cancel_requested, ends_as is not None and self._end(run, ends_as)
         if self.is_newest(claim) and number == run.batch_no:
-            return run.batch_seq, run.cancel_asked, ends_as is not None
+            return run.batch_seq, run.cancel_requested, ends_as is not None
         return None
 
     def _end(self, run: ModelRun, status: Status) -> bool:
-        run.status, run.over_since, run.error = status, None, "why" if status is Status.FAILED else None
+        run.status, run.expired_at, run.error = status, None, "why" if status is Status.FAILED else None
         return self._pass_turn(run.session)
 
     def cancel(self, run_id: RunId) -> tuple[bool, bool]:
-        """(whether it changed anything, whether the turn was passed)."""
+        """Return (changed, turn passed)."""
         run = self.runs[run_id]
         if is_terminal(run.status):
             return False, False
-        changed, run.cancel_asked = not run.cancel_asked, True
+        changed, run.cancel_requested = not run.cancel_requested, True
         if run.status is Status.RUNNING:
             return changed, False
         run.log += ["run.status", "done"]
@@ -173,7 +174,7 @@ class ModelQueue:
         return True, self._end(run, Status.CANCELLED) and had_turn
 
     def prune(self, run_ids: Iterable[RunId]) -> int:
-        longer = [run for run in map(self.runs.__getitem__, run_ids) if run.oldest < len(run.log)]
-        for run in longer:
+        prunable = [run for run in map(self.runs.__getitem__, run_ids) if run.oldest < len(run.log)]
+        for run in prunable:
             run.oldest = len(run.log)
-        return len(longer)
+        return len(prunable)

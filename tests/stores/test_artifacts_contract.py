@@ -1,4 +1,4 @@
-"""The rows of artifacts, on every store: claimed before their blobs are written, kept by references, swept when nobody cares."""
+"""Rows of artifacts on every store: claims, uploads, references and the sweep."""
 
 from __future__ import annotations
 
@@ -48,22 +48,23 @@ async def run_id(store: Store) -> RunId:
     return made.run_id
 
 
-async def a_canvas(store: Store, name: str = "sketch") -> CanvasId:
+async def create_canvas(store: Store, name: str = "sketch") -> CanvasId:
     await store.sql(
-        f"insert into canvases (user_id, canvas_id, agent_id, title, spec, state) values ('owner', '{name}', 'main', '', '{{}}', '{{}}')"
+        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state)"
+        f" values ('owner', '{name}', 'main', '', '{{}}', '{{}}')"
     )
     return CanvasId(name)
 
 
-async def stored(artifacts: ArtifactStore, content: bytes, user_id: UserId = OWNER) -> Artifact:
+async def store_content(artifacts: ArtifactStore, content: bytes, user_id: UserId = OWNER) -> Artifact:
     [claimed] = await artifacts.claim(user_id, [new(content, user_id=user_id)])
     if not claimed.is_stored:
         assert await artifacts.mark_stored(user_id, [claimed]) == {claimed.artifact_id}
     return replace(claimed, is_stored=True)
 
 
-async def begin(artifacts: ArtifactStore, name: str = "new_1") -> Artifact:
-    """An upload has begun: nobody knows yet what it will be."""
+async def start_upload(artifacts: ArtifactStore, name: str = "new_1") -> Artifact:
+    """Start an upload whose content is not known yet."""
     [begun] = await artifacts.claim(OWNER, [NewArtifact(ArtifactId(name), 0, "", aged_key())])
     return begun
 
@@ -72,12 +73,12 @@ def as_content(begun: Artifact, content: bytes) -> NewArtifact:
     return replace(new(content), blob_key=begun.blob_key)
 
 
-async def make_old(store: Store) -> None:
+async def set_artifact_age(store: Store) -> None:
     await store.sql(f"update artifacts set touched_at = {store.ago(LONG_AGO)}")
 
 
 async def sweep(artifacts: ArtifactStore, limit: int = 100) -> list[str]:
-    """All the way over the rows; the keys of the blobs that they leave."""
+    """Sweep all rows. Returns the blob keys of the deleted ones."""
     keys, place = list[str](), START
     while place is not None:
         step = await artifacts.sweep(place, GRACE, limit)
@@ -90,10 +91,10 @@ async def count(store: Store, table: str) -> int:
     return (await store.sql(f"select count(*) as n from {table}"))[0]["n"]
 
 
-# --- claiming ---------------------------------------------------------------------------------------------------------
+# --- claiming -----------------------------------------------------------------------------------------------
 
 
-async def test_a_claimed_row_is_not_there_for_readers_before_its_blob_is(artifacts: ArtifactStore) -> None:
+async def test_claimed_row_is_not_readable_before_its_blob_is_stored(artifacts: ArtifactStore) -> None:
     wanted = new(b"a")
     [claimed] = await artifacts.claim(OWNER, [wanted])
     assert (claimed.blob_key, claimed.size, claimed.is_stored) == (wanted.blob_key, 1, False)
@@ -118,21 +119,21 @@ async def test_a_claimed_row_is_not_there_for_readers_before_its_blob_is(artifac
     )
 
 
-async def test_the_same_content_has_one_row_and_one_blob(store: Store, artifacts: ArtifactStore) -> None:
+async def test_same_content_has_one_row_and_one_blob(store: Store, artifacts: ArtifactStore) -> None:
     [first] = await artifacts.claim(OWNER, [new(b"a")])
     [second] = await artifacts.claim(OWNER, [new(b"a")])
     assert first == second
     assert await count(store, "artifacts") == 1
 
 
-async def test_many_at_once_are_claimed_and_marked_together(artifacts: ArtifactStore) -> None:
+async def test_many_artifacts_are_claimed_and_marked_in_one_call(artifacts: ArtifactStore) -> None:
     contents = [bytes([n]) for n in range(40)]
     claimed = await artifacts.claim(OWNER, [new(content) for content in contents])
     assert {one.artifact_id for one in claimed} == {id_of(content) for content in contents}
     assert await artifacts.mark_stored(OWNER, claimed) == {id_of(content) for content in contents}
 
 
-async def test_claims_of_the_same_contents_in_any_order_do_not_stand_in_each_others_way(
+async def test_concurrent_claims_in_opposite_order_do_not_deadlock(
     artifacts: ArtifactStore,
 ) -> None:
     contents = [bytes([n]) for n in range(20)]
@@ -145,22 +146,22 @@ async def test_claims_of_the_same_contents_in_any_order_do_not_stand_in_each_oth
     await asyncio.gather(*(keep(nth) for nth in range(20)))
 
 
-async def test_two_users_with_the_same_content_never_meet(store: Store, artifacts: ArtifactStore) -> None:
+async def test_same_content_of_two_users_has_two_rows(store: Store, artifacts: ArtifactStore) -> None:
     mallory = await store.add_user("mallory")
-    mine, theirs = await stored(artifacts, b"a"), await stored(artifacts, b"a", mallory)
+    mine, theirs = await store_content(artifacts, b"a"), await store_content(artifacts, b"a", mallory)
     assert mine.blob_key != theirs.blob_key
-    await stored(artifacts, b"secret", mallory)
+    await store_content(artifacts, b"secret", mallory)
     assert await artifacts.get(OWNER, id_of(b"secret")) is None
     assert await artifacts.mark_stored(OWNER, [theirs]) == set()
 
 
-# --- uploads, whose content is known at their end -----------------------------------------------------------------------
+# --- uploads -----------------------------------------------------------------------
 
 
-async def test_what_was_begun_is_seen_by_nobody_and_becomes_the_content_that_it_is(
+async def test_upload_is_not_readable_until_completed_under_its_content_id(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    begun = await begin(artifacts)
+    begun = await start_upload(artifacts)
     assert await artifacts.get(OWNER, begun.artifact_id) is None
     settled = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
     assert settled is not None
@@ -174,10 +175,10 @@ async def test_what_was_begun_is_seen_by_nobody_and_becomes_the_content_that_it_
     assert await count(store, "artifacts") == 1
 
 
-async def test_a_blob_goes_to_a_row_that_waits_for_one(store: Store, artifacts: ArtifactStore) -> None:
-    """Someone claimed the row and died; whoever comes with the blob in hand gives it his."""
+async def test_completed_upload_fills_a_row_without_a_blob(store: Store, artifacts: ArtifactStore) -> None:
+    """The first claimer crashed; the next upload of the content fills its row."""
     [dead] = await artifacts.claim(OWNER, [new(b"a")])
-    begun = await begin(artifacts)
+    begun = await start_upload(artifacts)
     alive = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
     assert alive is not None
     assert alive.is_stored
@@ -187,16 +188,16 @@ async def test_a_blob_goes_to_a_row_that_waits_for_one(store: Store, artifacts: 
     assert await count(store, "artifacts") == 1
 
 
-async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(
+async def test_completed_upload_replaces_only_the_blob_that_is_missing(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    first = await stored(artifacts, b"a")
+    first = await store_content(artifacts, b"a")
     for lost in (None, aged_key()):
-        begun = await begin(artifacts)
+        begun = await start_upload(artifacts)
         assert (
             await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
         )
-    begun = await begin(artifacts)
+    begun = await start_upload(artifacts)
     mended = await artifacts.complete_upload(
         OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key
     )
@@ -206,52 +207,52 @@ async def test_a_row_that_has_its_blob_keeps_it_unless_that_is_the_lost_one(
 
 
 @case("D7")
-async def test_what_was_begun_and_swept_cannot_be_settled(store: Store, artifacts: ArtifactStore) -> None:
-    """Its blob may be in the hands of a sweep."""
-    begun = await begin(artifacts)
-    await make_old(store)
+async def test_upload_that_was_swept_cannot_be_completed(store: Store, artifacts: ArtifactStore) -> None:
+    """A sweep may be deleting its blob."""
+    begun = await start_upload(artifacts)
+    await set_artifact_age(store)
     assert await sweep(artifacts) == [begun.blob_key]
     assert await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None) is None
     assert await artifacts.get(OWNER, id_of(b"a")) is None
     assert await count(store, "artifacts") == 0
 
 
-async def test_what_was_begun_can_be_withdrawn_and_what_is_stored_cannot(
+async def test_unfinished_upload_can_be_withdrawn_and_stored_artifact_cannot(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    begun, kept = await begin(artifacts), await stored(artifacts, b"a")
+    begun, kept = await start_upload(artifacts), await store_content(artifacts, b"a")
     for one in (begun, begun, kept):
         await artifacts.withdraw(OWNER, one.artifact_id)
     assert await store.sql("select artifact_id from artifacts") == [{"artifact_id": kept.artifact_id}]
 
 
-async def test_of_many_uploads_of_the_same_one_blob_stays(artifacts: ArtifactStore) -> None:
-    begun = [await begin(artifacts, f"new_{n}") for n in range(10)]
+async def test_concurrent_uploads_of_the_same_content_keep_one_blob(artifacts: ArtifactStore) -> None:
+    begun = [await start_upload(artifacts, f"new_{n}") for n in range(10)]
     settled = await asyncio.gather(
         *(artifacts.complete_upload(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun)
     )
     assert len({one.blob_key for one in settled if one is not None}) == 1
 
 
-async def test_what_belongs_to_nobody_is_refused(artifacts: ArtifactStore) -> None:
+async def test_artifact_of_an_unknown_user_is_refused(artifacts: ArtifactStore) -> None:
     with pytest.raises(CONSTRAINT_ERRORS):
         await artifacts.claim("nobody", [new(b"a")])  # type: ignore[arg-type]
 
 
-# --- references and the sweep -----------------------------------------------------------------------------------------
+# --- references and the sweep -------------------------------------------------------------------------------
 
 
-async def test_a_reference_is_made_once_and_only_to_what_is_stored_and_ones_own(
+async def test_reference_is_added_once_and_only_to_stored_artifacts_of_the_user(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
     mallory = await store.add_user("mallory")
-    await stored(artifacts, b"mine")
-    await stored(artifacts, b"theirs", mallory)
+    await store_content(artifacts, b"mine")
+    await store_content(artifacts, b"theirs", mallory)
     await artifacts.claim(OWNER, [new(b"unstored")])
     ids = [id_of(content) for content in (b"mine", b"theirs", b"unstored", b"unknown")]
     for _ in range(2):
         await artifacts.add_references(OWNER, ids, run_id=run_id)
-    await artifacts.add_references(OWNER, ids, canvas_id=await a_canvas(store))
+    await artifacts.add_references(OWNER, ids, canvas_id=await create_canvas(store))
     await artifacts.add_references(OWNER, [], run_id=run_id)
     made = await store.sql(
         "select user_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null"
@@ -263,82 +264,82 @@ async def test_a_reference_is_made_once_and_only_to_what_is_stored_and_ones_own(
 
 
 @case("D7")
-async def test_a_sweep_takes_what_is_old_and_unreferred_and_nothing_else(
+async def test_sweep_deletes_only_old_artifacts_without_references(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
     of_run, of_canvas, loose = [
-        await stored(artifacts, content) for content in (b"of a run", b"of a canvas", b"loose")
+        await store_content(artifacts, content) for content in (b"of a run", b"of a canvas", b"loose")
     ]
     [unstored] = await artifacts.claim(OWNER, [new(b"unstored")])
     await artifacts.add_references(OWNER, [of_run.artifact_id], run_id=run_id)
-    await artifacts.add_references(OWNER, [of_canvas.artifact_id], canvas_id=await a_canvas(store))
+    await artifacts.add_references(OWNER, [of_canvas.artifact_id], canvas_id=await create_canvas(store))
     assert await sweep(artifacts) == []
-    await make_old(store)
-    touched = await stored(artifacts, b"touched")
+    await set_artifact_age(store)
+    touched = await store_content(artifacts, b"touched")
     assert sorted(await sweep(artifacts)) == sorted([loose.blob_key, unstored.blob_key])
     assert await sweep(artifacts) == []
     for kept in (of_run, of_canvas, touched):
         assert await artifacts.get(OWNER, kept.artifact_id) == kept
     assert await artifacts.get(OWNER, loose.artifact_id) is None
-    assert await artifacts.mark_stored(OWNER, [unstored]) == set(), (
-        "whoever slept meanwhile has to begin again"
-    )
+    assert await artifacts.mark_stored(OWNER, [unstored]) == set(), "a row that was swept is not marked"
 
 
-async def test_a_claim_touches_so_that_the_sweep_passes_over(store: Store, artifacts: ArtifactStore) -> None:
-    first = await stored(artifacts, b"a")
-    await make_old(store)
+async def test_claim_touches_the_row_so_that_the_sweep_skips_it(
+    store: Store, artifacts: ArtifactStore
+) -> None:
+    first = await store_content(artifacts, b"a")
+    await set_artifact_age(store)
     await artifacts.claim(OWNER, [new(b"a")])
     assert await sweep(artifacts) == []
     assert await artifacts.get(OWNER, first.artifact_id) == first
 
 
 @pytest.mark.parametrize("gone", ["delete from sessions", "delete from canvases"])
-async def test_what_was_kept_for_a_run_or_a_canvas_goes_after_it(
+async def test_artifact_is_swept_after_its_run_or_canvas_is_deleted(
     store: Store, artifacts: ArtifactStore, run_id: RunId, gone: str
 ) -> None:
-    kept = await stored(artifacts, b"a")
-    canvas_id = await a_canvas(store)
+    kept = await store_content(artifacts, b"a")
+    canvas_id = await create_canvas(store)
     if "sessions" in gone:
         await artifacts.add_references(OWNER, [kept.artifact_id], run_id=run_id)
     else:
         await artifacts.add_references(OWNER, [kept.artifact_id], canvas_id=canvas_id)
-    await make_old(store)
+    await set_artifact_age(store)
     assert await sweep(artifacts) == []
     await store.sql(gone)
     assert await sweep(artifacts) == [kept.blob_key]
 
 
-async def test_after_the_sweep_the_same_content_is_a_new_row_with_a_new_blob(
+async def test_swept_content_can_be_stored_again_with_a_new_blob_key(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    before = await stored(artifacts, b"a")
-    await make_old(store)
+    before = await store_content(artifacts, b"a")
+    await set_artifact_age(store)
     assert await sweep(artifacts) == [before.blob_key]
-    after = await stored(artifacts, b"a")
+    after = await store_content(artifacts, b"a")
     assert after.blob_key != before.blob_key
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 8, 100])
-async def test_the_sweep_comes_by_every_row_in_steps_of_any_length(
+async def test_sweep_visits_every_row_for_any_step_length(
     store: Store, artifacts: ArtifactStore, limit: int
 ) -> None:
     mallory = await store.add_user("mallory")
-    made = [await stored(artifacts, bytes([n]), user) for user in (OWNER, mallory) for n in range(4)]
-    await make_old(store)
-    kept = await stored(artifacts, b"\x02", mallory)
+    made = [await store_content(artifacts, bytes([n]), user) for user in (OWNER, mallory) for n in range(4)]
+    await set_artifact_age(store)
+    kept = await store_content(artifacts, b"\x02", mallory)
     assert sorted(await sweep(artifacts, limit)) == sorted(
         one.blob_key for one in made if one.blob_key != kept.blob_key
     )
 
 
 @case("D7")
-async def test_references_and_sweeps_at_the_same_moment_never_leave_one_without_the_other(
+async def test_concurrent_references_and_sweeps_stay_consistent(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    """Either the reference was first, and the artifact stays; or the sweep was, and there is no reference."""
-    ids = [(await stored(artifacts, b"%d" % n)).artifact_id for n in range(150)]
-    await make_old(store)
+    """Either the reference is first and the artifact kept, or the sweep is first and no reference added."""
+    ids = [(await store_content(artifacts, b"%d" % n)).artifact_id for n in range(150)]
+    await set_artifact_age(store)
 
     async def sweep_often() -> None:
         for _ in range(10):
@@ -359,14 +360,15 @@ ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"])
 
 
 @ON_POSTGRES
-async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
+async def test_sweep_skips_an_artifact_whose_reference_is_being_added(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    kept = await stored(artifacts, b"a")
-    await make_old(store)
+    kept = await store_content(artifacts, b"a")
+    await set_artifact_age(store)
     async with other_connection(store) as other, other.transaction():
         await other.execute(
-            f"insert into artifact_refs (user_id, artifact_id, run_id) values ('owner', '{kept.artifact_id}', '{run_id}')"
+            "insert into artifact_refs (user_id, artifact_id, run_id)"
+            f" values ('owner', '{kept.artifact_id}', '{run_id}')"
         )
         assert await asyncio.wait_for(sweep(artifacts), TIMEOUT_SECONDS) == []
     assert await sweep(artifacts) == []
@@ -374,10 +376,10 @@ async def test_a_reference_under_way_holds_the_sweep_off_without_making_it_wait(
 
 
 @ON_POSTGRES
-async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(
+async def test_reference_waits_for_the_sweep_of_its_artifact_and_is_not_added(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    gone = await stored(artifacts, b"a")
+    gone = await store_content(artifacts, b"a")
     async with other_connection(store) as other, other.transaction():
         await other.execute(f"delete from artifacts where artifact_id = '{gone.artifact_id}'")
         referring = asyncio.create_task(artifacts.add_references(OWNER, [gone.artifact_id], run_id=run_id))
@@ -388,11 +390,11 @@ async def test_a_reference_to_what_is_being_swept_waits_and_finds_it_gone(
 
 @ON_POSTGRES
 @pytest.mark.parametrize("step", ["claim", "mark"])
-async def test_whoever_takes_several_takes_them_in_one_order(
-    store: Store, artifacts: ArtifactStore, step: str
-) -> None:
-    """Else two that take the same ones would each hold what the other waits for."""
-    made = sorted([await stored(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id)
+async def test_rows_are_locked_in_one_order(store: Store, artifacts: ArtifactStore, step: str) -> None:
+    """Otherwise two calls that lock the same rows could deadlock."""
+    made = sorted(
+        [await store_content(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id
+    )
     backwards = made[::-1]
     async with other_connection(store) as other, other.transaction():
         await other.execute(
@@ -411,22 +413,21 @@ async def test_whoever_takes_several_takes_them_in_one_order(
 
 
 @rule("CC-08")
-async def test_no_column_of_the_tables_could_hold_pixels(store: Store) -> None:
+async def test_artifact_tables_have_no_binary_column(store: Store) -> None:
     for table in ("artifacts", "artifact_refs"):
         types = {column.type for column in (await store.columns(table)).values()}
         assert not types & {"bytea", "blob", "jsonb"}
 
 
-# --- blobs without a row ----------------------------------------------------------------------------------------------
+# --- blobs without a row ------------------------------------------------------------------------------------
 
 
-async def test_a_blob_is_unknown_when_it_is_old_and_no_row_has_it(
-    store: Store, artifacts: ArtifactStore
-) -> None:
-    known = await stored(artifacts, b"a")
+async def test_old_blob_without_a_row_is_reported_as_unknown(store: Store, artifacts: ArtifactStore) -> None:
+    known = await store_content(artifacts, b"a")
     aged = aged_key(GRACE + 60)
     await store.sql(f"update artifacts set blob_key = '{aged}'")
-    old, young, other_users = aged_key(GRACE + 60), aged_key(GRACE - 60), aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
+    old, young = aged_key(GRACE + 60), aged_key(GRACE - 60)
+    other_users = aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
     asked = {
         key: blob_created_at(key) or datetime.now(UTC)
         for key in (known.blob_key, aged, old, young, other_users)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from easel.core.audit import record
 from easel.core.audit.chain import ChainPosition, parse_position
-from easel.core.audit.record import ACTIONS, Entry, StorageClass, new_entry
+from easel.core.audit.record import ACTIONS, Entry, StorageClass
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
 from easel.host import audit as audit_service
@@ -38,14 +39,14 @@ WRITERS = 12
 BATCHES = 200
 
 
-def an_entry(
+def new_entry(
     action: str = "sign_out",
     subject: str | None = None,
     *,
     at: datetime = AT,
     principal: Principal = THE_OWNER,
 ) -> Entry:
-    return new_entry(at, principal, action, redact=Redaction(), subject=subject)
+    return record.new_entry(at, principal, action, redact=Redaction(), subject=subject)
 
 
 @pytest_asyncio.fixture
@@ -54,13 +55,13 @@ async def chain(store: Store) -> AuditStore:
     return store.database.audit
 
 
-async def outcome(store: AuditStore, *known: ChainPosition) -> ChainProgress:
+async def verify_chain(store: AuditStore, *known: ChainPosition) -> ChainProgress:
     return [reached async for reached in verify(store, known)][-1]
 
 
 async def verified_length(store: AuditStore) -> int:
     """Verify the chain. Returns the number of its records."""
-    end = await outcome(store)
+    end = await verify_chain(store)
     assert end.is_end, end
     return end.seq
 
@@ -82,14 +83,16 @@ async def test_empty_chain_is_valid(chain: AuditStore) -> None:
 
 @rule("CC-06", "CC-14")
 async def test_records_are_stored_unchanged_and_in_order(chain: AuditStore) -> None:
-    await chain.append([an_entry(subject="1"), an_entry("run.error", "2", at=AT + timedelta(microseconds=1))])
-    await chain.append([an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
+    await chain.append(
+        [new_entry(subject="1"), new_entry("run.error", "2", at=AT + timedelta(microseconds=1))]
+    )
+    await chain.append([new_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
     links = await chain.list_after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
-        an_entry(subject="1").to_record(1),
-        an_entry("run.error", "2", at=AT + timedelta(microseconds=1)).to_record(2),
-        an_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).to_record(3),
+        new_entry(subject="1").to_record(1),
+        new_entry("run.error", "2", at=AT + timedelta(microseconds=1)).to_record(2),
+        new_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).to_record(3),
     ]
     assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),
@@ -130,7 +133,7 @@ async def test_concurrent_writers_on_two_instances_append_to_one_chain(writers: 
     async def write(store: AuditStore) -> None:
         await start.wait()
         while pending:
-            await store.append([an_entry(subject=name) for name in pending.pop()])
+            await store.append([new_entry(subject=name) for name in pending.pop()])
 
     tasks = [asyncio.create_task(write(writer)) for writer in writers]
     start.set()
@@ -148,14 +151,14 @@ async def test_chain_can_be_verified_during_appends(
     writers: list[AuditStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each verification succeeds, and covers at least the records that existed when it started."""
-    monkeypatch.setattr(audit_service, "PAGE", 7)
+    monkeypatch.setattr(audit_service, "VERIFY_PAGE_SIZE", 7)
     stop = asyncio.Event()
     written = 0
 
     async def write(store: AuditStore) -> None:
         nonlocal written
         while not stop.is_set():
-            await store.append([an_entry(), an_entry("run.error")])
+            await store.append([new_entry(), new_entry("run.error")])
             written += 2
 
     tasks = [asyncio.create_task(write(writer)) for writer in writers[:4]]
@@ -174,10 +177,10 @@ async def test_chain_can_be_verified_during_appends(
 @rule("CC-06")
 async def test_refused_batch_appends_no_record(store: Store) -> None:
     chain = store.database.audit
-    await chain.append([an_entry(subject="first")])
+    await chain.append([new_entry(subject="first")])
     await store.sql("update audit_head set last_seq = 0, last_hash = ''")  # the next number exists already
     with pytest.raises(Exception, match=r"(?i)unique|constraint"):
-        await chain.append([an_entry(subject="second"), an_entry(subject="third")])
+        await chain.append([new_entry(subject="second"), new_entry(subject="third")])
     assert await subjects(chain) == ["first"]
     assert (await chain.get_end()).head == ChainPosition(0, "")
 
@@ -185,7 +188,7 @@ async def test_refused_batch_appends_no_record(store: Store) -> None:
 async def test_append_fails_without_a_chain_head(store: Store) -> None:
     await store.sql("delete from audit_head")
     with pytest.raises(LookupError, match="head"):
-        await store.database.audit.append([an_entry()])
+        await store.database.audit.append([new_entry()])
     assert await subjects(store.database.audit) == []
 
 
@@ -215,15 +218,18 @@ TAMPERINGS = [
     (SWAP, 4),
     ("update audit set seq = 11 where seq = 4", 4),
     (
-        "insert into audit select 11, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        "insert into audit select 11, user_id, at, storage_class, action, record, hash"
+        " from audit where seq = 10",
         11,
     ),
     (
-        "insert into audit select 0, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        "insert into audit select 0, user_id, at, storage_class, action, record, hash"
+        " from audit where seq = 10",
         0,
     ),
     (
-        "insert into audit select -5, user_id, at, storage_class, action, record, hash from audit where seq = 10",
+        "insert into audit select -5, user_id, at, storage_class, action, record, hash"
+        " from audit where seq = 10",
         -5,
     ),
     ("update audit_head set last_seq = 9", 10),
@@ -239,13 +245,13 @@ TAMPERINGS = [
 async def test_tampering_is_detected_with_its_position(
     store: Store, tampering: str, found_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_service, "PAGE", 3)
+    monkeypatch.setattr(audit_service, "VERIFY_PAGE_SIZE", 3)
     chain = store.database.audit
     for nth in range(10):
-        await chain.append([an_entry(subject=str(nth))])
+        await chain.append([new_entry(subject=str(nth))])
     assert await verified_length(chain) == 10
     await store.sql(tampering.format(later=LATER[store.kind], endless=ENDLESS[store.kind]))
-    end = await outcome(chain)
+    end = await verify_chain(chain)
     assert not end.is_end
     assert (end.seq, bool(end.problem)) == (found_at, True), end
 
@@ -253,22 +259,22 @@ async def test_tampering_is_detected_with_its_position(
 @rule("CC-06")
 async def test_rewritten_chain_is_detected_by_a_known_checkpoint(store: Store) -> None:
     chain = store.database.audit
-    await chain.append([an_entry(subject="what was done"), an_entry()])
-    noted = parse_position(str((await outcome(chain)).position))
+    await chain.append([new_entry(subject="what was done"), new_entry()])
+    noted = parse_position(str((await verify_chain(chain)).position))
     await store.sql("delete from audit")
     await store.sql("update audit_head set last_seq = 0, last_hash = ''")
-    assert (await outcome(chain, noted)).problem, "cut off"
-    await chain.append([an_entry(subject="what is said now"), an_entry(), an_entry()])
+    assert (await verify_chain(chain, noted)).problem, "cut off"
+    await chain.append([new_entry(subject="what is said now"), new_entry(), new_entry()])
     assert await verified_length(chain) == 3, "the chain alone is valid"
-    end = await outcome(chain, noted)
+    end = await verify_chain(chain, noted)
     assert (end.seq, bool(end.problem)) == (2, True), end
-    assert (await outcome(chain, parse_position(str((await outcome(chain)).position)))).is_end
+    assert (await verify_chain(chain, parse_position(str((await verify_chain(chain)).position)))).is_end
 
 
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-async def found(chain: AuditStore, **filters: Any) -> list[int]:
+async def list_seqs(chain: AuditStore, **filters: Any) -> list[int]:
     nothing: dict[str, Any] = {
         "action": None,
         "storage_class": None,
@@ -306,16 +312,16 @@ FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
 async def test_records_are_listed_newest_first_and_filtered(chain: AuditStore) -> None:
     for nth in range(6):
         await chain.append(
-            [an_entry("run.error" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
+            [new_entry("run.error" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
         )
     for filters, wanted in FILTERS:
-        assert await found(chain, **filters) == wanted, filters
+        assert await list_seqs(chain, **filters) == wanted, filters
 
 
 @case("R6")
 @rule("CC-10")
 async def test_every_action_is_stored_and_an_unknown_storage_class_refused(store: Store) -> None:
-    await store.database.audit.append([an_entry(action) for action in ACTIONS])
+    await store.database.audit.append([new_entry(action) for action in ACTIONS])
     assert await verified_length(store.database.audit) == len(ACTIONS)
     with pytest.raises(Exception, match="class_is_known"):
         await store.sql("update audit set storage_class = 'public'")
@@ -324,13 +330,13 @@ async def test_every_action_is_stored_and_an_unknown_storage_class_refused(store
 async def test_audit_reader_reads_the_chain_while_another_process_writes_it(
     database: SqliteDatabase,
 ) -> None:
-    await database.audit.append([an_entry(), an_entry()])
+    await database.audit.append([new_entry(), new_entry()])
     reader = AuditReader(database.path)
     try:
         assert await verified_length(reader.audit) == 2
-        await database.audit.append([an_entry()])
+        await database.audit.append([new_entry()])
         assert await verified_length(reader.audit) == 3
         with pytest.raises(NotImplementedError):
-            await reader.audit.append([an_entry()])
+            await reader.audit.append([new_entry()])
     finally:
         await reader.close()

@@ -1,4 +1,4 @@
-"""Refresh jobs on every store: who may take one, for how long it is held, and when it is due again."""
+"""Refresh jobs on every store: claims, renewal, due times and failures."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def jobs(store: Store) -> CanvasActionStore:
 
 @pytest_asyncio.fixture(autouse=True)
 async def cockpit(store: Store) -> None:
-    await made(store, POLL)
+    await create_canvas(store, POLL)
 
 
-async def made(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId = OWNER) -> None:
+async def create_canvas(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId = OWNER) -> None:
     new = NewCanvas(
         user_id=user,
         canvas_id=CanvasId(name),
@@ -54,35 +54,35 @@ async def made(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId
     assert await store.database.canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
 
 
-async def turn(store: Store, seconds: float) -> None:
-    """What was decided lies so much further back; or, with less than nothing, ahead: the clock was set back."""
+async def advance_clock(store: Store, seconds: float) -> None:
+    """Move the due times of all jobs into the past."""
     if store.kind == "sqlite":
-        offloaded = {
+        columns = {
             name: f"{name} - {round(seconds * 1_000_000)}"
             for name in ("next_at", "put_off_at", "lease_until")
         }
     else:
-        offloaded = {
+        columns = {
             name: f"{name} - interval '{seconds} seconds'"
             for name in ("next_at", "put_off_at", "lease_until")
         }
     await store.sql(
-        "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in offloaded.items())
+        "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in columns.items())
     )
 
 
-async def taken(
+async def claim_jobs(
     jobs: CanvasActionStore,
     owner: str = HERE,
     *,
-    room: int = 10,
-    at_work: Sequence[Job] = (),
+    capacity: int = 10,
+    running: Sequence[Job] = (),
     unwatched: bool = True,
 ) -> list[Due]:
-    return await jobs.claim_refreshes(owner, room, LEASE, running=at_work, unwatched=unwatched)
+    return await jobs.claim_refreshes(owner, capacity, LEASE, running=running, unwatched=unwatched)
 
 
-async def looked_at(store: Store, seconds: float = LEASE) -> None:
+async def open_view(store: Store, seconds: float = LEASE) -> None:
     view = View("view_1", "browser", "con_1")
     opened = Change(
         events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view
@@ -91,36 +91,36 @@ async def looked_at(store: Store, seconds: float = LEASE) -> None:
 
 
 @rule("CV-19")
-async def test_a_job_is_due_an_interval_after_it_was_made_and_again_after_it_was_settled(
+async def test_job_is_due_one_interval_after_creation_and_after_each_run(
     store: Store, jobs: CanvasActionStore
 ) -> None:
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
     assert 0 < due_in <= EVERY
-    assert await taken(jobs) == []
-    await turn(store, EVERY)
-    [due] = await taken(jobs)
+    assert await claim_jobs(jobs) == []
+    await advance_clock(store, EVERY)
+    [due] = await claim_jobs(jobs)
     assert (due.job, due.action_id, due.every_ms, due.failures) == ((OWNER, NAME, "poll"), "look", 60_000, 0)
     await jobs.finish_refresh(HERE, due, failures=3, delay=100)
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
     assert 90 < due_in <= 100
-    await turn(store, 100)
-    [due] = await taken(jobs)
+    await advance_clock(store, 100)
+    [due] = await claim_jobs(jobs)
     assert due.failures == 3
 
 
 @rule("RS-45", "CV-51")
-async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(
+async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     store: Store, jobs: CanvasActionStore
 ) -> None:
     await store.add_user("ann")
-    await made(store, POLL, WATCH, name="other")
-    await made(store, POLL, user=UserId("ann"))
+    await create_canvas(store, POLL, WATCH, name="other")
+    await create_canvas(store, POLL, user=UserId("ann"))
     assert await failing(store) == []
     error = {"code": 503, "name": "UNAVAILABLE", "message": "laptop is “away” \\ \u2028"}
-    await turn(store, EVERY)
-    due = next(one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll"))
+    await advance_clock(store, EVERY)
+    due = next(one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll"))
     await jobs.finish_refresh(HERE, due, failures=2, delay=100, error=error)
     [job] = await failing(store)
     assert (job.refresh_id, job.action_id, job.failures, job.error) == ("poll", "look", 2, error)
@@ -128,36 +128,36 @@ async def test_a_job_that_fails_is_read_with_its_canvas_until_it_works_again(
     assert (await failing(store, "other"), await failing(store, user=UserId("ann"))) == ([], []), (
         "each canvas has its own"
     )
-    await turn(store, 110)
+    await advance_clock(store, 110)
     [job] = await failing(store)
     assert -20 < job.retry_seconds < 0, "it is due"
-    [due] = [one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll")]
-    assert [one.failures for one in await failing(store)] == [2], "nobody knows yet how it goes this time"
+    [due] = [one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll")]
+    assert [one.failures for one in await failing(store)] == [2], "this run has no outcome yet"
     await jobs.finish_refresh(HERE, due, failures=3, delay=100)
     assert [(one.failures, one.error) for one in await failing(store)] == [(3, None)]
-    await turn(store, 100)
-    [due] = [one for one in await taken(jobs) if one.job == (OWNER, NAME, "poll")]
+    await advance_clock(store, 100)
+    [due] = [one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll")]
     await jobs.finish_refresh(HERE, due, failures=0, delay=100)
     assert await failing(store) == []
 
 
-async def test_a_job_that_a_new_spec_leaves_out_fails_no_more(store: Store, jobs: CanvasActionStore) -> None:
-    await turn(store, EVERY)
-    [due] = await taken(jobs)
+async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: CanvasActionStore) -> None:
+    await advance_clock(store, EVERY)
+    [due] = await claim_jobs(jobs)
     await jobs.finish_refresh(HERE, due, failures=1, delay=100, error={"message": "no"})
     seen: list[int] = []
 
-    def respecified(*refreshes: Refresh) -> Any:
+    def new_spec(*refreshes: Refresh) -> Any:
         def decide(snapshot: CanvasSnapshot) -> Change:
             seen.append(len(snapshot.failing))
             return Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
 
         return store.database.canvases.change(OWNER, NAME, decide)
 
-    await respecified(POLL)
-    assert len(await failing(store)) == 1, "the same job goes on"
-    await respecified()
-    assert (await failing(store), seen) == ([], [1, 1]), "whoever changes it sees it, too"
+    await new_spec(POLL)
+    assert len(await failing(store)) == 1, "the same job continues"
+    await new_spec()
+    assert (await failing(store), seen) == ([], [1, 1]), "a change of the canvas sees it too"
 
 
 async def failing(store: Store, name: str = NAME, user: UserId = OWNER) -> list[Failing]:
@@ -168,21 +168,21 @@ async def failing(store: Store, name: str = NAME, user: UserId = OWNER) -> list[
 
 @rule("CV-19")
 @case("X9")
-async def test_however_many_ask_at_once_one_gets_it(store: Store, jobs: CanvasActionStore) -> None:
-    await turn(store, EVERY)
-    found = await asyncio.gather(*(taken(jobs, f"ins_{number}") for number in range(10)))
+async def test_concurrent_claims_give_a_job_to_one_owner(store: Store, jobs: CanvasActionStore) -> None:
+    await advance_clock(store, EVERY)
+    found = await asyncio.gather(*(claim_jobs(jobs, f"ins_{number}") for number in range(10)))
     assert sorted(map(len, found)) == [0] * 9 + [1]
 
 
 @case("X9")
-async def test_what_is_held_is_not_the_next_to_be_due(store: Store, jobs: CanvasActionStore) -> None:
-    await turn(store, EVERY)
-    [due] = await taken(jobs)
+async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: CanvasActionStore) -> None:
+    await advance_clock(store, EVERY)
+    [due] = await claim_jobs(jobs)
     assert await jobs.next_refresh(unwatched=True) is None, (
-        "else everybody looks again and again for what runs"
+        "otherwise every instance would poll for a running job"
     )
-    await turn(store, LEASE + 1)
-    assert await jobs.next_refresh(unwatched=True) is not None, "whoever held it is gone"
+    await advance_clock(store, LEASE + 1)
+    assert await jobs.next_refresh(unwatched=True) is not None, "its claim has expired"
     await jobs.finish_refresh(HERE, due, failures=0, delay=EVERY)
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
@@ -190,44 +190,42 @@ async def test_what_is_held_is_not_the_next_to_be_due(store: Store, jobs: Canvas
 
 
 @case("X9")
-async def test_a_hold_that_ran_out_is_anybody_s_but_not_that_of_whoever_still_runs_it(
+async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs_it(
     store: Store, jobs: CanvasActionStore
 ) -> None:
-    await made(store, POLL, name="other")
-    await turn(store, EVERY)
-    held = [due.job for due in await taken(jobs)]
+    await create_canvas(store, POLL, name="other")
+    await advance_clock(store, EVERY)
+    held = [due.job for due in await claim_jobs(jobs)]
     assert len(held) == 2
-    await turn(store, LEASE + 1)
-    assert await taken(jobs, at_work=held) == []
-    [due] = await taken(jobs, at_work=held[:1])
+    await advance_clock(store, LEASE + 1)
+    assert await claim_jobs(jobs, running=held) == []
+    [due] = await claim_jobs(jobs, running=held[:1])
     assert due.job == held[1]
-    [due] = await taken(jobs, THERE, at_work=held[1:])
+    [due] = await claim_jobs(jobs, THERE, running=held[1:])
     assert due.job == held[0]
 
 
 @rule("CV-19")
-async def test_only_what_is_named_is_renewed_and_only_if_nobody_took_it(
-    store: Store, jobs: CanvasActionStore
-) -> None:
+async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: CanvasActionStore) -> None:
     for name in ("lost", "stolen"):
-        await made(store, POLL, name=name)
-    await turn(store, EVERY)
-    by_name = {due.canvas_id: due for due in await taken(jobs)}
-    await turn(store, LEASE + 1)
-    [stolen] = await taken(jobs, THERE, at_work=[by_name[CanvasId(name)].job for name in (NAME, "lost")])
+        await create_canvas(store, POLL, name=name)
+    await advance_clock(store, EVERY)
+    by_name = {due.canvas_id: due for due in await claim_jobs(jobs)}
+    await advance_clock(store, LEASE + 1)
+    [stolen] = await claim_jobs(jobs, THERE, running=[by_name[CanvasId(name)].job for name in (NAME, "lost")])
     await jobs.renew_refreshes(HERE, [by_name[NAME].job, stolen.job], LEASE * 3)
-    await turn(store, LEASE + 1)
-    assert {due.canvas_id for due in await taken(jobs)} == {"lost", "stolen"}
+    await advance_clock(store, LEASE + 1)
+    assert {due.canvas_id for due in await claim_jobs(jobs)} == {"lost", "stolen"}
     await jobs.renew_refreshes(THERE, [], LEASE)
     await jobs.finish_refresh(THERE, by_name[NAME], failures=0, delay=0)
-    assert await taken(jobs) == [], "what another holds is not settled"
+    assert await claim_jobs(jobs) == [], "only the owner finishes a job"
 
 
 @rule("CV-19")
-async def test_a_job_for_whoever_looks_rests_while_nobody_does(store: Store, jobs: CanvasActionStore) -> None:
-    await made(store, POLL, WATCH, name="other")
-    await turn(store, EVERY)
-    found = {due.job for due in await taken(jobs)}
+async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: CanvasActionStore) -> None:
+    await create_canvas(store, POLL, WATCH, name="other")
+    await advance_clock(store, EVERY)
+    found = {due.job for due in await claim_jobs(jobs)}
     assert found == {(OWNER, NAME, "poll"), (OWNER, "other", "poll")}
     assert await jobs.next_refresh(unwatched=True) is None
     view = View("view_2", "browser", "con_2")
@@ -236,30 +234,31 @@ async def test_a_job_for_whoever_looks_rests_while_nobody_does(store: Store, job
     )
     await store.database.canvases.change(OWNER, CanvasId("other"), lambda _: opened, seconds=LEASE)
     assert (await jobs.next_refresh(unwatched=True) or 0) < 0
-    [due] = await taken(jobs)
+    [due] = await claim_jobs(jobs)
     assert due.job == (OWNER, "other", "watch")
 
 
 @rule("CV-19")
-async def test_where_no_job_runs_unwatched_all_rest_that_nobody_looks_at(
+async def test_no_job_is_due_without_a_view_where_unwatched_jobs_are_off(
     store: Store, jobs: CanvasActionStore
 ) -> None:
     await store.add_user("ann")
-    await made(store, POLL, user=UserId("ann"))
-    await turn(store, EVERY)
-    assert (await taken(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None)
-    await looked_at(store, seconds=0)
-    assert (await taken(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None), (
-        "that view has run out"
-    )
+    await create_canvas(store, POLL, user=UserId("ann"))
+    await advance_clock(store, EVERY)
+    assert (await claim_jobs(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None)
+    await open_view(store, seconds=0)
+    assert (await claim_jobs(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == (
+        [],
+        None,
+    ), "that view has expired"
     await store.sql(f"update canvas_views set expires_at = {store.ago(-60)}")
     assert (await jobs.next_refresh(unwatched=False) or 0) < 0
-    [due] = await taken(jobs, unwatched=False)
-    assert due.user_id == OWNER, "who looks at their own canvas wakes nobody else's of that name"
+    [due] = await claim_jobs(jobs, unwatched=False)
+    assert due.user_id == OWNER, "a view of another user's canvas of the same id does not count"
 
 
-async def test_a_new_spec_keeps_a_job_that_it_says_the_same_of(store: Store) -> None:
-    async def respecified(*refreshes: Refresh) -> Any:
+async def test_unchanged_job_keeps_its_due_time_under_a_new_spec(store: Store) -> None:
+    async def new_spec(*refreshes: Refresh) -> Any:
         change = Change(events=[EVENTS.updated(2, [""])], spec={}, refreshes=list(refreshes))
         assert await store.database.canvases.change(OWNER, NAME, lambda _: change) is not None
         return [
@@ -267,10 +266,10 @@ async def test_a_new_spec_keeps_a_job_that_it_says_the_same_of(store: Store) -> 
             for row in await store.sql("select refresh_id, only_watched, put_off_at from canvas_refreshes")
         ]
 
-    [(_, _, before)] = await respecified(POLL)
-    [(_, _, after)] = await respecified(POLL)
+    [(_, _, before)] = await new_spec(POLL)
+    [(_, _, after)] = await new_spec(POLL)
     assert after == before
-    [(_, only_watched, put_off)] = await respecified(
+    [(_, only_watched, put_off)] = await new_spec(
         Refresh("poll", 60_000, "look", is_enabled=True, only_watched=True)
     )
     assert (bool(only_watched), put_off > before) == (True, True)

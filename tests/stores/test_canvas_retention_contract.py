@@ -1,4 +1,4 @@
-"""The logs of canvases on every store, shortened from the oldest end: what is young stays, the last event stays, and nothing has a hole."""
+"""Logs of canvases on every store are trimmed from the start; new events and the last event are kept."""
 
 from __future__ import annotations
 
@@ -28,36 +28,40 @@ def canvases(store: Store) -> CanvasStore:
     return store.database.canvases
 
 
-async def grown(canvases: CanvasStore, name: str, events: int, user: UserId = OWNER) -> None:
-    """A canvas whose log has so many events."""
+async def create_canvas_with_log(canvases: CanvasStore, name: str, events: int, user: UserId = OWNER) -> None:
+    """Create a canvas whose log has this many events."""
     canvas_id = CanvasId(name)
-    told = CanvasEvents(canvas_id, agent_id="main", event_id="evt_1")
+    canvas_events = CanvasEvents(canvas_id, agent_id="main", event_id="evt_1")
     await canvases.create(
         NewCanvas(user_id=user, canvas_id=canvas_id, agent_id="main", title="T", spec={}, state={}),
-        told.created(1, "T"),
+        canvas_events.created(1, "T"),
     )
 
-    def more(snapshot: CanvasSnapshot) -> Change:
+    def add_events(snapshot: CanvasSnapshot) -> Change:
         return Change(
-            events=[told.updated(snapshot.canvas.revision + 1, ["/n"]) for _ in range(min(100, left))],
-            state={"n": left},
+            events=[
+                canvas_events.updated(snapshot.canvas.revision + 1, ["/n"])
+                for _ in range(min(100, remaining))
+            ],
+            state={"n": remaining},
         )
 
-    left = events - 1
-    while left:
-        await canvases.change(user, canvas_id, more)
-        left -= min(100, left)
+    remaining = events - 1
+    while remaining:
+        await canvases.change(user, canvas_id, add_events)
+        remaining -= min(100, remaining)
 
 
-async def aged(store: Store, name: str, up_to: int, seconds: float = 2 * DAY) -> None:
-    """The events up to this one happened so long ago."""
+async def set_event_age(store: Store, name: str, up_to: int, seconds: float = 2 * DAY) -> None:
+    """Set the age of the events up to this one."""
     await store.sql(
-        f"update canvas_events set created_at = {store.ago(seconds)} where canvas_id = '{name}' and seq <= {up_to}"
+        f"update canvas_events set created_at = {store.ago(seconds)}"
+        f" where canvas_id = '{name}' and seq <= {up_to}"
     )
 
 
-async def held(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[int, int]:
-    """What the log holds, which is what it says that it holds."""
+async def read_bounds(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[int, int]:
+    """Return the events of the log, and check its bounds."""
     bounds = await canvases.bounds(user, name)
     assert bounds is not None
     seen = [event.seq for event in await canvases.events_after(scoped_key(user, name), 0, 10_000)]
@@ -66,71 +70,69 @@ async def held(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[
 
 
 @rule("RX-36")
-async def test_what_is_old_goes_from_the_beginning_and_the_canvas_stays_as_it_is(
+async def test_old_events_are_trimmed_and_the_canvas_is_unchanged(
     store: Store, canvases: CanvasStore
 ) -> None:
-    await grown(canvases, "c", 10)
-    await aged(store, "c", 6)
+    await create_canvas_with_log(canvases, "c", 10)
+    await set_event_age(store, "c", 6)
     before = await canvases.get(OWNER, CanvasId("c"))
     assert await CanvasLogRetention(canvases, DAY).once() == 6
-    assert await held(canvases, "c") == (7, 10)
+    assert await read_bounds(canvases, "c") == (7, 10)
     assert await canvases.get(OWNER, CanvasId("c")) == before
     assert await CanvasLogRetention(canvases, DAY).once() == 0
 
 
-async def test_the_last_event_stays_however_old_it_is_and_the_log_grows_on_behind_it(
-    store: Store, canvases: CanvasStore
-) -> None:
-    await grown(canvases, "c", 5)
-    await aged(store, "c", 5)
+async def test_last_event_is_kept_and_the_log_continues_after_it(store: Store, canvases: CanvasStore) -> None:
+    await create_canvas_with_log(canvases, "c", 5)
+    await set_event_age(store, "c", 5)
     assert await CanvasLogRetention(canvases, DAY).once() == 4
-    assert await held(canvases, "c") == (5, 5)
-    told = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
+    assert await read_bounds(canvases, "c") == (5, 5)
+    canvas_events = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
     await canvases.change(
         OWNER,
         CanvasId("c"),
-        lambda snapshot: Change(events=[told.updated(snapshot.canvas.revision + 1, ["/n"])]),
+        lambda snapshot: Change(events=[canvas_events.updated(snapshot.canvas.revision + 1, ["/n"])]),
     )
     assert await CanvasLogRetention(canvases, DAY).once() == 1
-    assert await held(canvases, "c") == (6, 6)
+    assert await read_bounds(canvases, "c") == (6, 6)
 
 
-async def test_an_old_event_behind_a_young_one_stays_with_it(store: Store, canvases: CanvasStore) -> None:
-    """Clocks go back at times; a log has no hole."""
-    await grown(canvases, "c", 6)
-    await aged(store, "c", 5)
+async def test_old_event_after_a_new_one_is_kept(store: Store, canvases: CanvasStore) -> None:
+    """A clock may be set back; the log must have no gap."""
+    await create_canvas_with_log(canvases, "c", 6)
+    await set_event_age(store, "c", 5)
     await store.sql(f"update canvas_events set created_at = {store.ago(0)} where canvas_id = 'c' and seq = 3")
     assert await CanvasLogRetention(canvases, DAY).once() == 2
-    assert await held(canvases, "c") == (3, 6)
+    assert await read_bounds(canvases, "c") == (3, 6)
 
 
-async def test_a_long_log_goes_in_pieces_and_every_canvas_of_every_user_is_looked_at(
+async def test_long_logs_of_all_users_are_trimmed_in_batches(
     store: Store, canvases: CanvasStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(canvas_logs, "CANVAS_BATCH_SIZE", 2)
     monkeypatch.setattr(canvas_logs, "EVENT_BATCH_SIZE", 7)
     ann = await store.add_user("ann")
     for name in ("a", "b", "young", "z"):
-        await grown(canvases, name, 30)
-    await grown(canvases, "b", 30, ann)
+        await create_canvas_with_log(canvases, name, 30)
+    await create_canvas_with_log(canvases, "b", 30, ann)
     for name in ("a", "b", "z"):
-        await aged(store, name, 29)
+        await set_event_age(store, name, 29)
     assert await canvases.trim_log(OWNER, CanvasId("a"), DAY, 7) == 7
-    assert await held(canvases, "a") == (8, 30)
+    assert await read_bounds(canvases, "a") == (8, 30)
     assert await CanvasLogRetention(canvases, DAY).once() == 22 + 29 + 29 + 29
-    assert [await held(canvases, name) for name in ("a", "b", "z", "young")] == [
+    assert [await read_bounds(canvases, name) for name in ("a", "b", "z", "young")] == [
         (30, 30),
         (30, 30),
         (30, 30),
         (1, 30),
     ]
-    assert await held(canvases, "b", ann) == (30, 30)
+    assert await read_bounds(canvases, "b", ann) == (30, 30)
 
 
-async def test_a_look_names_what_begins_old_and_where_to_go_on(store: Store, canvases: CanvasStore) -> None:
+async def test_old_logs_are_found_page_by_page(store: Store, canvases: CanvasStore) -> None:
     for name in ("a", "b", "c"):
-        await grown(canvases, name, 2)
-    await aged(store, "b", 1)
+        await create_canvas_with_log(canvases, name, 2)
+    await set_event_age(store, "b", 1)
     first = await canvases.find_old_logs(DAY, START, 2)
     assert (list(first.found), first.next) == ([(OWNER, "b")], (OWNER, "b"))
     assert first.next is not None
@@ -138,17 +140,17 @@ async def test_a_look_names_what_begins_old_and_where_to_go_on(store: Store, can
     assert (list(rest.found), rest.next) == ([], None)
 
 
-async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, canvases: CanvasStore) -> None:
-    await grown(canvases, "c", 200)
-    await aged(store, "c", 150)
-    told = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
+async def test_concurrent_trims_and_appends_leave_no_gap(store: Store, canvases: CanvasStore) -> None:
+    await create_canvas_with_log(canvases, "c", 200)
+    await set_event_age(store, "c", 150)
+    canvas_events = CanvasEvents(CanvasId("c"), agent_id="main", event_id="evt_1")
 
     async def grow() -> None:
         for _ in range(20):
             await canvases.change(
                 OWNER,
                 CanvasId("c"),
-                lambda snapshot: Change(events=[told.updated(snapshot.canvas.revision + 1, ["/n"])]),
+                lambda snapshot: Change(events=[canvas_events.updated(snapshot.canvas.revision + 1, ["/n"])]),
             )
 
     async def shorten() -> int:
@@ -159,8 +161,8 @@ async def test_it_may_be_shortened_by_two_at_once_while_it_grows(store: Store, c
 
     _, one, other = await asyncio.gather(grow(), shorten(), shorten())
     assert one + other == 150
-    assert await held(canvases, "c") == (151, 220)
+    assert await read_bounds(canvases, "c") == (151, 220)
 
 
-async def test_a_canvas_that_is_gone_is_no_problem(canvases: CanvasStore) -> None:
+async def test_trim_of_a_deleted_canvas_returns_zero(canvases: CanvasStore) -> None:
     assert await canvases.trim_log(OWNER, CanvasId("none"), DAY, 10) == 0

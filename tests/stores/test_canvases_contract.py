@@ -1,4 +1,4 @@
-"""Canvases on every store: decided under the lock, one transaction with their event, all or nothing."""
+"""Canvases on every store: a change is decided under the lock and stored with its event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def canvases(store: Store) -> CanvasStore:
     return store.database.canvases
 
 
-async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> CanvasSnapshot:
+async def create_canvas(canvases: CanvasStore, name: str = NAME, **changed: Any) -> CanvasSnapshot:
     new = {
         "user_id": OWNER,
         "canvas_id": CanvasId(name),
@@ -44,8 +44,8 @@ async def made(canvases: CanvasStore, name: str = NAME, **changed: Any) -> Canva
     return snapshot
 
 
-def setting(**state: Any) -> Any:
-    """Puts these into the state, whatever is in it."""
+def set_state(**state: Any) -> Any:
+    """Return a decision that sets these members of the state."""
 
     def decide(snapshot: CanvasSnapshot) -> Change:
         canvas = snapshot.canvas
@@ -63,25 +63,25 @@ async def change(canvases: CanvasStore, decide: Any, **how: Any) -> Outcome:
     return outcome
 
 
-async def found(canvases: CanvasStore, name: str = NAME) -> CanvasSnapshot:
+async def get_canvas(canvases: CanvasStore, name: str = NAME) -> CanvasSnapshot:
     snapshot = await canvases.get(OWNER, CanvasId(name))
     assert snapshot is not None
     return snapshot
 
 
 @rule("CV-14", "CV-15", "RS-09")
-async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) -> None:
-    first = await made(
+async def test_outcome_of_a_change_equals_the_stored_canvas(canvases: CanvasStore) -> None:
+    first = await create_canvas(
         canvases,
         owner_session_key="agent:main:work",
         assets=[Asset("assets/b", "key/b", 1), Asset("assets/a", "key/a", 2)],
     )
-    assert await found(canvases) == first
+    assert await get_canvas(canvases) == first
     assert (first.canvas.revision, first.canvas.last_seq) == (1, 1)
     assert first.canvas.created_at == first.canvas.updated_at
     assert first.canvas.session_key == "agent:main:work"
     for decide in (
-        setting(a=[1, None, {"b": "ü"}]),
+        set_state(a=[1, None, {"b": "ü"}]),
         lambda _: Change(
             events=[EVENTS.updated(3, ["$spec"])],
             spec={"version": 1},
@@ -94,9 +94,9 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
             removed=["assets/b"],
         ),
     ):
-        before = await found(canvases)
+        before = await get_canvas(canvases)
         outcome = await change(canvases, decide)
-        after = await found(canvases)
+        after = await get_canvas(canvases)
         assert (outcome.snapshot, outcome.snapshot.canvas.spec) == (after, after.canvas.spec)
         assert (after.canvas.revision, after.canvas.last_seq) == (
             before.canvas.revision + 1,
@@ -114,22 +114,22 @@ async def test_what_a_change_answers_is_what_is_stored(canvases: CanvasStore) ->
 
 @rule("CV-44")
 @case("C11")
-async def test_changes_at_once_are_all_there_and_their_revisions_have_no_gap(canvases: CanvasStore) -> None:
-    await made(canvases)
-    outcomes = await asyncio.gather(*(change(canvases, setting(**{f"k{n}": n})) for n in range(50)))
+async def test_concurrent_changes_are_all_stored_without_a_revision_gap(canvases: CanvasStore) -> None:
+    await create_canvas(canvases)
+    outcomes = await asyncio.gather(*(change(canvases, set_state(**{f"k{n}": n})) for n in range(50)))
     assert sorted(outcome.snapshot.canvas.revision for outcome in outcomes) == list(range(2, 52))
-    snapshot = await found(canvases)
+    snapshot = await get_canvas(canvases)
     assert snapshot.canvas.state == {"n": 0, **{f"k{n}": n for n in range(50)}}
     events = await canvases.events_after("owner/cockpit", 0, 1_000)
     assert [event.seq for event in events] == list(range(1, 52))
     assert [decode_payload(event)["revision"] for event in events] == list(range(1, 52)), (
-        "the log tells them in the order they were made"
+        "the log has them in the order of the commits"
     )
 
 
 @rule("CV-45")
-async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasStore, store: Store) -> None:
-    before = await made(canvases)
+async def test_change_refused_by_decide_stores_nothing(canvases: CanvasStore, store: Store) -> None:
+    before = await create_canvas(canvases)
 
     def decide(snapshot: CanvasSnapshot) -> Change:
         check_revision(snapshot.canvas, 7)
@@ -140,16 +140,18 @@ async def test_what_is_refused_under_the_lock_leaves_nothing(canvases: CanvasSto
     assert conflict.value.details["currentRevision"] == 1
     with pytest.raises(RevisionConflict):
         await canvases.delete(OWNER, NAME, decide)
-    assert await found(canvases) == before
+    assert await get_canvas(canvases) == before
     assert len(await store.sql("select * from canvas_events")) == 1
 
 
-async def test_nothing_to_change_is_no_event_and_nobody_is_nothing(canvases: CanvasStore) -> None:
-    before = await made(canvases)
+async def test_change_without_effect_stores_no_event_and_missing_canvas_returns_none(
+    canvases: CanvasStore,
+) -> None:
+    before = await create_canvas(canvases)
     outcome = await change(canvases, lambda _: None)
     assert (outcome.is_changed, outcome.snapshot) == (False, before)
-    assert await canvases.change(OWNER, CanvasId("none"), setting(a=1)) is None
-    assert await canvases.change(UserId("ann"), NAME, setting(a=1)) is None
+    assert await canvases.change(OWNER, CanvasId("none"), set_state(a=1)) is None
+    assert await canvases.change(UserId("ann"), NAME, set_state(a=1)) is None
     assert await canvases.delete(UserId("ann"), NAME, lambda _: None) is None
     assert await canvases.get(UserId("ann"), NAME) is None
     assert (
@@ -159,13 +161,13 @@ async def test_nothing_to_change_is_no_event_and_nobody_is_nothing(canvases: Can
         )
         is None
     )
-    assert await found(canvases) == before
+    assert await get_canvas(canvases) == before
 
 
 @rule("CV-33")
-async def test_a_listing_is_by_agent_and_by_id(canvases: CanvasStore) -> None:
+async def test_canvases_are_listed_by_agent_and_sorted_by_id(canvases: CanvasStore) -> None:
     for name, agent in (("b", "one"), ("a", "one"), ("B", "two"), ("c", "one")):
-        await made(canvases, name, agent_id=agent, spec={"mode": "markdown"}, state={"heavy": "x"})
+        await create_canvas(canvases, name, agent_id=agent, spec={"mode": "markdown"}, state={"heavy": "x"})
 
     async def listed(agent: str | None, after: str = "", limit: int = 10) -> list[Canvas]:
         return await canvases.list_canvases(OWNER, agent_id=agent, after=after, limit=limit)
@@ -181,10 +183,10 @@ async def test_a_listing_is_by_agent_and_by_id(canvases: CanvasStore) -> None:
 
 
 @rule("CV-34")
-async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_are_left(
+async def test_deleted_canvas_returns_its_blob_keys_and_deletes_everything_else(
     canvases: CanvasStore, store: Store
 ) -> None:
-    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+    await create_canvas(canvases, assets=[Asset("assets/a", "key/a", 1)])
     await change(
         canvases,
         lambda _: Change(
@@ -200,25 +202,23 @@ async def test_a_deleted_canvas_takes_everything_with_it_and_says_which_blobs_ar
     assert await canvases.delete(OWNER, NAME, lambda _: None) is None
 
 
-async def test_no_two_assets_have_one_blob(canvases: CanvasStore) -> None:
-    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+async def test_two_assets_cannot_share_a_blob(canvases: CanvasStore) -> None:
+    await create_canvas(canvases, assets=[Asset("assets/a", "key/a", 1)])
     with pytest.raises(CONSTRAINT_ERRORS):
-        await made(canvases, "other", assets=[Asset("assets/a", "key/a", 1)])
+        await create_canvas(canvases, "other", assets=[Asset("assets/a", "key/a", 1)])
     assert await canvases.get(OWNER, CanvasId("other")) is None
 
 
-async def test_blobs_of_no_asset_are_found_once_they_are_old(canvases: CanvasStore) -> None:
-    await made(canvases, assets=[Asset("assets/a", "key/a", 1)])
+async def test_old_blob_without_an_asset_is_reported_as_unknown(canvases: CanvasStore) -> None:
+    await create_canvas(canvases, assets=[Asset("assets/a", "key/a", 1)])
     now = datetime.now(UTC)
     keys = {"key/a": now - timedelta(days=1), "key/old": now - timedelta(days=1), "key/new": now}
     assert await canvases.find_unknown_assets(keys, 3_600) == ["key/old"]
 
 
 @rule("CV-35")
-async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_clock(
-    canvases: CanvasStore, store: Store
-) -> None:
-    await made(canvases)
+async def test_view_expires_by_the_database_clock_unless_renewed(canvases: CanvasStore, store: Store) -> None:
+    await create_canvas(canvases)
     for n, connection in ((1, "con_a"), (2, "con_b")):
         view = View(f"view_{n}", "c", connection)
         await change(
@@ -228,15 +228,15 @@ async def test_a_view_lives_while_it_is_renewed_and_runs_out_by_the_database_s_c
             ),
             seconds=60,
         )
-    snapshot = await found(canvases)
+    snapshot = await get_canvas(canvases)
     assert [view.view_id for view in snapshot.live_views] == ["view_1", "view_2"]
     assert (snapshot.canvas.revision, snapshot.canvas.last_seq) == (1, 3)
     assert [view.view_id for _, _, view in await canvases.list_views("con_b")] == ["view_2"]
     assert await canvases.list_expired_views(10) == []
     await store.sql(f"update canvas_views set expires_at = {store.ago(1)}")
-    assert (await found(canvases)).live_views == []
+    assert (await get_canvas(canvases)).live_views == []
     await canvases.renew_views(["con_a"], 60)
-    assert [view.view_id for view in (await found(canvases)).live_views] == ["view_1"]
+    assert [view.view_id for view in (await get_canvas(canvases)).live_views] == ["view_1"]
     assert await canvases.list_expired_views(10) == [(OWNER, NAME, View("view_2", "c", "con_b"))]
     outcome = await change(
         canvases,

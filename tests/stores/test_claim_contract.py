@@ -58,7 +58,8 @@ async def test_claimed_run_belongs_to_its_worker_until_the_claim_expires(
     assert (run.status, run.attempt) == (Status.RUNNING, 1)
     assert run.started_at is not None
     [row] = await store.sql(
-        f"select owner_id, lease_until > {store.ago(-14)} as long_enough, lease_until < {store.ago(-16)} as short_enough from runs"
+        f"select owner_id, lease_until > {store.ago(-14)} as long_enough,"
+        f" lease_until < {store.ago(-16)} as short_enough from runs"
     )
     assert (row["owner_id"], bool(row["long_enough"]), bool(row["short_enough"])) == (A, True, True)
 
@@ -89,8 +90,8 @@ async def test_claim_after_a_turn_skips_only_earlier_turns(runs: RunStore) -> No
 @rule("RX-26")
 async def test_only_the_owner_of_a_claim_renews_it(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
-    stranger: Claim = _as(claim, worker=B)
-    earlier: Claim = _as(claim, attempt=0)
+    stranger: Claim = _claim_of(claim, worker=B)
+    earlier: Claim = _claim_of(claim, attempt=0)
     await store.expire_claim(claim.run_id, -60)  # one minute remains
     assert await runs.renew([stranger], CLAIM_SECONDS) == {}
     assert await runs.renew([earlier], CLAIM_SECONDS) == {}
@@ -104,7 +105,7 @@ async def test_other_worker_with_the_right_attempt_changes_nothing(runs: RunStor
     claim = await start_run(runs, worker=A)
     assert_stored(await runs.append(delta_batch(claim, 1, "mine")))
     before = await get_run(runs, claim.run_id)
-    stranger = _as(claim, worker=B)
+    stranger = _claim_of(claim, worker=B)
     assert await runs.append(delta_batch(stranger, 2, "yours")) is None
     assert await runs.append(ending_batch(stranger, 2)) is None
     assert await runs.append(delta_batch(stranger, 1, "mine")) is None
@@ -226,9 +227,7 @@ async def test_worker_is_fenced_from_its_own_earlier_attempt(runs: RunStore, sto
     assert await runs.renew([earlier], CLAIM_SECONDS) == {}
     assert not await runs.release_claim(earlier)
     assert await runs.append(delta_batch(later, 1, "now")) is not None
-    assert await runs.append(delta_batch(earlier, 1, "late")) is None, (
-        "a batch number belongs to its attempt"
-    )
+    assert await runs.append(delta_batch(earlier, 1, "late")) is None, "a batch number belongs to its attempt"
 
 
 @rule("RX-49")
@@ -281,7 +280,8 @@ async def test_run_without_attempts_left_is_claimed_once_more_to_be_closed(
 async def test_running_time_counts_over_all_attempts(runs: RunStore, store: Store) -> None:
     claim = await start_run(runs)
     await store.sql(
-        f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)}, lease_until = {store.ago(10)}"
+        f"update runs set created_at = {store.ago(100)}, started_at = {store.ago(50)},"
+        f" lease_until = {store.ago(10)}"
     )
     [taken] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
     assert taken.run_id == claim.run_id
@@ -312,7 +312,7 @@ async def test_clock_of_the_worker_is_ignored(
     assert await runs.append(delta_batch(skewed, 2, "late")) is None
 
 
-def _as(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
+def _claim_of(claim: Claim, *, worker: WorkerId | None = None, attempt: int | None = None) -> Claim:
     """Return a forged claim."""
     return replace(
         claim, worker_id=worker or claim.worker_id, attempt=claim.attempt if attempt is None else attempt
@@ -377,9 +377,7 @@ async def test_unacknowledged_claims_are_returned_to_their_worker(runs: RunStore
         f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'"
     )
     assert row["pushed_out"]
-    assert assert_stored(await runs.append(ending_batch(again, 1))).last_seq == 4, (
-        "it continues normally"
-    )
+    assert assert_stored(await runs.append(ending_batch(again, 1))).last_seq == 4, "it continues normally"
     assert await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True) == []
 
 

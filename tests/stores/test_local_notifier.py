@@ -1,4 +1,4 @@
-"""The bell within one process: heard soon, once, by everyone."""
+"""Notifications within one process: delivered soon, once, to every listener."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from easel.stores.sqlite.notifier import LocalNotifier
 from tests.stores.harness import TIMEOUT_SECONDS
 
 
-async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> None:
+async def test_notification_is_delivered_soon_and_never_inside_notify() -> None:
     notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
     notifier.listen(heard.put_nowait)
     notifications: list[Notification] = [
@@ -26,7 +26,7 @@ async def test_a_ring_is_heard_soon_and_never_inside_the_call_that_rang() -> Non
         assert [await heard.get() for _ in notifications] == notifications
 
 
-async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_the_newest() -> None:
+async def test_pending_notifications_are_delivered_once_and_only_the_newest_of_a_log() -> None:
     notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
     notifier.listen(heard.put_nowait)
     for seq in range(1, 100):
@@ -44,7 +44,7 @@ async def test_of_many_rings_in_a_row_each_is_heard_once_and_of_a_growing_log_th
     assert heard.empty()
 
 
-async def test_a_listener_that_fails_keeps_no_other_from_hearing() -> None:
+async def test_failing_listener_does_not_affect_the_others() -> None:
     notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))

@@ -36,7 +36,7 @@ from tests.stores.harness import (
 if TYPE_CHECKING:
     from easel.host.ports import RunStore
 
-# --- appending --------------------------------------------------------------------------------------------------------
+# --- appending ----------------------------------------------------------------------------------------------
 
 
 @rule("RX-25", "RX-50")
@@ -135,7 +135,7 @@ async def test_batch_that_violates_a_constraint_fails_alone(runs: RunStore) -> N
     assert assert_stored(await runs.append(delta_batch(wrong, 1, "a"))).last_seq == 1
 
 
-# --- ending -----------------------------------------------------------------------------------------------------------
+# --- ending -------------------------------------------------------------------------------------------------
 
 
 @rule("RX-28")
@@ -180,7 +180,7 @@ async def test_run_can_end_without_events(runs: RunStore) -> None:
     assert (await get_run(runs, claim.run_id)).status is Status.COMPLETED
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 @rule("RX-36", "RX-50")
@@ -215,7 +215,7 @@ async def test_log_bounds_follow_appends_and_pruning(runs: RunStore) -> None:
     assert await runs.bounds(OWNER, queued.run_id) == Bounds(oldest=1, newest=5, ended=True)
 
 
-# --- pruning ----------------------------------------------------------------------------------------------------------
+# --- pruning ------------------------------------------------------------------------------------------------
 
 
 async def test_prune_trims_old_logs_to_their_last_event(runs: RunStore, store: Store) -> None:

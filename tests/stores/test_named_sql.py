@@ -1,8 +1,9 @@
-"""Named SQL: a statement has a name, a reason and its parameters, or it does not load."""
+"""Named SQL: names, purposes, parameters and included definitions of statements."""
 
 from __future__ import annotations
 
 import re
+from importlib import resources
 
 import pytest
 
@@ -21,7 +22,7 @@ delete from things where name = :name;
 """
 
 
-def test_a_statement_has_its_name_its_purpose_and_its_parameters() -> None:
+def test_statement_has_name_purpose_and_parameters() -> None:
     found = named_sql.parse(TEXT, numbered=False)
     assert list(found) == ["find_thing", "drop_thing"]
     find = found["find_thing"]
@@ -37,13 +38,13 @@ def test_a_statement_has_its_name_its_purpose_and_its_parameters() -> None:
     assert find.arguments({"name": "n", "user_id": "u", "more": "m"}) == ["u", "n"]
 
 
-def test_for_postgres_parameters_are_numbered_by_their_first_use() -> None:
+def test_postgres_parameters_are_numbered_by_first_use() -> None:
     find = named_sql.parse(TEXT, numbered=True)["find_thing"]
     assert find.sql == "select name::text from things\n where user_id = $1 and (name = $2 or alias = $2)"
     assert find.order == ("user_id", "name")
 
 
-def test_casts_and_times_are_no_parameters() -> None:
+def test_casts_and_times_are_not_parameters() -> None:
     found = named_sql.parse(
         "-- name: one\n-- Why.\nselect a::text, '12:30', b[1:2] from t where c = :c::int[];\n", numbered=True
     )
@@ -53,23 +54,45 @@ def test_casts_and_times_are_no_parameters() -> None:
     )
 
 
+def test_included_definition_is_inserted() -> None:
+    text = """-- define: columns
+-- The columns of a thing.
+name, age + :years as age;
+
+-- name: get_thing
+-- Return one thing.
+select
+  -- include: columns
+  from things where id = :id;
+"""
+    statements = named_sql.parse(text, numbered=True)
+    assert list(statements) == ["get_thing"]
+    assert statements["get_thing"].sql == "select\nname, age + $1 as age\n  from things where id = $2"
+
+
 REFUSALS = [
-    # says                        text                                                        refused with
-    ("no sentence",               "-- name: one\nselect 1;",                                  "The statement one must have a comment"),
-    ("an empty sentence",         "-- name: one\n--\nselect 1;",                              "The statement one must have a comment"),
-    ("the same name twice",       "-- name: one\n-- A.\nselect 1;\n-- name: one\n-- B.\nselect 2;", "Two statements have the name one"),
-    ("a statement with no name",  "select 1;\n-- name: one\n-- A.\nselect 1;",                "SQL before the first"),
+    # id                     text                                                   message
+    ("no comment",           "-- name: a\nselect 1;",                                "a must have a comment"),
+    ("an empty comment",     "-- name: a\n--\nselect 1;",                            "a must have a comment"),
+    ("a repeated name",      "-- name: a\n-- A.\nselect 1;\n-- name: a\n-- B.\nb;",  "Two statements have the name a"),
+    ("a missing name",       "select 1;\n-- name: a\n-- A.\nselect 1;",              "SQL before the first"),
+    ("an unknown include",   "-- name: a\n-- A.\nselect\n-- include: b\n;",          "The statement a includes b"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text, told", [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
-def test_what_is_not_explained_does_not_load(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+@pytest.mark.parametrize("text, message", [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
+def test_file_that_breaks_the_rules_does_not_load(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         named_sql.parse(text, numbered=False)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
-def test_every_statement_of_ours_loads_and_is_one_statement(dialect: str) -> None:
-    for statement in named_sql.load(dialect, "runs").values():
+def test_every_statement_loads_and_states_its_purpose(dialect: str) -> None:
+    files = resources.files("easel.stores").joinpath("sql", dialect).iterdir()
+    statements = [
+        statement for file in files for statement in named_sql.load(dialect, file.name[:-4]).values()
+    ]
+    assert len(statements) > 100
+    for statement in statements:
         assert ";" not in statement.sql, statement.name
-        assert statement.purpose.endswith((".", *"0123456789")), f"{statement.name} ends its sentence"
+        assert statement.purpose.endswith((".", *"0123456789")), f"{statement.name} must end its sentence"

@@ -1,4 +1,4 @@
-"""Tool nodes, calls across instances and tokens on every store: who is there by the database's clock, each call once."""
+"""Tool nodes, calls across instances and tokens on every store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.stores.test_artifacts_contract import ON_POSTGRES
 if TYPE_CHECKING:
     from easel.host.ports import NodeStore, TokenStore
 
-LONG = 3600.0
+TTL_SECONDS = 3600.0
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"command": {"type": "string", "x-shell": True}, "ü": {}},
@@ -40,7 +40,7 @@ def tokens(store: Store) -> TokenStore:
     return store.database.tokens
 
 
-def a_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "ins_a") -> Node:
+def new_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "ins_a") -> Node:
     tools = {tool.name: tool for tool in (BASH, READ)}
     return Node(
         user_id=user,
@@ -53,13 +53,15 @@ def a_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "in
     )
 
 
-async def entered(nodes: NodeStore, node: Node, seconds: float = LONG, max_nodes: int = 100) -> list[CallId]:
+async def register(
+    nodes: NodeStore, node: Node, seconds: float = TTL_SECONDS, max_nodes: int = 100
+) -> list[CallId]:
     answer = await nodes.register(node, seconds=seconds, max_nodes=max_nodes)
     assert answer is not None
     return list(answer.lost_calls)
 
 
-def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCall:
+def new_call(node: Node, *, seconds: float = TTL_SECONDS, user: UserId = OWNER) -> NewCall:
     return NewCall(
         new_call_id(),
         user,
@@ -67,23 +69,23 @@ def a_call(node: Node, *, seconds: float = LONG, user: UserId = OWNER) -> NewCal
         "tool.invoke",
         '{"tool":"Bash","args":{"command":"ls"}}',
         seconds,
-        caller_ttl_seconds=LONG,
+        caller_ttl_seconds=TTL_SECONDS,
     )
 
 
-async def run_out(store: Store, node: Node) -> None:
-    """Its instance did not renew it."""
+async def expire_node(store: Store, node: Node) -> None:
+    """Let the node expire."""
     await store.sql(
         f"update nodes set expires_at = {store.ago(1)} where connection_id = '{node.connection_id}'"
     )
 
 
-# --- who is there -----------------------------------------------------------------------------------------------------
+# --- connections --------------------------------------------------------------------------------------------
 
 
-async def test_a_node_is_read_back_as_it_entered(nodes: NodeStore) -> None:
-    node = a_node()
-    entered = await nodes.register(node, seconds=LONG, max_nodes=1)
+async def test_node_is_read_back_as_registered(nodes: NodeStore) -> None:
+    node = new_node()
+    entered = await nodes.register(node, seconds=TTL_SECONDS, max_nodes=1)
     assert entered is not None
     [found] = await nodes.list_nodes(OWNER)
     assert found == Node(
@@ -92,82 +94,82 @@ async def test_a_node_is_read_back_as_it_entered(nodes: NodeStore) -> None:
     assert list(found.tools) == [BASH.name, READ.name]
 
 
-async def test_a_user_sees_no_other_users_nodes(nodes: NodeStore, store: Store) -> None:
+async def test_user_does_not_see_nodes_of_others(nodes: NodeStore, store: Store) -> None:
     other = await store.add_user("mallory")
-    await entered(nodes, a_node())
-    await entered(nodes, a_node(user=other))
+    await register(nodes, new_node())
+    await register(nodes, new_node(user=other))
     assert [node.user_id for node in await nodes.list_nodes(other)] == [other]
     assert await nodes.list_nodes(UserId("nobody")) == []
 
 
-async def test_nodes_are_listed_by_id_and_those_of_a_dead_instance_run_out(
-    nodes: NodeStore, store: Store
-) -> None:
-    some = {name: a_node(name) for name in ("b", "a", "Z", "c")}
+async def test_nodes_are_listed_by_id_and_expire_with_their_instance(nodes: NodeStore, store: Store) -> None:
+    some = {name: new_node(name) for name in ("b", "a", "Z", "c")}
     for node in some.values():
-        await entered(nodes, node)
+        await register(nodes, node)
     assert [node.node_id for node in await nodes.list_nodes(OWNER)] == ["Z", "a", "b", "c"]
-    await run_out(store, some["b"])
+    await expire_node(store, some["b"])
     assert [node.node_id for node in await nodes.list_nodes(OWNER)] == ["Z", "a", "c"]
-    assert await nodes.renew([some["b"].connection_id], LONG) == {some["b"].connection_id}, (
-        "late, and nobody took its place"
+    assert await nodes.renew([some["b"].connection_id], TTL_SECONDS) == {some["b"].connection_id}, (
+        "late, but not replaced"
     )
     assert len(await nodes.list_nodes(OWNER)) == 4
 
 
-async def test_a_node_that_connects_again_replaces_its_older_connection(nodes: NodeStore) -> None:
-    older, newer = a_node(), a_node(instance="ins_b")
-    await entered(nodes, older)
-    await entered(nodes, newer)
+async def test_reconnected_node_replaces_its_older_connection(nodes: NodeStore) -> None:
+    older, newer = new_node(), new_node(instance="ins_b")
+    await register(nodes, older)
+    await register(nodes, newer)
     [found] = await nodes.list_nodes(OWNER)
     assert (found.connection_id, found.instance_id) == (newer.connection_id, "ins_b")
-    assert await nodes.renew([older.connection_id, newer.connection_id], LONG) == {newer.connection_id}
+    assert await nodes.renew([older.connection_id, newer.connection_id], TTL_SECONDS) == {newer.connection_id}
     await nodes.unregister(older.connection_id)
-    assert len(await nodes.list_nodes(OWNER)) == 1, "the late end of the older one takes nothing away"
+    assert len(await nodes.list_nodes(OWNER)) == 1, "the late end of the older connection changes nothing"
     await nodes.unregister(newer.connection_id)
     assert await nodes.list_nodes(OWNER) == []
 
 
-async def test_a_row_that_was_swept_comes_back_unless_another_connection_has_its_place(
+async def test_swept_node_is_registered_again_unless_replaced(
     nodes: NodeStore,
 ) -> None:
-    node = a_node()
-    first = await nodes.register(node, seconds=LONG, max_nodes=1)
+    node = new_node()
+    first = await nodes.register(node, seconds=TTL_SECONDS, max_nodes=1)
     assert first is not None
-    await nodes.sweep(-2 * LONG)
-    assert await nodes.renew([node.connection_id], LONG) == set()
-    assert await nodes.register_again(node, first.connected_at, seconds=LONG)
+    await nodes.sweep(-2 * TTL_SECONDS)
+    assert await nodes.renew([node.connection_id], TTL_SECONDS) == set()
+    assert await nodes.register_again(node, first.connected_at, seconds=TTL_SECONDS)
     assert [found.connected_at for found in await nodes.list_nodes(OWNER)] == [first.connected_at]
     await nodes.unregister(node.connection_id)
-    await entered(nodes, a_node())
-    assert not await nodes.register_again(node, first.connected_at, seconds=LONG)
+    await register(nodes, new_node())
+    assert not await nodes.register_again(node, first.connected_at, seconds=TTL_SECONDS)
 
 
-async def test_a_user_has_so_many_nodes_and_no_more(nodes: NodeStore, store: Store) -> None:
-    first, second = a_node("first"), a_node("second")
-    await entered(nodes, first, max_nodes=2)
-    await entered(nodes, second, max_nodes=2)
-    assert await nodes.register(a_node("third"), seconds=LONG, max_nodes=2) is None
-    await entered(nodes, a_node("second"), max_nodes=2)  # coming back is not coming
-    await run_out(store, first)
-    await entered(nodes, a_node("third"), max_nodes=2)
+async def test_number_of_nodes_per_user_is_limited(nodes: NodeStore, store: Store) -> None:
+    first, second = new_node("first"), new_node("second")
+    await register(nodes, first, max_nodes=2)
+    await register(nodes, second, max_nodes=2)
+    assert await nodes.register(new_node("third"), seconds=TTL_SECONDS, max_nodes=2) is None
+    await register(
+        nodes, new_node("second"), max_nodes=2
+    )  # registering again keeps the time of the connection
+    await expire_node(store, first)
+    await register(nodes, new_node("third"), max_nodes=2)
 
 
-async def test_of_many_connections_of_one_node_the_last_has_the_row(nodes: NodeStore) -> None:
-    some = [a_node() for _ in range(10)]
-    await asyncio.gather(*(entered(nodes, node) for node in some))
+async def test_last_of_many_connections_of_a_node_is_registered(nodes: NodeStore) -> None:
+    some = [new_node() for _ in range(10)]
+    await asyncio.gather(*(register(nodes, node) for node in some))
     [found] = await nodes.list_nodes(OWNER)
-    assert await nodes.renew([node.connection_id for node in some], LONG) == {found.connection_id}
+    assert await nodes.renew([node.connection_id for node in some], TTL_SECONDS) == {found.connection_id}
 
 
-# --- calls ------------------------------------------------------------------------------------------------------------
+# --- calls --------------------------------------------------------------------------------------------------
 
 
 @rule("CV-03")
-async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: NodeStore, store: Store) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    call = a_call(node)
+async def test_call_is_placed_taken_answered_and_collected_once(nodes: NodeStore, store: Store) -> None:
+    node = new_node()
+    await register(nodes, node)
+    call = new_call(node)
     assert await nodes.place_call(call)
     assert await nodes.collect_answers([call.call_id]) == {}
     assert await nodes.take_calls(["con_other"]) == []
@@ -179,10 +181,10 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
         "tool.invoke",
     )
     assert msgspec.json.decode(taken.params) == {"tool": "Bash", "args": {"command": "ls"}}
-    assert LONG - 60 < taken.seconds_left <= LONG
+    assert TTL_SECONDS - 60 < taken.seconds_left <= TTL_SECONDS
     assert await nodes.take_calls([node.connection_id]) == []
     assert not await nodes.save_answer(call.call_id, "con_other", '{"result":0}'), (
-        "only whoever has taken it answers"
+        "only the connection that took it answers"
     )
     assert await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}')
     assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":2}')
@@ -193,50 +195,48 @@ async def test_a_call_is_placed_taken_answered_and_fetched_once_each(nodes: Node
     assert await store.sql("select * from calls") == []
 
 
-async def test_many_that_take_at_once_share_the_calls_out(nodes: NodeStore) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    calls = [a_call(node) for _ in range(20)]
+async def test_concurrent_takes_get_each_call_once(nodes: NodeStore) -> None:
+    node = new_node()
+    await register(nodes, node)
+    calls = [new_call(node) for _ in range(20)]
     await asyncio.gather(*(nodes.place_call(call) for call in calls))
     taken = await asyncio.gather(*(nodes.take_calls([node.connection_id]) for _ in range(8)))
     assert sorted(one.call_id for some in taken for one in some) == sorted(call.call_id for call in calls)
 
 
-async def test_nothing_is_asked_of_a_node_that_is_not_there(nodes: NodeStore, store: Store) -> None:
-    node, stranger = a_node(), await store.add_user("mallory")
-    assert not await nodes.place_call(a_call(node))
-    await entered(nodes, node)
-    assert not await nodes.place_call(a_call(node, user=stranger))
-    await run_out(store, node)
-    assert not await nodes.place_call(a_call(node))
+async def test_call_to_a_disconnected_node_is_not_placed(nodes: NodeStore, store: Store) -> None:
+    node, stranger = new_node(), await store.add_user("mallory")
+    assert not await nodes.place_call(new_call(node))
+    await register(nodes, node)
+    assert not await nodes.place_call(new_call(node, user=stranger))
+    await expire_node(store, node)
+    assert not await nodes.place_call(new_call(node))
     await nodes.unregister(node.connection_id)
-    assert not await nodes.place_call(a_call(node))
+    assert not await nodes.place_call(new_call(node))
     assert await store.sql("select * from calls") == []
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
 @pytest.mark.parametrize("way", ["it leaves", "it connects again"])
-async def test_calls_fail_at_once_when_their_connection_ends(
-    nodes: NodeStore, way: str, is_taken: bool
-) -> None:
-    node, other = a_node(), a_node("other")
+async def test_open_calls_fail_when_their_connection_ends(nodes: NodeStore, way: str, is_taken: bool) -> None:
+    node, other = new_node(), new_node("other")
     for one in (node, other):
-        await entered(nodes, one)
-    call, of_other = a_call(node), a_call(other)
+        await register(nodes, one)
+    call, of_other = new_call(node), new_call(other)
     assert all([await nodes.place_call(call), await nodes.place_call(of_other)])
     if is_taken:
         assert len(await nodes.take_calls([node.connection_id])) == 1
-    lost = await (nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node()))
+    lost = await (nodes.unregister(node.connection_id) if way == "it leaves" else register(nodes, new_node()))
     assert lost == [call.call_id]
     [(found, stored)] = (await nodes.collect_answers([call.call_id, of_other.call_id])).items()
     assert found == call.call_id
     assert Answer.from_stored(msgspec.json.decode(stored or "")) == LOST
 
 
-async def test_an_answer_that_is_there_is_given_though_its_node_has_gone_since(nodes: NodeStore) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    call = a_call(node)
+async def test_answer_is_collected_after_its_node_disconnected(nodes: NodeStore) -> None:
+    node = new_node()
+    await register(nodes, node)
+    call = new_call(node)
     await nodes.place_call(call)
     await nodes.take_calls([node.connection_id])
     await nodes.save_answer(call.call_id, node.connection_id, '{"result":"in time"}')
@@ -245,49 +245,43 @@ async def test_an_answer_that_is_there_is_given_though_its_node_has_gone_since(n
     assert msgspec.json.decode(stored or "") == {"result": "in time"}
 
 
-async def test_calls_of_an_instance_that_died_are_given_up_when_its_nodes_run_out(
-    nodes: NodeStore, store: Store
-) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    call = a_call(node)
+async def test_calls_to_a_crashed_instance_fail_when_its_nodes_expire(nodes: NodeStore, store: Store) -> None:
+    node = new_node()
+    await register(nodes, node)
+    call = new_call(node)
     await nodes.place_call(call)
     await nodes.take_calls([node.connection_id])
     assert await nodes.collect_answers([call.call_id]) == {}
-    await run_out(store, node)
+    await expire_node(store, node)
     assert await nodes.collect_answers([call.call_id]) == {call.call_id: None}
     assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}'), (
-        "it was not dead after all, and is too late"
+        "the late answer is refused"
     )
 
 
-async def test_a_call_that_nobody_waits_for_is_not_begun_and_not_answered(
-    nodes: NodeStore, store: Store
-) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    late = a_call(node, seconds=-1)
+async def test_call_after_its_deadline_is_neither_taken_nor_answered(nodes: NodeStore, store: Store) -> None:
+    node = new_node()
+    await register(nodes, node)
+    late = new_call(node, seconds=-1)
     await nodes.place_call(late)
     assert await nodes.take_calls([node.connection_id]) == []
-    slow = a_call(node)
+    slow = new_call(node)
     await nodes.place_call(slow)
     await nodes.take_calls([node.connection_id])
     await store.sql(f"update calls set deadline = {store.ago(1)} where call_id = '{slow.call_id}'")
     assert not await nodes.save_answer(slow.call_id, node.connection_id, '{"result":1}')
 
 
-async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(
-    nodes: NodeStore, store: Store
-) -> None:
-    node, mallory = a_node(), await store.add_user("mallory")
-    await entered(nodes, node)
-    waiting, under_way = a_call(node), a_call(node)
+async def test_cancelled_call_is_deleted_if_open_and_stopped_if_taken(nodes: NodeStore, store: Store) -> None:
+    node, mallory = new_node(), await store.add_user("mallory")
+    await register(nodes, node)
+    waiting, under_way = new_call(node), new_call(node)
     await nodes.place_call(under_way)
     await nodes.take_calls([node.connection_id])
     await nodes.place_call(waiting)
     assert await nodes.cancel_call(mallory, under_way.call_id) is None
     assert await nodes.take_cancelled([node.connection_id], include_expired=True) == [], (
-        "and nobody cancels what is another's"
+        "a call of another user cannot be cancelled"
     )
     assert await nodes.cancel_call(OWNER, waiting.call_id) is None
     assert await nodes.take_calls([node.connection_id]) == []
@@ -300,22 +294,22 @@ async def test_a_cancelled_call_is_dropped_before_it_began_and_stopped_after(
 
 
 @rule("RX-34")
-async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(
+async def test_call_of_an_expired_caller_is_not_taken_and_is_cancelled(
     nodes: NodeStore, store: Store
 ) -> None:
-    """Whoever made it has died: what it asked for does not go on for nobody until its deadline."""
-    node = a_node()
-    await entered(nodes, node)
+    """The instance of the caller crashed: its call must not run until the deadline."""
+    node = new_node()
+    await register(nodes, node)
     here = [node.connection_id]
-    heard, unheard, waiting = a_call(node), a_call(node), a_call(node)
+    heard, unheard, waiting = new_call(node), new_call(node), new_call(node)
     for call in (heard, unheard):
         await nodes.place_call(call)
     assert len(await nodes.take_calls(here)) == 2
     await nodes.place_call(waiting)
     await store.sql(f"update calls set heard_until = {store.ago(1)}")
     assert await nodes.take_calls(here) == []
-    assert await nodes.renew_calls([heard.call_id, new_call_id()], LONG) == {heard.call_id}
-    assert await nodes.take_cancelled(here, include_expired=False) == [], "nobody could be heard of"
+    assert await nodes.renew_calls([heard.call_id, new_call_id()], TTL_SECONDS) == {heard.call_id}
+    assert await nodes.take_cancelled(here, include_expired=False) == [], "no caller could renew"
     assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
     assert await nodes.take_cancelled(here, include_expired=True) == [unheard.call_id]
     assert await nodes.take_cancelled(here, include_expired=True) == []
@@ -323,10 +317,10 @@ async def test_a_call_whose_caller_is_not_heard_of_is_not_begun_and_is_stopped(
     assert await nodes.save_answer(heard.call_id, node.connection_id, '{"result":1}')
 
 
-async def test_what_nobody_fetched_is_swept(nodes: NodeStore, store: Store) -> None:
-    node = a_node()
-    await entered(nodes, node)
-    old, fresh = a_call(node), a_call(node)
+async def test_uncollected_answers_and_expired_nodes_are_swept(nodes: NodeStore, store: Store) -> None:
+    node = new_node()
+    await register(nodes, node)
+    old, fresh = new_call(node), new_call(node)
     for call in (old, fresh):
         await nodes.place_call(call)
     await store.sql(f"update calls set deadline = {store.ago(100)} where call_id = '{old.call_id}'")
@@ -335,12 +329,12 @@ async def test_what_nobody_fetched_is_swept(nodes: NodeStore, store: Store) -> N
     assert len(await nodes.list_nodes(OWNER)) == 1
 
 
-async def test_leaving_and_placing_at_once_leaves_no_call_behind(nodes: NodeStore, store: Store) -> None:
-    """Whoever removes the node sees the call, or whoever places the call sees that the node is gone."""
+async def test_concurrent_unregister_and_place_leave_no_open_call(nodes: NodeStore, store: Store) -> None:
+    """Either the unregistration fails the call, or the call finds the node disconnected."""
     for _ in range(20):
-        node = a_node()
-        await entered(nodes, node)
-        calls = [a_call(node) for _ in range(4)]
+        node = new_node()
+        await register(nodes, node)
+        calls = [new_call(node) for _ in range(4)]
         placed, lost = await asyncio.gather(
             asyncio.gather(*(nodes.place_call(call) for call in calls)), nodes.unregister(node.connection_id)
         )
@@ -357,46 +351,44 @@ async def run_statement(connection: Any, name: str, **arguments: Any) -> list[An
 
 @ON_POSTGRES
 @pytest.mark.parametrize("way", ["it leaves", "it connects again"])
-async def test_a_connection_that_ends_waits_for_the_call_that_is_being_placed_and_loses_it(
+async def test_ending_connection_waits_for_a_call_being_placed_and_fails_it(
     nodes: NodeStore, store: Store, way: str
 ) -> None:
-    """Else the call would be stored after the look at what is to be lost: nobody would ring for it, and its caller would learn of it late."""
-    node = a_node()
-    await entered(nodes, node)
-    call = a_call(node)
+    """Otherwise the call would be stored after the open calls failed, and wait for its deadline."""
+    node = new_node()
+    await register(nodes, node)
+    call = new_call(node)
     async with other_connection(store) as other, other.transaction():
         assert await run_statement(
             other, "place_call", **{name: getattr(call, name) for name in NewCall.__slots__}
         )
         ending = asyncio.create_task(
-            nodes.unregister(node.connection_id) if way == "it leaves" else entered(nodes, a_node())
+            nodes.unregister(node.connection_id) if way == "it leaves" else register(nodes, new_node())
         )
         await wait_for_blocked_statement(other)
     assert await ending == [call.call_id]
 
 
 @ON_POSTGRES
-async def test_a_call_waits_for_the_connection_that_is_ending_and_is_not_placed(
-    nodes: NodeStore, store: Store
-) -> None:
-    """Else it would be told as lost, as if it might have been done; so it is asked of the node by its newer connection."""
-    node = a_node()
-    await entered(nodes, node)
+async def test_call_waits_for_an_ending_connection_and_is_not_placed(nodes: NodeStore, store: Store) -> None:
+    """Otherwise it would fail as if it might have run; now it is sent to the newer connection."""
+    node = new_node()
+    await register(nodes, node)
     async with other_connection(store) as other, other.transaction():
         await run_statement(other, "unregister_node", connection_id=node.connection_id)
         assert await run_statement(other, "fail_calls", target=node.connection_id) == []
-        placing = asyncio.create_task(nodes.place_call(a_call(node)))
+        placing = asyncio.create_task(nodes.place_call(new_call(node)))
         await wait_for_blocked_statement(other)
     assert not await placing
     assert await store.sql("select * from calls") == []
 
 
 @pytest.mark.parametrize("status", [*CallStatus, "odd"])
-async def test_the_database_knows_the_states_of_a_call(nodes: NodeStore, store: Store, status: str) -> None:
-    """A call has an answer exactly when it is answered; the table of moves has the same states."""
-    node = a_node()
-    await entered(nodes, node)
-    call = a_call(node)
+async def test_database_accepts_the_states_of_a_call(nodes: NodeStore, store: Store, status: str) -> None:
+    """A call has an answer exactly if it is answered; the transition table has the same states."""
+    node = new_node()
+    await register(nodes, node)
+    call = new_call(node)
     await nodes.place_call(call)
     change = f"update calls set status = '{status}', answer = {{}} where call_id = '{call.call_id}'"
     is_known, is_over = status in CALL_MOVES, status in CALL_MOVES and not CALL_MOVES[CallStatus(status)]
@@ -408,10 +400,10 @@ async def test_the_database_knows_the_states_of_a_call(nodes: NodeStore, store: 
                 await store.sql(change.format(answer))
 
 
-# --- tokens -----------------------------------------------------------------------------------------------------------
+# --- tokens -------------------------------------------------------------------------------------------------
 
 
-def a_token(
+def new_token(
     kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, shown: str = "s"
 ) -> NewToken:
     return NewToken(
@@ -424,8 +416,8 @@ def a_token(
     )
 
 
-async def test_a_token_is_found_by_its_digest_until_it_is_revoked(tokens: TokenStore, store: Store) -> None:
-    new = a_token(node_id="laptop")
+async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, store: Store) -> None:
+    new = new_token(node_id="laptop")
     made = await tokens.create(new)
     assert made is not None
     assert (made.token_id, made.user_id, made.kind, made.name, made.node_id) == (
@@ -437,7 +429,7 @@ async def test_a_token_is_found_by_its_digest_until_it_is_revoked(tokens: TokenS
     )
     assert await tokens.find_by_digest(digest_of("s")) == await tokens.find_by_id(made.token_id) == made
     assert await tokens.find_by_digest(digest_of("t")) is None
-    other = await tokens.create(a_token(shown="other"))
+    other = await tokens.create(new_token(shown="other"))
     assert other is not None
     revoked = await tokens.revoke(made.token_id)
     assert revoked is not None
@@ -450,14 +442,14 @@ async def test_a_token_is_found_by_its_digest_until_it_is_revoked(tokens: TokenS
     assert "'s'" not in str(await store.sql("select * from tokens"))
 
 
-async def test_a_token_belongs_to_a_user_who_is_there(tokens: TokenStore, store: Store) -> None:
-    assert await tokens.create(a_token(user=UserId("nobody"))) is None
+async def test_token_of_an_unknown_user_is_not_created(tokens: TokenStore, store: Store) -> None:
+    assert await tokens.create(new_token(user=UserId("nobody"))) is None
     mallory = await store.add_user("mallory")
-    assert await tokens.create(a_token(user=mallory)) is not None
+    assert await tokens.create(new_token(user=mallory)) is not None
     assert await tokens.list_tokens(OWNER) == []
     assert len(await tokens.list_tokens(mallory)) == 1
 
 
-async def test_only_a_nodes_token_is_for_one_node(tokens: TokenStore) -> None:
+async def test_only_a_node_token_can_name_a_node(tokens: TokenStore) -> None:
     with pytest.raises(CONSTRAINT_ERRORS):
-        await tokens.create(a_token(TokenKind.USER, node_id="laptop"))
+        await tokens.create(new_token(TokenKind.USER, node_id="laptop"))

@@ -1,4 +1,4 @@
-"""Behaviour of Postgres alone: notifications across instances, batched commits, plans that use their index."""
+"""Behaviour of Postgres alone: notifications across instances, batched commits, plans."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_notifier_reconnects_after_its_connection_was_terminated(
     await admin.close()
 
 
-def test_rings_are_pack_into_payloads_that_postgres_takes():
+def test_notifications_are_packed_into_payloads_within_the_postgres_limit():
     texts = [f"g{n}.run_{n:026}" for n in range(1_000)]
     packed = _pack(texts)
     assert [text for payload in packed for text in payload.split(" ")] == texts
@@ -172,9 +172,11 @@ async def test_claims_use_the_index_and_read_few_pages_beside_dead_rows(
     admin = await asyncpg.connect(own_url)
     await admin.execute(
         """
-        insert into sessions (user_id, session_id) select 'owner', 'churn' || n from generate_series(1, 20000) n;
+        insert into sessions (user_id, session_id)
+          select 'owner', 'churn' || n from generate_series(1, 20000) n;
         insert into runs (run_id, user_id, session_id, status, input_text, turn_no)
-          select 'run_churn' || n, 'owner', 'churn' || n, 'queued', 'noop', nextval('run_turns') from generate_series(1, 20000) n;
+          select 'run_churn' || n, 'owner', 'churn' || n, 'queued', 'noop', nextval('run_turns')
+            from generate_series(1, 20000) n;
         update runs set status = 'cancelled', finished_at = now() where status = 'queued';
         """
     )

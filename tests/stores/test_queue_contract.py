@@ -1,4 +1,4 @@
-"""The queue of every store: how runs arrive, wait for their session's turn, are found again and are called off."""
+"""The queue on every store: runs are enqueued, wait for their session's turn, are listed and cancelled."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from easel.core.run.run import NewRun
     from easel.host.ports import RunStore
 
-# --- arriving ---------------------------------------------------------------------------------------------------------
+# --- enqueueing ---------------------------------------------------------------------------------------------
 
 
 @rule("RX-31", "RX-50")
-async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
+async def test_enqueued_run_has_the_requested_values(runs: RunStore) -> None:
     new = new_run("talk", "hello", attempts=5)
     enqueued = await runs.enqueue(new)
     run = enqueued.run
@@ -61,13 +61,13 @@ async def test_a_run_is_queued_as_it_was_asked_for(runs: RunStore) -> None:
 
 
 @rule("RX-32")
-async def test_a_run_is_read_back_as_it_was_told(runs: RunStore) -> None:
+async def test_run_is_read_back_as_enqueued(runs: RunStore) -> None:
     told = (await runs.enqueue(new_run())).run
     assert await runs.get(OWNER, told.run_id) == told
     assert (await get_run(runs, told.run_id)).created_at.utcoffset() == timedelta(0)
 
 
-async def test_a_run_that_nobody_made_is_not_there(runs: RunStore) -> None:
+async def test_unknown_run_is_not_found(runs: RunStore) -> None:
     nobody = new_run_id()
     assert await runs.get(OWNER, nobody) is None
     assert await runs.bounds(OWNER, nobody) is None
@@ -91,14 +91,14 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-async def test_a_message_is_kept_byte_for_byte(runs: RunStore, text: str) -> None:
+async def test_input_text_is_stored_byte_for_byte(runs: RunStore, text: str) -> None:
     [claim] = await start_runs(runs, new_run(text=text))
     assert claim.input_text == text
     assert (await get_run(runs, claim.run_id)).input_text == text
 
 
 @rule("RX-31")
-async def test_the_same_key_and_request_give_the_first_run_again(runs: RunStore) -> None:
+async def test_repeated_idempotency_key_returns_the_first_run(runs: RunStore) -> None:
     first = await runs.enqueue(new_run("talk", key="k", digest="d"))
     again = await runs.enqueue(new_run("talk", key="k", digest="d"))
     assert first.is_new
@@ -107,16 +107,14 @@ async def test_the_same_key_and_request_give_the_first_run_again(runs: RunStore)
     assert await runs.queue_depth() == QueueDepth(ready=1, waiting=0, running=0)
 
 
-async def test_the_same_key_gives_the_first_run_as_it_is_by_now(runs: RunStore) -> None:
+async def test_repeated_idempotency_key_returns_the_current_state_of_the_run(runs: RunStore) -> None:
     [claim] = await start_runs(runs, new_run("talk", key="k", digest="d"))
     await runs.append(ending_batch(claim, 1))
     again = await runs.enqueue(new_run("talk", key="k", digest="d"))
     assert (again.is_new, again.run.run_id, again.run.status) == (False, claim.run_id, Status.COMPLETED)
 
 
-async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(
-    runs: RunStore, store: Store
-) -> None:
+async def test_idempotency_key_of_another_request_is_refused(runs: RunStore, store: Store) -> None:
     await runs.enqueue(new_run("talk", key="k", digest="d"))
     with pytest.raises(IdempotencyConflict) as refused:
         await runs.enqueue(new_run("elsewhere", key="k", digest="other"))
@@ -124,14 +122,14 @@ async def test_the_same_key_for_another_request_is_refused_and_leaves_nothing(
     assert [row["session_id"] for row in await store.sql("select session_id from sessions")] == ["talk"]
 
 
-async def test_runs_without_a_key_are_never_taken_for_each_other(runs: RunStore) -> None:
+async def test_runs_without_an_idempotency_key_are_never_deduplicated(runs: RunStore) -> None:
     first, second = await runs.enqueue(new_run("a", digest="d")), await runs.enqueue(new_run("b", digest="d"))
     assert first.is_new
     assert second.is_new
 
 
 @rule("RX-54")
-async def test_a_key_is_each_users_own(runs: RunStore, store: Store) -> None:
+async def test_idempotency_key_is_per_user(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
     mine = await runs.enqueue(new_run(key="k", digest="d"))
     theirs = await runs.enqueue(new_run(user=guest, key="k", digest="other"))
@@ -139,7 +137,7 @@ async def test_a_key_is_each_users_own(runs: RunStore, store: Store) -> None:
     assert theirs.run.run_id != mine.run.run_id
 
 
-# --- a session's turn -------------------------------------------------------------------------------------------------
+# --- turns -------------------------------------------------------------------------------------------------
 
 
 async def finish_next(runs: RunStore) -> RunId:
@@ -148,7 +146,7 @@ async def finish_next(runs: RunStore) -> RunId:
     return claim.run_id
 
 
-async def test_runs_of_one_session_wait_for_each_other_in_the_order_of_arrival(runs: RunStore) -> None:
+async def test_runs_of_one_session_get_their_turns_in_order_of_arrival(runs: RunStore) -> None:
     arrived = [(await runs.enqueue(new_run("talk"))).run.run_id for _ in range(5)]
     for expected in arrived:
         claims = await runs.claim_queued(A, 10, CLAIM_SECONDS, 0)
@@ -159,7 +157,7 @@ async def test_runs_of_one_session_wait_for_each_other_in_the_order_of_arrival(r
     assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
 
 
-async def test_a_session_with_a_long_queue_does_not_keep_others_waiting(runs: RunStore) -> None:
+async def test_long_queue_of_one_session_does_not_delay_others(runs: RunStore) -> None:
     busy = [(await runs.enqueue(new_run("busy"))).run.run_id for _ in range(100)]
     others = [(await runs.enqueue(new_run(f"other-{n}"))).run.run_id for n in range(5)]
     assert await runs.queue_depth() == QueueDepth(ready=6, waiting=99, running=0)
@@ -167,7 +165,7 @@ async def test_a_session_with_a_long_queue_does_not_keep_others_waiting(runs: Ru
 
 
 async def test_sessions_take_turns(runs: RunStore) -> None:
-    """A run whose turn comes stands behind those whose turn came before: each session moves on by one."""
+    """Turns are claimed in the order in which they were given, so that sessions alternate."""
     for _ in range(3):
         for session in ("a", "b", "c"):
             await runs.enqueue(new_run(session))
@@ -175,7 +173,7 @@ async def test_sessions_take_turns(runs: RunStore) -> None:
     assert served == ["a", "b", "c"] * 3
 
 
-async def test_equal_session_ids_of_two_users_are_two_sessions(runs: RunStore, store: Store) -> None:
+async def test_same_session_id_of_two_users_is_two_sessions(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
     mine, theirs = (
         (await runs.enqueue(new_run("talk"))).run,
@@ -187,7 +185,7 @@ async def test_equal_session_ids_of_two_users_are_two_sessions(runs: RunStore, s
     ]
 
 
-async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunStore) -> None:
+async def test_idle_session_gives_its_next_run_the_turn_at_once(runs: RunStore) -> None:
     await runs.enqueue(new_run("talk"))
     await finish_next(runs)
     later = (await runs.enqueue(new_run("talk"))).run
@@ -197,20 +195,18 @@ async def test_a_session_that_fell_silent_takes_its_next_run_at_once(runs: RunSt
 @pytest.mark.parametrize(
     "status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)]
 )
-async def test_however_a_run_ends_the_next_one_gets_its_turn(
-    runs: RunStore, status: Status, error: str | None
-) -> None:
+async def test_every_end_of_a_run_passes_the_turn(runs: RunStore, status: Status, error: str | None) -> None:
     claim = await start_run(runs, "talk")
     waiting = (await runs.enqueue(new_run("talk"))).run
     assert assert_stored(await runs.append(ending_batch(claim, 1, status, error))).turn_passed
     assert [claim.run_id for claim in await runs.claim_queued(B, 5, CLAIM_SECONDS, 0)] == [waiting.run_id]
 
 
-# --- calling off ------------------------------------------------------------------------------------------------------
+# --- cancelling ---------------------------------------------------------------------------------------------
 
 
 @rule("RS-37", "RX-12")
-async def test_a_queued_run_is_cancelled_at_once_with_its_closing_events(runs: RunStore) -> None:
+async def test_queued_run_is_cancelled_at_once_with_its_closing_events(runs: RunStore) -> None:
     queued = (await runs.enqueue(new_run())).run
     answer = await runs.request_cancel(OWNER, queued.run_id, closing_events(queued.run_id))
     assert answer is not None
@@ -226,7 +222,7 @@ async def test_a_queued_run_is_cancelled_at_once_with_its_closing_events(runs: R
     assert await runs.claim_queued(A, 5, CLAIM_SECONDS, 0) == []
 
 
-async def test_a_cancelled_run_passes_its_turn_on(runs: RunStore) -> None:
+async def test_cancelled_run_passes_its_turn(runs: RunStore) -> None:
     first, second = (await runs.enqueue(new_run("talk"))).run, (await runs.enqueue(new_run("talk"))).run
     answer = await runs.request_cancel(OWNER, first.run_id, closing_events(first.run_id))
     assert answer is not None
@@ -234,7 +230,7 @@ async def test_a_cancelled_run_passes_its_turn_on(runs: RunStore) -> None:
     assert [claim.run_id for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)] == [second.run_id]
 
 
-async def test_a_waiting_run_that_is_cancelled_is_left_out_and_no_turn_moves(runs: RunStore) -> None:
+async def test_cancelled_waiting_run_is_skipped_without_passing_a_turn(runs: RunStore) -> None:
     claim = await start_run(runs, "talk")
     second, third = (await runs.enqueue(new_run("talk"))).run, (await runs.enqueue(new_run("talk"))).run
     answer = await runs.request_cancel(OWNER, second.run_id, closing_events(second.run_id))
@@ -246,7 +242,7 @@ async def test_a_waiting_run_that_is_cancelled_is_left_out_and_no_turn_moves(run
 
 
 @rule("RX-12")
-async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(runs: RunStore) -> None:
+async def test_cancel_of_a_running_run_sets_a_flag_for_its_worker(runs: RunStore) -> None:
     claim, _ = await start_runs(runs, new_run("this"), new_run("that"))
     answer = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     assert answer is not None
@@ -266,7 +262,7 @@ async def test_a_running_run_is_flagged_and_goes_on_until_its_worker_stops_it(ru
     ]
 
 
-async def test_the_first_asking_counts(runs: RunStore) -> None:
+async def test_first_cancel_request_sets_the_time(runs: RunStore) -> None:
     claim = await start_run(runs)
     first = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
     second = await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
@@ -279,7 +275,7 @@ async def test_the_first_asking_counts(runs: RunStore) -> None:
 @pytest.mark.parametrize(
     "status, error", [(Status.COMPLETED, None), (Status.FAILED, "why"), (Status.CANCELLED, None)]
 )
-async def test_an_ended_run_cannot_be_cancelled_any_more(
+async def test_cancel_of_an_ended_run_changes_nothing(
     runs: RunStore, status: Status, error: str | None
 ) -> None:
     claim = await start_run(runs)
@@ -291,10 +287,10 @@ async def test_an_ended_run_cannot_be_cancelled_any_more(
     assert (await event_types(runs, claim.run_id)).count("done") == 1
 
 
-# --- finding ----------------------------------------------------------------------------------------------------------
+# --- lists --------------------------------------------------------------------------------------------------
 
 
-async def listed(
+async def list_ids(
     runs: RunStore, *statuses: Status, session: str | None = None, before: int | None = None, limit: int = 100
 ) -> list[RunId]:
     found = await runs.list_runs(
@@ -307,19 +303,19 @@ async def listed(
     return [run.run_id for run in found]
 
 
-async def test_a_listing_is_newest_first_and_goes_on_below_its_last(runs: RunStore) -> None:
+async def test_list_is_newest_first_and_continues_below_its_last_run(runs: RunStore) -> None:
     arrived = [(await runs.enqueue(new_run(f"s{n % 2}"))).run for n in range(7)]
     newest_first = [run.run_id for run in reversed(arrived)]
-    assert await listed(runs) == newest_first
-    assert await listed(runs, limit=3) == newest_first[:3]
-    assert await listed(runs, limit=3, before=arrived[4].queue_no) == newest_first[3:6]
-    assert await listed(runs, before=arrived[0].queue_no) == []
-    assert await listed(runs, session="s1") == [run.run_id for run in reversed(arrived[1::2])]
-    assert await listed(runs, session="s1", limit=1, before=arrived[5].queue_no) == [arrived[3].run_id]
-    assert await listed(runs, session="none") == []
+    assert await list_ids(runs) == newest_first
+    assert await list_ids(runs, limit=3) == newest_first[:3]
+    assert await list_ids(runs, limit=3, before=arrived[4].queue_no) == newest_first[3:6]
+    assert await list_ids(runs, before=arrived[0].queue_no) == []
+    assert await list_ids(runs, session="s1") == [run.run_id for run in reversed(arrived[1::2])]
+    assert await list_ids(runs, session="s1", limit=1, before=arrived[5].queue_no) == [arrived[3].run_id]
+    assert await list_ids(runs, session="none") == []
 
 
-async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
+async def test_list_is_filtered_before_the_limit(runs: RunStore) -> None:
     ended = [await start_run(runs, f"ended-{n}") for n in range(3)]
     for claim, status, error in zip(
         ended, (Status.COMPLETED, Status.FAILED, Status.CANCELLED), (None, "why", None), strict=True
@@ -327,24 +323,24 @@ async def test_a_listing_is_filtered_before_it_is_cut(runs: RunStore) -> None:
         await runs.append(ending_batch(claim, 1, status, error))
     running = await start_run(runs, "running")
     queued = [(await runs.enqueue(new_run(f"queued-{n}"))).run.run_id for n in range(3)]
-    assert await listed(runs, Status.FAILED, limit=1) == [ended[1].run_id]
-    assert await listed(runs, Status.COMPLETED, Status.CANCELLED) == [ended[2].run_id, ended[0].run_id]
-    assert await listed(runs, Status.RUNNING) == [running.run_id]
-    assert await listed(runs, Status.QUEUED, limit=2) == [queued[2], queued[1]]
-    assert await listed(runs, Status.QUEUED, session="queued-0") == [queued[0]]
-    assert await listed(runs, Status.RUNNING, session="queued-0") == []
+    assert await list_ids(runs, Status.FAILED, limit=1) == [ended[1].run_id]
+    assert await list_ids(runs, Status.COMPLETED, Status.CANCELLED) == [ended[2].run_id, ended[0].run_id]
+    assert await list_ids(runs, Status.RUNNING) == [running.run_id]
+    assert await list_ids(runs, Status.QUEUED, limit=2) == [queued[2], queued[1]]
+    assert await list_ids(runs, Status.QUEUED, session="queued-0") == [queued[0]]
+    assert await list_ids(runs, Status.RUNNING, session="queued-0") == []
 
 
 @rule("RX-54")
-async def test_another_users_run_is_as_if_it_were_not_there(runs: RunStore, store: Store) -> None:
+async def test_run_of_another_user_is_not_found(runs: RunStore, store: Store) -> None:
     guest = await store.add_user("guest")
     new: NewRun = new_run("talk", user=guest)
     await runs.enqueue(new)
     assert await runs.get(OWNER, new.run_id) is None
     assert await runs.bounds(OWNER, new.run_id) is None
     assert await runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)) is None
-    assert await listed(runs) == []
-    assert await listed(runs, session="talk") == []
+    assert await list_ids(runs) == []
+    assert await list_ids(runs, session="talk") == []
     theirs = await get_run(runs, new.run_id, guest)
     assert (theirs.status, theirs.cancel_requested_at, theirs.last_seq) == (Status.QUEUED, None, 0)
 
@@ -354,7 +350,7 @@ async def test_another_users_run_is_as_if_it_were_not_there(runs: RunStore, stor
     assert (await get_run(runs, new.run_id, guest)).cancel_requested_at is None
 
 
-async def test_the_depth_counts_what_has_not_ended_by_where_it_stands(runs: RunStore) -> None:
+async def test_queue_depth_counts_ready_waiting_and_running_runs(runs: RunStore) -> None:
     assert await runs.queue_depth() == QueueDepth(ready=0, waiting=0, running=0)
     for number in range(2):
         await start_run(runs, f"running-{number}")
@@ -363,7 +359,7 @@ async def test_the_depth_counts_what_has_not_ended_by_where_it_stands(runs: RunS
     assert await runs.queue_depth() == QueueDepth(ready=2, waiting=3, running=2)
 
 
-async def test_a_probe_is_a_durable_write(runs: RunStore, store: Store) -> None:
+async def test_probe_writes_durably(runs: RunStore, store: Store) -> None:
     await runs.probe()
     await runs.probe()
     assert len(await store.sql("select * from probes")) == 1

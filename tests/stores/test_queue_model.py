@@ -1,4 +1,4 @@
-"""Every store against the model: whatever happens in whatever order, both give the same answers and hold the same state."""
+"""Every store against the model: both give the same answers for any sequence of operations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ENDS = st.sampled_from([None, None, None, Status.COMPLETED, Status.FAILED, Statu
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Does each thing to the store and to the model, and compares."""
+    """Runs each operation on the store and on the model, and compares."""
 
     store: Store
     wait: Callable[[Awaitable[Any]], Any]
@@ -70,11 +70,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.wait(self.store.empty())
 
     def pick_claim(self, data: st.DataObject) -> Claim:
-        """Mostly one that holds or has just run out, for there things happen; now and then one that is long gone."""
-        newest = [claim for claim in self.claims if self.model.is_newest(_bare(claim))]
+        """Draw a claim, mostly a valid or recently expired one."""
+        newest = [claim for claim in self.claims if self.model.is_newest(_model_claim(claim))]
         return data.draw(st.sampled_from(newest * 3 + self.claims[-4:]))
 
-    # -- what can happen
+    # -- operations
 
     @rule(
         session=SESSIONS,
@@ -92,39 +92,39 @@ class QueueMachine(RuleBasedStateMachine):
             assert (enqueued.run.run_id, enqueued.is_new) == (expected, expected == new.run_id)
 
     @precondition(lambda self: any(run.is_ready for run in self.model.runs.values()))
-    @rule(worker=WORKERS, room=st.sampled_from([3, 1, 2, 0]), data=st.data())
-    def claim(self, worker: WorkerId, room: int, data: st.DataObject) -> None:
+    @rule(worker=WORKERS, capacity=st.sampled_from([3, 1, 2, 0]), data=st.data())
+    def claim(self, worker: WorkerId, capacity: int, data: st.DataObject) -> None:
         after = data.draw(st.sampled_from([None, None, None, *self.claims[-1:]]))
-        expected = self.model.claim(worker, room, after.run_id if after else None)
+        expected = self.model.claim(worker, capacity, after.run_id if after else None)
         claims: list[Claim] = self.wait(
-            self.store.runs.claim_queued(worker, room, CLAIM_SECONDS, after.turn_no if after else 0)
+            self.store.runs.claim_queued(worker, capacity, CLAIM_SECONDS, after.turn_no if after else 0)
         )
-        assert [_bare(claim) for claim in claims] == expected
-        self.took(claims)
+        assert [_model_claim(claim) for claim in claims] == expected
+        self.check_claims(claims)
 
-    @precondition(lambda self: any(run.over_since is not None for run in self.model.runs.values()))
-    @rule(worker=WORKERS, room=st.integers(1, 2))
-    def take_over(self, worker: WorkerId, room: int) -> None:
-        expected = self.model.take_over(worker, room)
-        claims: list[Claim] = self.wait(self.store.runs.claim_expired(worker, room, CLAIM_SECONDS))
-        assert sorted(map(_bare, claims), key=repr) == sorted(expected, key=repr)
-        self.took(claims)
+    @precondition(lambda self: any(run.expired_at is not None for run in self.model.runs.values()))
+    @rule(worker=WORKERS, capacity=st.integers(1, 2))
+    def take_over(self, worker: WorkerId, capacity: int) -> None:
+        expected = self.model.take_over(worker, capacity)
+        claims: list[Claim] = self.wait(self.store.runs.claim_expired(worker, capacity, CLAIM_SECONDS))
+        assert sorted(map(_model_claim, claims), key=repr) == sorted(expected, key=repr)
+        self.check_claims(claims)
 
-    def took(self, claims: list[Claim]) -> None:
+    def check_claims(self, claims: list[Claim]) -> None:
         for claim in claims:
             run = self.model.runs[claim.run_id]
             assert (claim.last_seq, claim.max_attempts, claim.cancel_requested) == (
                 len(run.log),
                 run.max_attempts,
-                run.cancel_asked,
+                run.cancel_requested,
             )
         self.claims += claims
 
-    @precondition(lambda self: self.model.held())
+    @precondition(lambda self: self.model.valid_claims())
     @rule(data=st.data())
-    def a_claim_runs_out(self, data: st.DataObject) -> None:
-        run_id = data.draw(st.sampled_from(self.model.held()))
-        self.wait(self.store.expire_claim(run_id, 10_000 - self.model.lapse(run_id)))
+    def expire_claim(self, data: st.DataObject) -> None:
+        run_id = data.draw(st.sampled_from(self.model.valid_claims()))
+        self.wait(self.store.expire_claim(run_id, 10_000 - self.model.expire(run_id)))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -137,9 +137,9 @@ class QueueMachine(RuleBasedStateMachine):
             else []
         )
         expected = {
-            claim.run_id: self.model.runs[claim.run_id].cancel_asked
+            claim.run_id: self.model.runs[claim.run_id].cancel_requested
             for claim in asked
-            if self.model.holds(_bare(claim))
+            if self.model.is_valid(_model_claim(claim))
         }
         assert self.wait(self.store.runs.renew(asked, CLAIM_SECONDS)) == expected
 
@@ -150,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), step=st.sampled_from([1, 1, 0, 2, -1]), count=st.integers(0, 3), ends_as=ENDS)
-    def append_somehow(self, data: st.DataObject, step: int, count: int, ends_as: Status | None) -> None:
+    def append_any(self, data: st.DataObject, step: int, count: int, ends_as: Status | None) -> None:
         self.append(self.pick_claim(data), step, count, ends_as)
 
     def append(self, claim: Claim, step: int, count: int, ends_as: Status | None) -> None:
@@ -158,7 +158,7 @@ class QueueMachine(RuleBasedStateMachine):
         texts = [str(self.events + nth) for nth in range(count)]
         self.events += count
         events = [run_events(claim.run_id).delta(MessageId("msg"), text) for text in texts]
-        expected = self.model.append(_bare(claim), number, texts, ends_as)
+        expected = self.model.append(_model_claim(claim), number, texts, ends_as)
         appended = self.wait(
             self.store.runs.append(
                 Batch(claim, number, events, ends_as, "why" if ends_as is Status.FAILED else None)
@@ -170,12 +170,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release_claim(self, data: st.DataObject) -> None:
         claim = self.pick_claim(data)
-        assert self.wait(self.store.runs.release_claim(claim)) == self.model.release_claim(_bare(claim))
+        assert self.wait(self.store.runs.release_claim(claim)) == self.model.release_claim(
+            _model_claim(claim)
+        )
 
     @precondition(lambda self: len(self.model.runs) > 2)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        run_id = data.draw(st.sampled_from(self.model.held() * 3 + list(self.model.runs)))
+        run_id = data.draw(st.sampled_from(self.model.valid_claims() * 3 + list(self.model.runs)))
         expected = self.model.cancel(run_id)
         answer = self.wait(self.store.runs.request_cancel(OWNER, run_id, closing_events(run_id)))
         assert (answer.changed, answer.turn_passed) == expected
@@ -190,10 +192,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.wait(self.store.set_run_age(run_id, 500))
         assert self.wait(self.store.runs.prune(250)) == self.model.prune([run_id])
 
-    # -- what holds after each of them
+    # -- invariants
 
     @invariant()
-    def the_runs_are_the_same(self) -> None:
+    def runs_are_equal(self) -> None:
         listed = self.wait(
             self.store.runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=1000)
         )
@@ -212,10 +214,10 @@ class QueueMachine(RuleBasedStateMachine):
             )
             assert (run.started_at is not None) == expected.was_started
             assert (run.finished_at is not None) == is_terminal(expected.status)
-            assert (run.cancel_requested_at is not None) == expected.cancel_asked
+            assert (run.cancel_requested_at is not None) == expected.cancel_requested
 
     @invariant()
-    def the_queue_is_the_same(self) -> None:
+    def queues_are_equal(self) -> None:
         runs = list(self.model.runs.values())
         depth = QueueDepth(
             ready=sum(run.is_ready for run in runs),
@@ -227,44 +229,44 @@ class QueueMachine(RuleBasedStateMachine):
             asked = {
                 run.run_id
                 for run in runs
-                if run.owner == worker and run.status is Status.RUNNING and run.cancel_asked
+                if run.owner == worker and run.status is Status.RUNNING and run.cancel_requested
             }
             assert self.wait(self.store.runs.requested_cancels(worker)) == asked
 
     def teardown(self) -> None:
-        """The logs are compared at the end: they only grow and are only cut."""
+        """Compare the logs once, at the end."""
         assert self.wait(self.store.runs.heads(list(self.model.runs))) == {
             run.run_id: len(run.log) for run in self.model.runs.values()
         }
         for run in self.model.runs.values():
             log = self.wait(self.store.runs.events_after(run.run_id, 0, 1000))
-            assert [(event.seq, _says(event)) for event in log] == list(enumerate(run.log, start=1))[
+            assert [(event.seq, _text(event)) for event in log] == list(enumerate(run.log, start=1))[
                 run.oldest - 1 :
             ]
             bounds = Bounds(run.oldest, len(run.log), is_terminal(run.status))
             assert self.wait(self.store.runs.bounds(OWNER, run.run_id)) == bounds
 
 
-def _bare(claim: Claim) -> ModelClaim:
+def _model_claim(claim: Claim) -> ModelClaim:
     return ModelClaim(claim.run_id, claim.worker_id, claim.attempt)
 
 
-def _says(event: LoggedEvent) -> str:
+def _text(event: LoggedEvent) -> str:
     return decode_payload(event).get("text", event.type)
 
 
 @pytest.fixture
 def machine(kind: str, url: str, folder: Path) -> Iterator[type[QueueMachine]]:
-    """The machine on an open store, with an event loop that lives as long."""
+    """Return the machine on an open store, with its own event loop."""
     with asyncio.Runner() as runner:
         opened = runner.run(open_migrated_store(kind, folder=folder, database_url=url))
 
         class Machine(QueueMachine):
             store = opened
 
-            def wait(self, asked: Awaitable[Any]) -> Any:
+            def wait(self, operation: Awaitable[Any]) -> Any:
                 async def answer() -> Any:
-                    return await asyncio.wait_for(asked, 2 * TIMEOUT_SECONDS)
+                    return await asyncio.wait_for(operation, 2 * TIMEOUT_SECONDS)
 
                 return runner.run(answer())
 
@@ -273,7 +275,7 @@ def machine(kind: str, url: str, folder: Path) -> Iterator[type[QueueMachine]]:
 
 
 @requirements.rule("RX-50", "RX-13", "RX-22", "RX-25", "RX-28", "RX-29")
-def test_a_store_is_the_model_made_durable(kind: str, machine: type[QueueMachine]) -> None:
+def test_store_gives_the_same_answers_as_the_model(kind: str, machine: type[QueueMachine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

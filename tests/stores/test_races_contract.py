@@ -1,4 +1,4 @@
-"""Races on every store: many ask at once, let go together by a barrier, and every answer fits one order of events."""
+"""Races on every store: concurrent calls start at a barrier; their answers must fit one order."""
 
 from __future__ import annotations
 
@@ -36,47 +36,49 @@ if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from easel.host.ports import RunStore
 
-RACES = 200  # of each kind
-AT_ONCE = 20  # races under way together: they also disturb each other
-LONGEST = 60.0  # seconds that a drill may take before it counts as stuck
+RACES = 100  # per test
+MAX_CONCURRENT_RACES = 20  # so that races also affect each other
+TEST_TIMEOUT_SECONDS = 60.0
 
 
-Ask: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
+Call: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
 
-async def race(*asks: Ask) -> list[Any]:
-    """All asks, let go at the same moment, in this order."""
-    barrier = asyncio.Barrier(len(asks))
+async def race(*calls: Call) -> list[Any]:
+    """Start all calls at the same moment, in this order. Returns their answers."""
+    barrier = asyncio.Barrier(len(calls))
 
-    async def one(ask: Ask) -> Any:
+    async def start(call: Call) -> Any:
         await barrier.wait()
-        return await ask()
+        return await call()
 
-    return await asyncio.gather(*(one(ask) for ask in asks))
+    return await asyncio.gather(*(start(call) for call in calls))
 
 
-async def either_order(nth: int, one: Ask, other: Ask) -> tuple[Any, Any]:
-    """What the one and the other were answered: mostly at the same moment, and now and then surely one after the other."""
+async def either_order(nth: int, one: Call, other: Call) -> tuple[Any, Any]:
+    """Return the answers of two calls, mostly started together, sometimes one after the other."""
     match nth % 10:
         case 0:
             return await one(), await other()
         case 1:
             answer = await other()
             return await one(), answer
-        case even if even % 2 == 0:
+        case remainder if remainder % 2 == 0:
             first, second = await race(one, other)
         case _:
             second, first = await race(other, one)
     return first, second
 
 
-async def many(drill: Callable[[int], Coroutine[Any, Any, None]], times: int = RACES) -> None:
-    async with asyncio.timeout(LONGEST):
-        for first in range(0, times, AT_ONCE):
-            await asyncio.gather(*(drill(nth) for nth in range(first, min(first + AT_ONCE, times))))
+async def repeat(race_once: Callable[[int], Coroutine[Any, Any, None]], times: int = RACES) -> None:
+    async with asyncio.timeout(TEST_TIMEOUT_SECONDS):
+        for first in range(0, times, MAX_CONCURRENT_RACES):
+            await asyncio.gather(
+                *(race_once(nth) for nth in range(first, min(first + MAX_CONCURRENT_RACES, times)))
+            )
 
 
-# --- claiming ---------------------------------------------------------------------------------------------------------
+# --- claiming -----------------------------------------------------------------------------------------------
 
 
 @case("J1")
@@ -88,12 +90,10 @@ async def test_eight_workers_claim_two_thousand_runs_each_once(runs: RunStore) -
     claimed: list[Claim] = []
 
     async def work(worker_id: WorkerId) -> None:
-        while (
-            len(claimed) < total
-        ):  # a row that another is just taking is passed over, so empty hands do not mean the end
+        while len(claimed) < total:  # a claim skips rows that another worker locks, so it may return none
             claimed.extend(await runs.claim_queued(worker_id, 7, CLAIM_SECONDS, 0))
 
-    async with asyncio.timeout(LONGEST):
+    async with asyncio.timeout(TEST_TIMEOUT_SECONDS):
         await race(*(lambda nth=nth: work(WorkerId(f"wrk_{nth}")) for nth in range(workers)))
     assert len(claimed) == total
     assert len({claim.run_id for claim in claimed}) == total
@@ -103,7 +103,7 @@ async def test_eight_workers_claim_two_thousand_runs_each_once(runs: RunStore) -
 
 @case("J1")
 @rule("RX-23", "RX-37")
-async def test_a_run_whose_claim_ran_out_is_taken_over_by_one_of_many(runs: RunStore, store: Store) -> None:
+async def test_expired_run_is_taken_over_by_one_of_many_workers(runs: RunStore, store: Store) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
     await store.sql(f"update runs set lease_until = {store.ago(5)}")
     taken: list[Claim] = []
@@ -112,42 +112,40 @@ async def test_a_run_whose_claim_ran_out_is_taken_over_by_one_of_many(runs: RunS
         while len(taken) < RACES:
             taken.extend(await runs.claim_expired(worker_id, 3, CLAIM_SECONDS))
 
-    async with asyncio.timeout(LONGEST):
+    async with asyncio.timeout(TEST_TIMEOUT_SECONDS):
         await race(*(lambda nth=nth: take(WorkerId(f"wrk_{nth}")) for nth in range(8)))
     assert Counter(claim.run_id for claim in taken) == Counter(claim.run_id for claim in claims)
     assert {claim.attempt for claim in taken} == {2}
 
 
 @rule("RX-13", "RX-30")
-async def test_a_worker_that_wakes_up_while_another_takes_over_changes_nothing(
-    runs: RunStore, store: Store
-) -> None:
+async def test_expired_worker_changes_nothing_during_a_takeover(runs: RunStore, store: Store) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)), worker=A)
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         stale = claims[nth]
         await store.expire_claim(stale.run_id)
         asks = [
             lambda: runs.append(ending_batch(stale, 1)),
             lambda: runs.renew([stale], CLAIM_SECONDS),
-            lambda: runs.claim_expired(B, AT_ONCE, CLAIM_SECONDS),
+            lambda: runs.claim_expired(B, MAX_CONCURRENT_RACES, CLAIM_SECONDS),
         ]
         answers = await race(*(asks if nth % 2 else reversed(asks)))
         assert None in answers
         assert {} in answers
 
-    await many(drill)
+    await repeat(race_once)
     await runs.claim_expired(B, RACES, CLAIM_SECONDS)
     for run in await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=RACES):
         assert (run.status, run.attempt, run.last_seq) == (Status.RUNNING, 2, 0)
 
 
-# --- arriving and ending in one session -------------------------------------------------------------------------------
+# --- turns of one session -------------------------------------------------------------------------------
 
 
 @case("J10")
 @rule("RX-31")
-async def test_fifty_equal_requests_at_once_make_one_run(runs: RunStore) -> None:
+async def test_fifty_concurrent_equal_requests_create_one_run(runs: RunStore) -> None:
     answers: list[Enqueued] = await race(
         *(lambda: runs.enqueue(new_run("talk", key="k", digest="d")) for _ in range(50))
     )
@@ -159,14 +157,14 @@ async def test_fifty_equal_requests_at_once_make_one_run(runs: RunStore) -> None
 
 
 @case("J10")
-async def test_of_two_different_requests_under_one_key_one_wins_and_the_other_is_told(runs: RunStore) -> None:
+async def test_concurrent_different_requests_under_one_key_conflict(runs: RunStore) -> None:
     async def attempt(key: str, digest: str) -> Enqueued | IdempotencyConflict:
         try:
             return await runs.enqueue(new_run(f"s-{key}", key=key, digest=digest))
         except IdempotencyConflict as conflict:
             return conflict
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         asks = [
             lambda digest=digest: attempt(f"k{nth}", digest) for digest in ("this", "that", "this", "that")
         ]
@@ -176,15 +174,15 @@ async def test_of_two_different_requests_under_one_key_one_wins_and_the_other_is
         assert sum(isinstance(answer, IdempotencyConflict) for answer in answers) == 2
         assert await runs.get(OWNER, winner) is not None
 
-    await many(drill)
+    await repeat(race_once)
 
 
-async def test_a_turn_is_never_lost_between_an_arrival_and_an_end(runs: RunStore) -> None:
-    """Either the ending run sees the new one and passes the turn, or the new one finds the turn free."""
+async def test_turn_is_passed_when_an_arrival_races_with_an_end(runs: RunStore) -> None:
+    """Either the ending run passes the turn to the new one, or the new one finds the turn free."""
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
     passed = 0
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         nonlocal passed
         claim = claims[nth]
         _, appended = await either_order(
@@ -192,16 +190,16 @@ async def test_a_turn_is_never_lost_between_an_arrival_and_an_end(runs: RunStore
         )
         passed += assert_stored(appended).turn_passed
 
-    await many(drill)
+    await repeat(race_once)
     depth = await runs.queue_depth()
     assert (depth.ready, depth.waiting, depth.running) == (RACES, 0, 0)
     assert 0 < passed < RACES, "both orders were tried"
 
 
-async def test_a_turn_is_never_passed_to_a_run_that_was_just_cancelled(runs: RunStore) -> None:
+async def test_turn_is_never_passed_to_a_cancelled_run(runs: RunStore) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         claim = claims[nth]
         waiting = [(await runs.enqueue(new_run(f"s{nth}"))).run.run_id for _ in range(2)]
         await either_order(
@@ -211,12 +209,12 @@ async def test_a_turn_is_never_passed_to_a_run_that_was_just_cancelled(runs: Run
         )
         assert (await get_run(runs, waiting[0])).status is Status.CANCELLED
 
-    await many(drill)
+    await repeat(race_once)
     depth = await runs.queue_depth()
     assert (depth.ready, depth.waiting, depth.running) == (RACES, 0, 0)
 
 
-# --- cancelling -------------------------------------------------------------------------------------------------------
+# --- cancelling ---------------------------------------------------------------------------------------------
 
 
 async def assert_one_end(runs: RunStore, run_id: RunId) -> Status:
@@ -232,12 +230,12 @@ async def assert_one_end(runs: RunStore, run_id: RunId) -> Status:
 
 @case("J9")
 @rule("RX-12", "RX-28", "RX-49")
-async def test_a_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -> None:
+async def test_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
-    came_in_time = 0
+    in_time_count = 0
 
-    async def drill(nth: int) -> None:
-        nonlocal came_in_time
+    async def race_once(nth: int) -> None:
+        nonlocal in_time_count
         claim = claims[nth]
         assert_stored(await runs.append(delta_batch(claim, 1, "last words")))
         cancel, appended = await either_order(
@@ -245,25 +243,23 @@ async def test_a_cancel_that_races_with_the_end_leaves_one_end(runs: RunStore) -
             lambda: runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id)),
             lambda: runs.append(ending_batch(claim, 2)),
         )
-        assert cancel.changed == appended.cancel_requested, (
-            "either the asking came in time and the worker hears so, or it came too late"
-        )
-        came_in_time += cancel.changed
+        assert cancel.changed == appended.cancel_requested, "a cancel request in time must reach the worker"
+        in_time_count += cancel.changed
         assert await assert_one_end(runs, claim.run_id) is Status.COMPLETED
 
-    await many(drill)
-    assert 0 < came_in_time < RACES, "both orders were tried"
+    await repeat(race_once)
+    assert 0 < in_time_count < RACES, "both orders were tried"
 
 
 @case("J9")
 @rule("RX-12", "RS-37")
-async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told_to_its_worker(
+async def test_cancel_that_races_with_a_claim_ends_the_run_or_reaches_its_worker(
     runs: RunStore,
 ) -> None:
     outcomes: Counter[Status] = Counter()
     claimed: dict[RunId, Claim] = {}
-    async with asyncio.timeout(LONGEST):
-        for nth in range(RACES):  # one by one: a claim takes whatever is there
+    async with asyncio.timeout(TEST_TIMEOUT_SECONDS):
+        for nth in range(RACES):  # one by one, because a claim takes any run
             new = new_run(f"s{nth}")
             await runs.enqueue(new)
             _, claims = await either_order(
@@ -272,13 +268,13 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
                 lambda: runs.claim_queued(A, 1, CLAIM_SECONDS, 0),
             )
             claimed.update({claim.run_id: claim for claim in claims})
-    asked = await runs.requested_cancels(A)
+    requested = await runs.requested_cancels(A)
     for run in await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=RACES):
         outcomes[run.status] += 1
         assert (run.run_id in claimed) == (run.status is Status.RUNNING), (
-            "what was cancelled first is never executed"
+            "a run that was cancelled first is never claimed"
         )
-        assert (run.run_id in asked) == (run.status is Status.RUNNING)
+        assert (run.run_id in requested) == (run.status is Status.RUNNING)
         if run.status is Status.RUNNING:
             assert_stored(await runs.append(ending_batch(claimed[run.run_id], 1, Status.CANCELLED)))
         assert await assert_one_end(runs, run.run_id) is Status.CANCELLED
@@ -287,10 +283,10 @@ async def test_a_cancel_that_races_with_the_claim_either_ends_the_run_or_is_told
 
 @case("J9")
 @rule("RX-12", "RX-49")
-async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) -> None:
+async def test_cancel_that_races_with_a_release_takes_effect(runs: RunStore) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         claim = claims[nth]
         await either_order(
             nth,
@@ -298,7 +294,7 @@ async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) 
             lambda: runs.release_claim(claim),
         )
 
-    await many(drill)
+    await repeat(race_once)
     left = {claim.run_id: claim for claim in await runs.claim_queued(B, RACES, CLAIM_SECONDS, 0)}
     for claim in claims:
         if claim.run_id in left:
@@ -307,16 +303,16 @@ async def test_a_cancel_that_races_with_a_hand_back_is_not_lost(runs: RunStore) 
         assert await assert_one_end(runs, claim.run_id) is Status.CANCELLED
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log ------------------------------------------------------------------------------------------------
 
 
 @case("E1")
 @rule("RX-25", "RX-36")
-async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: RunStore) -> None:
+async def test_readers_miss_no_event_while_eight_runs_are_written(runs: RunStore) -> None:
     batches = 100
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(8)))
 
-    grew = {claim.run_id: asyncio.Event() for claim in claims}
+    appended = {claim.run_id: asyncio.Event() for claim in claims}
 
     async def write(claim: Claim) -> None:
         for number in range(1, batches + 1):
@@ -325,24 +321,24 @@ async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: Ru
                     delta_batch(claim, number, *(f"{number}.{nth}" for nth in range(number % 4)))
                 )
             )
-            grew[claim.run_id].set()
+            appended[claim.run_id].set()
         assert_stored(await runs.append(ending_batch(claim, batches + 1)))
-        grew[claim.run_id].set()
+        appended[claim.run_id].set()
 
     async def tail(claim: Claim) -> None:
         seen: list[int] = []
         while True:
-            await grew[claim.run_id].wait()
-            grew[claim.run_id].clear()
+            await appended[claim.run_id].wait()
+            appended[claim.run_id].clear()
             head = (await runs.heads([claim.run_id]))[claim.run_id]
             page = await runs.events_after(claim.run_id, len(seen), 1_000)
             seen += [event.seq for event in page]
-            assert seen == list(range(1, len(seen) + 1)), "no hole, nothing twice"
-            assert len(seen) >= head, "what a head tells of can be read"
+            assert seen == list(range(1, len(seen) + 1)), "no gap and no repetition"
+            assert len(seen) >= head, "everything up to the head can be read"
             if page and page[-1].type == "done":
                 return
 
-    async with asyncio.timeout(LONGEST):
+    async with asyncio.timeout(TEST_TIMEOUT_SECONDS):
         await race(
             *(lambda claim=claim: write(claim) for claim in claims),
             *(lambda claim=claim: tail(claim) for claim in claims),
@@ -351,11 +347,11 @@ async def test_readers_by_seq_miss_nothing_while_eight_runs_are_written(runs: Ru
 
 @case("E1")
 @rule("RX-29", "RX-25")
-async def test_a_batch_that_is_sent_many_times_at_once_is_stored_once(runs: RunStore) -> None:
-    """A sender that lost the answer asks again while the first asking is still under way. Others are not harmed by it."""
+async def test_batch_sent_concurrently_is_stored_once(runs: RunStore) -> None:
+    """A sender repeats a batch while the first request is still running. Other runs are not affected."""
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         claim = claims[nth]
         answers = await race(*(lambda: runs.append(delta_batch(claim, 1, "a", "b")) for _ in range(4)))
         assert {assert_stored(answer).last_seq for answer in answers} == {2}
@@ -369,35 +365,35 @@ async def test_a_batch_that_is_sent_many_times_at_once_is_stored_once(runs: RunS
             "done",
         ]
 
-    await many(drill)
+    await repeat(race_once)
 
 
 @case("E1", "J9")
 @rule("RX-25", "RX-12")
-async def test_a_cancel_amid_the_batches_is_heard_by_the_next_one(runs: RunStore) -> None:
+async def test_cancel_request_is_reported_by_the_next_append(runs: RunStore) -> None:
     claims = await start_runs(runs, *(new_run(f"s{nth}") for nth in range(RACES)))
 
-    async def drill(nth: int) -> None:
+    async def race_once(nth: int) -> None:
         claim = claims[nth]
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         async def write() -> int:
             number = 0
             while True:
                 number += 1
-                was_asked = asked.is_set()
+                was_requested = requested.is_set()
                 appended = assert_stored(await runs.append(delta_batch(claim, number, "x")))
                 assert appended.last_seq == number
                 if appended.cancel_requested:
                     return number
-                assert not was_asked, "a cancel that was answered before is heard"
+                assert not was_requested, "an earlier cancel request must be reported"
 
         async def cancel() -> None:
             await runs.request_cancel(OWNER, claim.run_id, closing_events(claim.run_id))
-            asked.set()
+            requested.set()
 
         number, _ = await race(write, cancel)
         assert_stored(await runs.append(ending_batch(claim, number + 1, Status.CANCELLED)))
         assert await assert_one_end(runs, claim.run_id) is Status.CANCELLED
 
-    await many(drill)
+    await repeat(race_once)

@@ -1,4 +1,4 @@
-"""The schema of every store: the columns and indexes of the specification, and the laws that the database itself keeps."""
+"""The schema on every store: columns and indexes of the spec, and constraints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.stores.harness import (
 if TYPE_CHECKING:
     from easel.host.ports import RunStore
 
-# How each database writes the specification's types.
+# The types of the spec in each database.
 TYPES = {
     "sqlite": {
         "text": "text",
@@ -76,7 +76,7 @@ RUN_EVENTS = [
 
 
 @rule("RX-14")
-async def test_runs_has_the_columns_of_the_specification(store: Store) -> None:
+async def test_runs_has_the_columns_of_the_spec(store: Store) -> None:
     columns = await store.columns("runs")
     for name, kind, required in RUNS:
         assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
@@ -85,14 +85,14 @@ async def test_runs_has_the_columns_of_the_specification(store: Store) -> None:
 
 
 @rule("RS-39")
-async def test_runs_has_its_user_its_attempts_its_last_seq_and_its_key(store: Store) -> None:
+async def test_runs_has_the_columns_of_later_rules(store: Store) -> None:
     columns = await store.columns("runs")
     for name, kind, required in RUNS_ADDED:
         assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
 
 
 @rule("RX-17")
-async def test_run_events_has_the_columns_of_the_specification(store: Store) -> None:
+async def test_run_events_has_the_columns_of_the_spec(store: Store) -> None:
     columns = await store.columns("run_events")
     for name, kind, required in RUN_EVENTS:
         assert (columns[name].type, columns[name].required) == (TYPES[store.kind][kind], required), name
@@ -101,7 +101,7 @@ async def test_run_events_has_the_columns_of_the_specification(store: Store) -> 
 
 
 @rule("RX-17")
-async def test_a_deleted_run_takes_its_events_with_it(store: Store, runs: RunStore) -> None:
+async def test_events_are_deleted_with_their_run(store: Store, runs: RunStore) -> None:
     claim = await start_run(runs)
     await runs.append(delta_batch(claim, 1, "a", "b"))
     await store.sql(f"delete from runs where run_id = '{claim.run_id}'")
@@ -109,7 +109,7 @@ async def test_a_deleted_run_takes_its_events_with_it(store: Store, runs: RunSto
 
 
 @rule("RX-16")
-async def test_the_indexes_of_the_specification_exist(store: Store) -> None:
+async def test_indexes_of_the_spec_exist(store: Store) -> None:
     of_runs, of_events = await store.indexes("runs"), await store.indexes("run_events")
     assert of_runs["runs_status_created_idx"] == ["status", "created_at"]
     assert of_runs["runs_owner_idx"] == ["owner_id"]
@@ -118,22 +118,20 @@ async def test_the_indexes_of_the_specification_exist(store: Store) -> None:
 
 @rule("RX-15")
 @pytest.mark.parametrize("status", ["", "QUEUED", "paused", "done"])
-async def test_the_database_refuses_a_status_that_is_not_one_of_five(
-    store: Store, runs: RunStore, status: str
-) -> None:
+async def test_database_refuses_an_unknown_status(store: Store, runs: RunStore, status: str) -> None:
     claim = await start_run(runs)
     with pytest.raises(CONSTRAINT_ERRORS, match="status_is_known"):
         await store.sql(f"update runs set status = '{status}' where run_id = '{claim.run_id}'")
 
 
 IMPOSSIBLE = [
-    # says                                 law                        change of a running run
+    # id                                   constraint                 change of a running run
     ("ended without a time",               "finished_means_terminal", "status = 'completed'"),
     ("an end in the middle",               "finished_means_terminal", "finished_at = created_at"),
     ("held by nobody",                     "running_means_held",      "owner_id = null"),
     ("held for ever",                      "running_means_held",      "lease_until = null"),
     ("running and never started",          "running_means_held",      "started_at = null"),
-    ("failed for no reason",               "failed_means_reason",     "status = 'failed', finished_at = created_at"),
+    ("failed without a reason",            "failed_means_reason",     "status = 'failed', finished_at = created_at"),
     ("a reason without a failure",         "failed_means_reason",     "error_message = 'why'"),
     ("running before its turn",            "running_means_turn",      "turn_no = null"),
     ("a log that starts after its end",    "seq_in_order",            "oldest_seq = last_seq + 2"),
@@ -143,7 +141,7 @@ IMPOSSIBLE = [
 
 @rule("RX-28")
 @pytest.mark.parametrize("law, change", [row[1:] for row in IMPOSSIBLE], ids=[row[0] for row in IMPOSSIBLE])
-async def test_the_database_refuses_an_impossible_run(
+async def test_database_refuses_an_impossible_run(
     store: Store, runs: RunStore, law: str, change: str
 ) -> None:
     claim = await start_run(runs)
@@ -151,7 +149,7 @@ async def test_the_database_refuses_an_impossible_run(
         await store.sql(f"update runs set {change} where run_id = '{claim.run_id}'")
 
 
-async def test_the_database_gives_a_sessions_turn_to_one_run_only(store: Store, runs: RunStore) -> None:
+async def test_database_refuses_two_turns_in_one_session(store: Store, runs: RunStore) -> None:
     await start_run(runs, "talk")
     second = (await runs.enqueue(new_run("talk"))).run
     with pytest.raises(CONSTRAINT_ERRORS, match=r"one_turn_per_session|runs\.user_id, runs\.session_id"):
@@ -159,7 +157,7 @@ async def test_the_database_gives_a_sessions_turn_to_one_run_only(store: Store, 
 
 
 IMPOSSIBLE_EVENTS = [
-    # says                     run     seq  visibility
+    # id                       run     seq  visibility
     ("a seq that is taken",    None,   1,   "public"),
     ("a run that is not",      "none", 1,   "public"),
     ("a third visibility",     None,   2,   "secret"),
@@ -172,7 +170,7 @@ IMPOSSIBLE_EVENTS = [
     [row[1:] for row in IMPOSSIBLE_EVENTS],
     ids=[row[0] for row in IMPOSSIBLE_EVENTS],
 )
-async def test_the_database_refuses_an_impossible_event(
+async def test_database_refuses_an_impossible_event(
     store: Store, runs: RunStore, run_id: str | None, seq: int, visibility: str
 ) -> None:
     claim = await start_run(runs)
@@ -184,13 +182,16 @@ async def test_the_database_refuses_an_impossible_event(
         )
 
 
-async def test_the_laws_of_the_database_are_those_of_the_table_of_moves(store: Store, runs: RunStore) -> None:
-    """Exactly the terminal states need an end, and exactly the known states exist."""
+async def test_database_constraints_match_the_transition_table(store: Store, runs: RunStore) -> None:
+    """Exactly the terminal states require an end, and exactly the known states exist."""
     claim = await start_run(runs)
     for status in Status:
         reason = "'why'" if status is Status.FAILED else "null"
         for finished_at in ("null", "created_at"):
-            change = f"update runs set status = '{status}', error_message = {reason}, finished_at = {finished_at} where run_id = '{claim.run_id}'"
+            change = (
+                f"update runs set status = '{status}', error_message = {reason}, finished_at = {finished_at}"
+                f" where run_id = '{claim.run_id}'"
+            )
             if (finished_at == "null") == (status not in TERMINAL):
                 await store.sql(change)
             else:
@@ -199,7 +200,7 @@ async def test_the_laws_of_the_database_are_those_of_the_table_of_moves(store: S
     assert set(MOVES) == set(Status)
 
 
-async def test_a_migration_is_applied_once(store: Store) -> None:
+async def test_migration_is_applied_once(store: Store) -> None:
     applied = [f"{migration.version:04} {migration.name}" for migration in migrations.available(store.kind)]
     assert applied[0] == "0001 spine"
     assert await store.database.migrate() == []
@@ -207,8 +208,8 @@ async def test_a_migration_is_applied_once(store: Store) -> None:
 
 
 @case("D6")
-async def test_this_code_runs_on_a_schema_that_is_newer_than_it(own_store: Store) -> None:
-    """Another instance was replaced first and has migrated already, under our running store."""
+async def test_code_runs_on_a_newer_schema(own_store: Store) -> None:
+    """Another instance has applied a newer migration while this store is open."""
     store, runs = own_store, own_store.runs
     before = await start_run(runs, "before")
     assert_stored(await runs.append(delta_batch(before, 1, "old")))

@@ -29,29 +29,29 @@ def sessions(store: Store) -> SessionStore:
     return store.database.sessions
 
 
-def asks(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
+def question_run(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
     run_id = new_run_id()
     return NewRun(
         run_id, user, SessionId(session), text, 3, question=question(run_id, text), title=title or text
     )
 
 
-def answers(claim: Claim, number: int, text: str, status: Status = Status.COMPLETED) -> Batch:
+def answer_batch(claim: Claim, number: int, text: str, status: Status = Status.COMPLETED) -> Batch:
     events = run_events(claim.run_id).end_with_message(answer_id(claim.run_id), text, status, None)
     return Batch(claim, number, events, status, None, message(answer_id(claim.run_id), text))
 
 
-async def thread(sessions: SessionStore, session: str = "talk", after: int = 0) -> list[LoggedEvent]:
+async def read_thread(sessions: SessionStore, session: str = "talk", after: int = 0) -> list[LoggedEvent]:
     return await sessions.events_after(scoped_key(OWNER, session), after, 1_000)
 
 
-def spoken(events: list[LoggedEvent]) -> list[tuple[int, str, Any]]:
+def summarize(events: list[LoggedEvent]) -> list[tuple[int, str, Any]]:
     return [(event.seq, event.type, json.loads(event.data).get("text")) for event in events]
 
 
 @rule("CC-03", "CC-04", "RS-03", "RS-34")
 async def test_thread_has_questions_and_answers_in_order(runs: RunStore, sessions: SessionStore) -> None:
-    first = asks("hello")
+    first = question_run("hello")
     assert (await runs.enqueue(first)).thread_seq == 1
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     delta = run_events(first.run_id).delta(answer_id(first.run_id), "hi")
@@ -61,18 +61,18 @@ async def test_thread_has_questions_and_answers_in_order(runs: RunStore, session
         ).thread_seq
         == 2
     )
-    second = asks("and then?")
+    second = question_run("and then?")
     assert (await runs.enqueue(second)).thread_seq == 3, (
         "a message sent during a run has its place among the events"
     )
-    assert assert_stored(await runs.append(answers(claim, 2, "hi there"))).thread_seq == 4
-    assert spoken(await thread(sessions)) == [
+    assert assert_stored(await runs.append(answer_batch(claim, 2, "hi there"))).thread_seq == 4
+    assert summarize(await read_thread(sessions)) == [
         (1, "message.completed", "hello"),
         (2, "message.delta", "hi"),
         (3, "message.completed", "and then?"),
         (4, "message.completed", "hi there"),
     ]
-    assert spoken(await thread(sessions, after=3)) == [(4, "message.completed", "hi there")]
+    assert summarize(await read_thread(sessions, after=3)) == [(4, "message.completed", "hi there")]
     kept = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
     assert [(one.role, one.content, one.status, one.thread_seq) for one in kept] == [
         ("user", "hello", None, 1),
@@ -91,13 +91,13 @@ async def test_thread_has_questions_and_answers_in_order(runs: RunStore, session
 async def test_state_events_have_no_place_in_the_thread(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    await runs.enqueue(asks("hello"))
+    await runs.enqueue(question_run("hello"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     assert (
         assert_stored(await runs.append(Batch(claim, 1, [run_events(claim.run_id).start(1)]))).thread_seq
         is None
     )
-    await runs.append(answers(claim, 2, "bye"))
+    await runs.append(answer_batch(claim, 2, "bye"))
     rows = await store.sql("select event_type, thread_seq, session_id from run_events order by seq")
     assert [(row["event_type"], row["thread_seq"], row["session_id"]) for row in rows] == [
         ("run.start", None, None),
@@ -111,13 +111,13 @@ async def test_state_events_have_no_place_in_the_thread(
 async def test_refused_batch_leaves_no_gap_in_the_thread(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    await runs.enqueue(asks("hello"))
+    await runs.enqueue(question_run("hello"))
     [stale] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     await store.expire_claim(stale.run_id)
     [claim] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
-    assert await runs.append(answers(stale, 1, "from the dead")) is None
-    await runs.append(answers(claim, 1, "alive"))
-    assert spoken(await thread(sessions)) == [
+    assert await runs.append(answer_batch(stale, 1, "from the dead")) is None
+    await runs.append(answer_batch(claim, 1, "alive"))
+    assert summarize(await read_thread(sessions)) == [
         (1, "message.completed", "hello"),
         (2, "message.completed", "alive"),
     ]
@@ -125,12 +125,12 @@ async def test_refused_batch_leaves_no_gap_in_the_thread(
 
 @rule("RX-29")
 async def test_repeated_batch_has_one_place_in_the_thread(runs: RunStore, sessions: SessionStore) -> None:
-    await runs.enqueue(asks("hello"))
+    await runs.enqueue(question_run("hello"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     delta = run_events(claim.run_id).delta(answer_id(claim.run_id), "hi")
     first = await runs.append(Batch(claim, 1, [delta]))
     assert await runs.append(Batch(claim, 1, [delta])) == first
-    assert [event.seq for event in await thread(sessions)] == [1, 2]
+    assert [event.seq for event in await read_thread(sessions)] == [1, 2]
 
 
 @rule("RS-34")
@@ -140,7 +140,7 @@ async def test_concurrent_runs_leave_no_gap_in_any_thread(runs: RunStore, sessio
 
     async def talk(name: str) -> None:
         for n in range(8):
-            await runs.enqueue(asks(f"{name} {n}", name))
+            await runs.enqueue(question_run(f"{name} {n}", name))
 
     async def work() -> None:
         done = 0
@@ -148,20 +148,20 @@ async def test_concurrent_runs_leave_no_gap_in_any_thread(runs: RunStore, sessio
             for claim in await runs.claim_queued(A, 5, CLAIM_SECONDS, 0):
                 delta = run_events(claim.run_id).delta(answer_id(claim.run_id), "…")
                 await runs.append(Batch(claim, 1, [delta, delta]))
-                await runs.append(answers(claim, 2, "ok"))
+                await runs.append(answer_batch(claim, 2, "ok"))
                 done += 1
 
     async with asyncio.timeout(60):
         await asyncio.gather(*(talk(name) for name in names), work())
     for name in names:
-        seen = await thread(sessions, name)
+        seen = await read_thread(sessions, name)
         assert [event.seq for event in seen] == list(range(1, 8 * 4 + 1))
 
 
 async def test_cancelled_queued_run_with_output_keeps_its_message(
     runs: RunStore, sessions: SessionStore
 ) -> None:
-    await runs.enqueue(asks("hello"))
+    await runs.enqueue(question_run("hello"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     await runs.append(Batch(claim, 1, [run_events(claim.run_id).delta(answer_id(claim.run_id), "so f")]))
     assert await runs.release_claim(claim)
@@ -178,13 +178,13 @@ async def test_cancelled_queued_run_with_output_keeps_its_message(
         ("user", "hello", None),
         ("assistant", "so far", "cancelled"),
     ]
-    assert [event.seq for event in await thread(sessions)] == [1, 2, 3]
+    assert [event.seq for event in await read_thread(sessions)] == [1, 2, 3]
 
 
 async def test_sessions_are_listed_by_latest_message_in_pages(runs: RunStore, sessions: SessionStore) -> None:
     for n in range(5):
-        await runs.enqueue(asks(f"message {n}", f"s{n}"))
-    await runs.enqueue(asks("again", "s1"))
+        await runs.enqueue(question_run(f"message {n}", f"s{n}"))
+    await runs.enqueue(question_run("again", "s1"))
     first = await sessions.list_sessions(OWNER, search="", before=None, limit=3)
     assert [one.session_id for one in first] == ["s1", "s4", "s3"]
     rest = await sessions.list_sessions(
@@ -266,7 +266,7 @@ async def test_session_is_created_once_renamed_and_found(sessions: SessionStore)
 
 async def test_chosen_title_is_not_replaced_by_a_message(runs: RunStore, sessions: SessionStore) -> None:
     await sessions.create(OWNER, TALK, "My talk")
-    await runs.enqueue(asks("hello"))
+    await runs.enqueue(question_run("hello"))
     session = await sessions.get(OWNER, TALK)
     assert session is not None
     assert session.title == "My talk"
@@ -277,21 +277,21 @@ async def test_chosen_title_is_not_replaced_by_a_message(runs: RunStore, session
 async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    new = asks("hello")
+    new = question_run("hello")
     await runs.enqueue(new)
-    await runs.enqueue(asks("keep me", "other"))
+    await runs.enqueue(question_run("keep me", "other"))
     claims = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)
     claim = next(claim for claim in claims if claim.run_id == new.run_id)
     await runs.append(Batch(claim, 1, [run_events(claim.run_id).delta(answer_id(claim.run_id), "hi")]))
     assert await sessions.delete(OWNER, TALK) == [new.run_id]
     assert await sessions.delete(OWNER, TALK) is None
-    assert await runs.append(answers(claim, 2, "too late")) is None
+    assert await runs.append(answer_batch(claim, 2, "too late")) is None
     assert await runs.renew([claim], CLAIM_SECONDS) == {}
     for table in ("runs", "run_events", "messages"):
         [row] = await store.sql(f"select count(*) as left_over from {table} where run_id = '{new.run_id}'")
         assert row["left_over"] == 0, table
     assert await sessions.get(OWNER, SessionId("other")) is not None
-    assert (await runs.enqueue(asks("anew"))).thread_seq == 3, (
+    assert (await runs.enqueue(question_run("anew"))).thread_seq == 3, (
         "a new session of the same id continues the numbers, so that no old cursor fits"
     )
     assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == [
@@ -304,19 +304,19 @@ async def test_session_of_another_user_is_not_found(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
     await store.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
-    await runs.enqueue(asks("secret", user=UserId("mallory")))
+    await runs.enqueue(question_run("secret", user=UserId("mallory")))
     assert await sessions.get(OWNER, TALK) is None
     assert await sessions.bounds(OWNER, TALK) is None
     assert await sessions.list_sessions(OWNER, search="", before=None, limit=9) == []
     assert await sessions.list_messages(OWNER, TALK, before=None, limit=9) == []
-    assert await thread(sessions) == []
+    assert await read_thread(sessions) == []
     assert await sessions.rename(OWNER, TALK, "mine") is None
     assert await sessions.delete(OWNER, TALK) is None
 
 
 async def test_messages_are_paged_from_the_newest_in_order(runs: RunStore, sessions: SessionStore) -> None:
     for n in range(5):
-        await runs.enqueue(asks(f"{n}"))
+        await runs.enqueue(question_run(f"{n}"))
     newest = await sessions.list_messages(OWNER, TALK, before=None, limit=2)
     assert [one.content for one in newest] == ["3", "4"]
     older = await sessions.list_messages(OWNER, TALK, before=newest[0].thread_seq, limit=2)
@@ -327,16 +327,18 @@ async def test_messages_are_paged_from_the_newest_in_order(runs: RunStore, sessi
 async def test_pruned_run_moves_the_start_of_its_thread_without_a_gap(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    await runs.enqueue(asks("old"))
+    await runs.enqueue(question_run("old"))
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
-    await runs.append(answers(claim, 1, "gone"))
+    await runs.append(answer_batch(claim, 1, "gone"))
     await store.sql(f"update runs set finished_at = {store.ago(3600)}")
-    await runs.enqueue(asks("new"))
+    await runs.enqueue(question_run("new"))
     assert await runs.prune(60) == 1
     bounds = await sessions.bounds(OWNER, TALK)
     assert bounds is not None
     assert (bounds.oldest, bounds.newest) == (3, 3)
-    assert spoken(await thread(sessions, after=bounds.oldest - 1)) == [(3, "message.completed", "new")]
+    assert summarize(await read_thread(sessions, after=bounds.oldest - 1)) == [
+        (3, "message.completed", "new")
+    ]
     assert len(await sessions.list_messages(OWNER, TALK, before=None, limit=9)) == 3, (
         "messages are kept; only the stream is trimmed"
     )
@@ -347,4 +349,4 @@ async def test_run_without_a_question_takes_no_place_in_the_thread(
 ) -> None:
     new = NewRun(RunId(new_run_id()), OWNER, TALK, "by a job", 3)
     assert (await runs.enqueue(new)).thread_seq is None
-    assert await thread(sessions) == []
+    assert await read_thread(sessions) == []

@@ -1,4 +1,4 @@
-"""Sign-ins that were ended, on every store: known until nobody could come with them any more."""
+"""Revoked sign-ins on every store: known until their cookies expire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sign_ins(store: Store) -> SignInStore:
 
 
 @case("O9")
-async def test_what_was_ended_is_told_of_those_that_are_asked_about(sign_ins: SignInStore) -> None:
+async def test_revoked_sign_ins_are_returned_among_the_given_ones(sign_ins: SignInStore) -> None:
     one, two, other = (new_sign_in_id() for _ in range(3))
     assert await sign_ins.filter_revoked([one, two]) == set()
     await sign_ins.revoke(OWNER, one, MONTH)
@@ -31,17 +31,15 @@ async def test_what_was_ended_is_told_of_those_that_are_asked_about(sign_ins: Si
     assert await sign_ins.filter_revoked([]) == set()
 
 
-async def test_ending_twice_is_ending_once(sign_ins: SignInStore, store: Store) -> None:
+async def test_revoking_twice_has_the_effect_of_once(sign_ins: SignInStore, store: Store) -> None:
     one = new_sign_in_id()
     for seconds in (MONTH, 0.0):
         await sign_ins.revoke(OWNER, one, seconds)
     await sign_ins.revoke(OWNER, new_sign_in_id(), MONTH)
-    assert await sign_ins.filter_revoked([one]) == {one}, "the first time counts"
+    assert await sign_ins.filter_revoked([one]) == {one}, "the first revocation sets the time"
 
 
-async def test_what_nobody_could_come_with_any_more_is_forgotten_by_the_next_one(
-    sign_ins: SignInStore, store: Store
-) -> None:
+async def test_expired_revocations_are_deleted_by_the_next_one(sign_ins: SignInStore, store: Store) -> None:
     old, new = new_sign_in_id(), new_sign_in_id()
     await sign_ins.revoke(OWNER, old, MONTH)
     await store.sql(f"update ended_sign_ins set forget_at = {store.ago(1)} where sign_in_id = '{old}'")
@@ -50,7 +48,7 @@ async def test_what_nobody_could_come_with_any_more_is_forgotten_by_the_next_one
     assert await sign_ins.filter_revoked([old, new]) == {new}
 
 
-async def test_they_go_with_their_user(sign_ins: SignInStore, store: Store) -> None:
+async def test_revoked_sign_ins_are_deleted_with_their_user(sign_ins: SignInStore, store: Store) -> None:
     await store.add_user("mallory")
     theirs, nobodys = new_sign_in_id(), new_sign_in_id()
     await sign_ins.revoke(UserId("mallory"), theirs, MONTH)

@@ -1,4 +1,4 @@
-"""What is SQLite alone: one process, one writer that commits for many, readers beside it, and a disk that can be full."""
+"""Behaviour of SQLite alone: one process, one writer with group commit, concurrent readers, disk failures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ import pytest
 from easel.core.run.status import Status
 from easel.errors import BadSettings, Unavailable
 from easel.ids import OWNER, RunId, SessionId
-from easel.stores.sqlite import SqliteDatabase, open_sqlite
-from easel.stores.sqlite import executor as lanes
+from easel.stores.sqlite import SqliteDatabase, executor, open_sqlite
 from tests.requirements import case, rule
 from tests.stores.harness import (
     TIMEOUT_SECONDS,
@@ -38,24 +37,24 @@ from tests.stores.harness import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-HOME = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @asynccontextmanager
-async def writer_at_work(database: SqliteDatabase) -> AsyncIterator[None]:
-    """The writer is inside a transaction for as long as this block lasts; what is asked meanwhile waits for the next one."""
-    entered, leave = threading.Event(), threading.Event()
+async def busy_writer(database: SqliteDatabase) -> AsyncIterator[None]:
+    """Keep the writer inside a transaction; writes submitted in the block wait for the next one."""
+    started, may_end = threading.Event(), threading.Event()
 
     def work(_: sqlite3.Connection) -> None:
-        entered.set()
-        leave.wait(TIMEOUT_SECONDS)
+        started.set()
+        may_end.wait(TIMEOUT_SECONDS)
 
     busy = asyncio.create_task(database.write(work))
     try:
-        assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
+        assert await asyncio.to_thread(started.wait, TIMEOUT_SECONDS)
         yield
     finally:
-        leave.set()
+        may_end.set()
         await busy
 
 
@@ -69,20 +68,20 @@ def add_user(name: str) -> Any:
     ).fetchall()
 
 
-# --- the writer -------------------------------------------------------------------------------------------------------
+# --- the writer ---------------------------------------------------------------------------------------------
 
 
-async def test_writes_that_wait_together_share_one_commit(database: SqliteDatabase) -> None:
+async def test_pending_writes_share_one_commit(database: SqliteDatabase) -> None:
     claims = await start_runs(database.runs, *(new_run(f"s{nth}") for nth in range(200)))
     before = database.commits
-    async with writer_at_work(database):
+    async with busy_writer(database):
         appends = asyncio.gather(*(database.runs.append(delta_batch(claim, 1, "x")) for claim in claims))
-        await asyncio.sleep(0)  # all of them are handed to the lane now
+        await asyncio.sleep(0)  # all are queued now
     assert [assert_stored(answer).last_seq for answer in await appends] == [1] * 200
-    assert database.commits == before + 2, "the one that was under way, and one for all two hundred"
+    assert database.commits == before + 2, "the running transaction, and one for all two hundred"
 
 
-async def test_many_writers_take_far_fewer_commits_than_writes(database: SqliteDatabase) -> None:
+async def test_concurrent_writers_need_far_fewer_commits_than_writes(database: SqliteDatabase) -> None:
     claims = await start_runs(database.runs, *(new_run(f"s{nth}") for nth in range(32)))
     before = database.commits
 
@@ -94,14 +93,14 @@ async def test_many_writers_take_far_fewer_commits_than_writes(database: SqliteD
     assert database.commits - before < 32 * 20 / 4
 
 
-async def test_a_write_that_fails_harms_no_other_of_its_transaction(database: SqliteDatabase) -> None:
+async def test_failed_write_is_rolled_back_without_the_others(database: SqliteDatabase) -> None:
     def fails(connection: sqlite3.Connection) -> None:
         add_user("half-done")(connection)
         raise LookupError("no")
 
     before = database.commits
-    async with writer_at_work(database):
-        asked = asyncio.gather(
+    async with busy_writer(database):
+        pending = asyncio.gather(
             database.write(add_user("first")),
             database.write(fails),
             database.write(add_user("first")),
@@ -109,7 +108,7 @@ async def test_a_write_that_fails_harms_no_other_of_its_transaction(database: Sq
             return_exceptions=True,
         )
         await asyncio.sleep(0)
-    answers = await asked
+    answers = await pending
     assert [type(answer) for answer in answers] == [list, LookupError, sqlite3.IntegrityError, list]
     assert database.commits == before + 2
     names = await database.read(
@@ -120,87 +119,87 @@ async def test_a_write_that_fails_harms_no_other_of_its_transaction(database: Sq
     assert names == ["first", "last", "owner"]
 
 
-async def test_nobody_is_answered_before_the_commit(database: SqliteDatabase) -> None:
-    entered, leave = threading.Event(), threading.Event()
+async def test_write_returns_after_the_commit(database: SqliteDatabase) -> None:
+    started, may_end = threading.Event(), threading.Event()
 
-    def holds_up(_: sqlite3.Connection) -> None:
-        entered.set()
-        leave.wait(TIMEOUT_SECONDS)
+    def blocks(_: sqlite3.Connection) -> None:
+        started.set()
+        may_end.wait(TIMEOUT_SECONDS)
 
-    async with writer_at_work(database):
+    async with busy_writer(database):
         first, second = (
             asyncio.create_task(database.write(add_user("guest"))),
-            asyncio.create_task(database.write(holds_up)),
+            asyncio.create_task(database.write(blocks)),
         )
         await asyncio.sleep(0)
-    assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
-    # The first is done within its transaction, which the second keeps open.
+    assert await asyncio.to_thread(started.wait, TIMEOUT_SECONDS)
+    # The first write is done, but its transaction is kept open by the second.
     assert await database.read(lambda connection: count(connection, "users")) == 1
     assert not first.done()
-    leave.set()
+    may_end.set()
     await asyncio.gather(first, second)
     assert await database.read(lambda connection: count(connection, "users")) == 2
 
 
-async def test_reads_go_on_while_the_writer_is_at_work(database: SqliteDatabase) -> None:
+async def test_reads_succeed_during_a_write_transaction(database: SqliteDatabase) -> None:
     claim = await start_run(database.runs)
-    async with writer_at_work(database), asyncio.timeout(TIMEOUT_SECONDS):
+    async with busy_writer(database), asyncio.timeout(TIMEOUT_SECONDS):
         assert (await get_run(database.runs, claim.run_id)).status is Status.RUNNING
         assert await database.runs.heads([claim.run_id]) == {claim.run_id: 0}
 
 
-async def test_a_long_read_does_not_hold_up_the_others(database: SqliteDatabase) -> None:
-    entered, leave = threading.Event(), threading.Event()
+async def test_long_read_does_not_delay_other_reads(database: SqliteDatabase) -> None:
+    started, may_end = threading.Event(), threading.Event()
 
-    def reads_long(_: sqlite3.Connection) -> None:
-        entered.set()
-        leave.wait(TIMEOUT_SECONDS)
+    def blocks(_: sqlite3.Connection) -> None:
+        started.set()
+        may_end.wait(TIMEOUT_SECONDS)
 
-    long = asyncio.create_task(database.read(reads_long))
-    assert await asyncio.to_thread(entered.wait, TIMEOUT_SECONDS)
+    long = asyncio.create_task(database.read(blocks))
+    assert await asyncio.to_thread(started.wait, TIMEOUT_SECONDS)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await database.runs.probe()
         assert await database.read(lambda connection: count(connection, "probes")) == 1
-    leave.set()
+    may_end.set()
     await long
 
 
-async def test_a_write_whose_asker_stopped_waiting_is_done_all_the_same(database: SqliteDatabase) -> None:
+async def test_write_of_a_cancelled_caller_is_committed(database: SqliteDatabase) -> None:
     claim = await start_run(database.runs)
-    async with writer_at_work(database):
-        asked = asyncio.create_task(database.runs.append(delta_batch(claim, 1, "x")))
+    async with busy_writer(database):
+        pending = asyncio.create_task(database.runs.append(delta_batch(claim, 1, "x")))
         await asyncio.sleep(0)
-        asked.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await pending
     assert assert_stored(await database.runs.append(delta_batch(claim, 2, "y"))).last_seq == 2
 
 
-async def test_more_than_the_lane_holds_is_refused_at_once(
+async def test_write_beyond_the_queue_limit_is_unavailable(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MAX_PENDING_JOBS", 5)
-    async with writer_at_work(database):
-        waiting = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
+    monkeypatch.setattr(executor, "MAX_PENDING_JOBS", 5)
+    async with busy_writer(database):
+        queued = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
         await asyncio.sleep(0)
         with pytest.raises(Unavailable):
             await database.write(add_user("too many"))
-    await waiting
-    await database.write(add_user("room again"))
+    await queued
+    await database.write(add_user("below the limit"))
 
 
-async def test_a_reader_cannot_write(database: SqliteDatabase) -> None:
+async def test_reader_cannot_write(database: SqliteDatabase) -> None:
     with pytest.raises(Unavailable):
         await database.read(add_user("sneaky"))
     assert await database.read(lambda connection: count(connection, "users")) == 1
 
 
-# --- durability -------------------------------------------------------------------------------------------------------
+# --- durability ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked, pragma", [("full", 2), ("normal", 1)])
-async def test_the_writer_waits_for_the_disk_as_it_was_told_to(path: Path, asked: str, pragma: int) -> None:
-    async with sqlite_at(path, synchronous=asked) as database:
+@pytest.mark.parametrize("pending, pragma", [("full", 2), ("normal", 1)])
+async def test_writer_uses_the_configured_synchronous_mode(path: Path, pending: str, pragma: int) -> None:
+    async with sqlite_at(path, synchronous=pending) as database:
 
         def settings(connection: sqlite3.Connection) -> list[Any]:
             return [
@@ -211,21 +210,21 @@ async def test_the_writer_waits_for_the_disk_as_it_was_told_to(path: Path, asked
         assert await database.write(settings) == [pragma, "wal", 1]
 
 
-async def test_an_unknown_durability_is_refused(path: Path) -> None:
+async def test_unknown_synchronous_mode_is_refused(path: Path) -> None:
     with pytest.raises(BadSettings, match="full or normal, not 'off'"):
         await open_sqlite(path, synchronous="off")
 
 
-async def test_closing_ends_what_was_asked_for_and_folds_the_log_into_the_file(path: Path) -> None:
+async def test_close_finishes_queued_writes_and_checkpoints_the_wal(path: Path) -> None:
     database = await open_sqlite(path)
     await database.migrate()
-    async with writer_at_work(database):
-        asked = [asyncio.create_task(database.runs.enqueue(new_run(f"s{nth}"))) for nth in range(50)]
+    async with busy_writer(database):
+        pending = [asyncio.create_task(database.runs.enqueue(new_run(f"s{nth}"))) for nth in range(50)]
         await asyncio.sleep(0)
         closing_task = asyncio.create_task(database.close())
         await asyncio.sleep(0)
     await closing_task
-    assert all(task.done() for task in asked)
+    assert all(task.done() for task in pending)
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["easel.db", "easel.lock"]
     with pytest.raises(Unavailable):
         await database.runs.probe()
@@ -256,10 +255,10 @@ asyncio.run(main())
 
 
 @contextmanager
-def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another Easel on the same folder, writing as fast as it can and saying what was acknowledged."""
+def writing_process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that appends to the same file as fast as it can and prints what was acknowledged."""
     child = subprocess.Popen(
-        [sys.executable, "-c", WRITES_UNTIL_KILLED, str(path)], cwd=HOME, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITES_UNTIL_KILLED, str(path)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
     )
     try:
         yield child
@@ -272,9 +271,9 @@ def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @case("D1")
 @rule("RX-01")
-async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
+async def test_acknowledged_writes_survive_kill_9(path: Path) -> None:
     acknowledged: dict[RunId, int] = {}
-    with another_process(path) as child:
+    with writing_process(path) as child:
         assert child.stdout is not None
         for _ in range(400):
             run_id, last_seq = child.stdout.readline().split()
@@ -295,8 +294,8 @@ async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
 
 
 @rule("RS-50")
-async def test_a_second_process_is_refused_and_told_who_is_there(path: Path) -> None:
-    with another_process(path) as child:
+async def test_second_process_is_refused_with_the_id_of_the_first(path: Path) -> None:
+    with writing_process(path) as child:
         assert child.stdout is not None
         child.stdout.readline()
         with pytest.raises(
@@ -304,13 +303,11 @@ async def test_a_second_process_is_refused_and_told_who_is_there(path: Path) -> 
             match=rf"in use by process {child.pid},.*several processes need Postgres: set EASEL_DATABASE_URL",
         ):
             await open_sqlite(path)
-    async with sqlite_at(path) as database:  # a killed process holds nothing
+    async with sqlite_at(path) as database:  # a killed process holds no lock
         await database.runs.probe()
 
 
-async def test_a_second_opening_in_the_same_process_is_refused_too(
-    database: SqliteDatabase, path: Path
-) -> None:
+async def test_second_opening_in_the_same_process_is_refused(database: SqliteDatabase, path: Path) -> None:
     with pytest.raises(BadSettings, match=f"process {os.getpid()}"):
         await open_sqlite(path)
     await database.runs.probe()
@@ -324,12 +321,12 @@ async def test_files_are_readable_by_their_owner_only(path: Path) -> None:
     assert modes == dict.fromkeys(["easel.db", "easel.db-shm", "easel.db-wal", "easel.lock"], 0o600)
 
 
-# --- when the disk or the file fails ----------------------------------------------------------------------------------
+# --- failures of the disk ----------------------------------------------------------------------------------
 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Nothing can be written behind the first 4 KB of any file: not one page of a WAL."""
+    """Let writes beyond the first 4 KB of any file fail, so that no page fits into the WAL."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
@@ -339,7 +336,7 @@ def full_disk() -> Iterator[None]:
 
 
 @case("D5")
-async def test_a_full_disk_refuses_writes_keeps_reads_and_mends_itself(database: SqliteDatabase) -> None:
+async def test_full_disk_refuses_writes_allows_reads_and_recovers(database: SqliteDatabase) -> None:
     runs = database.runs
     claim = await start_run(runs)
     assert_stored(await runs.append(delta_batch(claim, 1, "kept")))
@@ -360,7 +357,7 @@ async def test_a_full_disk_refuses_writes_keeps_reads_and_mends_itself(database:
     assert await runs.list_runs(OWNER, session_id=SessionId("lost"), statuses=[], before=None, limit=5) == []
 
 
-async def test_a_file_that_another_program_locks_is_unavailable_until_it_lets_go(path: Path) -> None:
+async def test_file_locked_by_another_program_is_unavailable_until_unlocked(path: Path) -> None:
     async with sqlite_at(path, busy_seconds=0.05) as database:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("begin immediate")
@@ -371,7 +368,7 @@ async def test_a_file_that_another_program_locks_is_unavailable_until_it_lets_go
         await database.runs.probe()
 
 
-async def test_a_read_that_the_disk_refuses_is_unavailable_and_the_next_one_is_not(
+async def test_failed_read_is_unavailable_and_the_next_one_succeeds(
     database: SqliteDatabase, path: Path
 ) -> None:
     def fails(_: sqlite3.Connection) -> None:
@@ -383,15 +380,15 @@ async def test_a_read_that_the_disk_refuses_is_unavailable_and_the_next_one_is_n
     assert await database.read(lambda connection: count(connection, "users")) == 1
 
 
-async def test_a_mistake_in_a_statement_is_not_taken_for_a_lost_database(database: SqliteDatabase) -> None:
-    for ask in (database.read, database.write):
+async def test_faulty_statement_is_not_reported_as_unavailable(database: SqliteDatabase) -> None:
+    for run in (database.read, database.write):
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            await ask(lambda connection: count(connection, "missing"))
+            await run(lambda connection: count(connection, "missing"))
 
 
-def test_a_file_that_is_something_else_is_left_as_it_is(path: Path) -> None:
+def test_file_that_is_not_a_database_is_refused_and_unchanged(path: Path) -> None:
     path.parent.mkdir()
-    path.write_text("my diary")
+    path.write_text("not a database")
     with pytest.raises(BadSettings, match="is not a SQLite database"):
         asyncio.run(open_sqlite(path))
-    assert path.read_text() == "my diary"
+    assert path.read_text() == "not a database"

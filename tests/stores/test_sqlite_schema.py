@@ -1,4 +1,4 @@
-"""What is SQLite alone in its schema and its statements: time, text, migrations, plans."""
+"""Schema and statements of SQLite alone: times, text, migrations, plans."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @case("J8")
 @rule("RX-37")
-async def test_only_the_clock_of_the_database_decides_whether_a_claim_is_over(path: Path) -> None:
+async def test_claims_expire_by_the_database_clock_only(path: Path) -> None:
     now = 1_700_000_000_123_456
     async with sqlite_at(path, clock=lambda: now) as database:
         run = (await database.runs.enqueue(new_run())).run
@@ -49,24 +49,25 @@ async def test_only_the_clock_of_the_database_decides_whether_a_claim_is_over(pa
         assert (taken.attempt, taken.queued_seconds, taken.running_seconds) == (2, 15.000001, 15.000001)
 
 
-async def test_a_nul_in_a_message_is_kept(database: SqliteDatabase) -> None:
+async def test_nul_character_in_the_input_is_stored(database: SqliteDatabase) -> None:
     [claim] = await start_runs(database.runs, new_run(text="a\x00b"))
     assert claim.input_text == "a\x00b"
     assert (await get_run(database.runs, claim.run_id)).input_text == "a\x00b"
 
 
-async def test_the_database_refuses_a_payload_that_is_not_json(database: SqliteDatabase) -> None:
+async def test_database_refuses_a_payload_that_is_not_json(database: SqliteDatabase) -> None:
     claim = await start_run(database.runs)
     with pytest.raises(sqlite3.IntegrityError, match="payload_is_json"):
         await database.write(
             lambda connection: connection.execute(
-                "insert into run_events (run_id, seq, event_type, payload, visibility) values (?, 1, 'done', '{', 'public')",
+                "insert into run_events (run_id, seq, event_type, payload, visibility)"
+                " values (?, 1, 'done', '{', 'public')",
                 (claim.run_id,),
             )
         )
 
 
-async def test_a_migration_is_applied_whole_or_not_at_all(
+async def test_failed_migration_is_rolled_back_completely(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = migrations.available("sqlite")
@@ -104,7 +105,7 @@ async def test_a_migration_is_applied_whole_or_not_at_all(
 
 
 PLANS = [
-    # statement, what its plan uses, whether it may sort
+    # statement, index of its plan, whether it may sort
     ("claim_queued", "runs_claimable_idx", False),
     ("claim_expired", "SCAN runs USING INDEX runs_held_idx", True),
     ("claim_unacknowledged", "runs_held_idx", True),
@@ -122,7 +123,7 @@ PLANS = [
 
 
 @pytest.mark.parametrize("name, used, may_sort", PLANS, ids=[row[0] for row in PLANS])
-async def test_a_statement_finds_its_rows_by_an_index_in_their_order(
+async def test_statement_uses_an_index_without_sorting(
     database: SqliteDatabase, name: str, used: str, may_sort: bool
 ) -> None:
     statement = SQL[name]
@@ -138,13 +139,13 @@ async def test_a_statement_finds_its_rows_by_an_index_in_their_order(
     assert may_sort or not [step for step in plan if "ORDER BY" in step], plan
 
 
-def test_no_statement_asks_for_null_in_its_returning_clause() -> None:
-    """SQLite 3.38 to 3.40 answer such a question wrongly."""
+def test_no_returning_clause_tests_for_null() -> None:
+    """SQLite 3.38 to 3.40 evaluate such a test wrongly."""
     for statement in SQL.values():
         assert " null" not in statement.sql.partition("returning ")[2], statement.name
 
 
-async def test_a_handed_back_run_that_is_cancelled_keeps_its_log(database: SqliteDatabase) -> None:
+async def test_released_run_that_is_cancelled_keeps_its_log(database: SqliteDatabase) -> None:
     claim = await start_run(database.runs)
     assert_stored(await database.runs.append(delta_batch(claim, 1, "a", "b")))
     assert await database.runs.release_claim(claim)

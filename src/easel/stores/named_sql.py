@@ -47,6 +47,11 @@ def parse(text: str, *, numbered: bool) -> dict[str, Statement]:
             raise ValueError(f"The statement {name} must have a comment that states its purpose.")
         if name in statements or name in definitions:
             raise ValueError(f"Two statements have the name {name}.")
+        for included in _INCLUDE.findall(body):
+            if included not in definitions:
+                raise ValueError(
+                    f"The statement {name} includes {included}, which must be defined before it."
+                )
         lines = _INCLUDE.sub(lambda match: definitions[match[1]], body).splitlines()
         sql = "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip().rstrip(";")
         if kind == "define":

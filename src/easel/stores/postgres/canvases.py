@@ -13,7 +13,7 @@ from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.core.stream.payload_limit import mentioned
+from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
@@ -49,7 +49,7 @@ class PostgresCanvases:
             event_type=event.type,
             visibility=event.visibility.value,
             payload=event.json,
-            refers_to=sorted(event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])),
+            refers_to=sorted(event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])),
             **stored,
             **_asset_columns(new.assets),
             **_job_columns(new.refreshes),

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from easel.core.stream.notifications import Grew, Notification, from_text, to_text
+from easel.core.stream.notifications import LogAppended, Notification, from_text, to_text
 from easel.stores.postgres.database import is_transient
 
 CHANNEL = "easel"
@@ -48,7 +48,7 @@ class PostgresNotifier:
         self._deliver(notification)  # listeners in this process do not wait for the round trip
         if len(self._outbox) < MAX_PENDING:
             # Of a growing log only the newest notification matters.
-            key = (type(notification), notification.key) if isinstance(notification, Grew) else notification
+            key = (type(notification), notification.key) if isinstance(notification, LogAppended) else notification
             self._outbox[key] = notification
             self._wake.set()
             self._sent.clear()

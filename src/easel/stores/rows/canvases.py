@@ -12,7 +12,7 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import mentioned
+from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.errors import current_code
 from easel.ids import CanvasId, UserId
 from easel.stores.rows.runs import Row, Time, to_canvas
@@ -47,11 +47,11 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "step": int(change.is_mutation),
     }
     references = frozenset[str]().union(
-        *(event.refers_to for event in change.events), mentioned(spec or ""), mentioned(state or "")
+        *(event.refers_to for event in change.events), mentioned_artifacts(spec or ""), mentioned_artifacts(state or "")
     )
     if change.transition is not None:
         answer = change.transition.execution.answer
-        references |= mentioned(to_json(change.transition.execution.resolved)) | mentioned(to_json(answer))
+        references |= mentioned_artifacts(to_json(change.transition.execution.resolved)) | mentioned_artifacts(to_json(answer))
     return arguments, sorted(references)
 
 

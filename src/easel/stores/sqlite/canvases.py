@@ -19,7 +19,7 @@ from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.core.stream.payload_limit import mentioned
+from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.canvases import (
@@ -51,7 +51,7 @@ class SqliteCanvases:
             "is_accepted": new.is_accepted,
         }
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
-        refers_to = event.refers_to | mentioned(stored["spec"]) | mentioned(stored["state"])
+        refers_to = event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])
 
         def work(connection: sqlite3.Connection) -> CanvasSnapshot | None:
             now = self._database.clock()

@@ -1,4 +1,4 @@
-"""What a hostile reviewer found in threads and cancels, each as a test that stays: on every store."""
+"""Threads and cancels on every store: deleted threads, polls, and cancels that race with releases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.stores.harness import (
     run_events,
     wait_for_blocked_statement,
 )
-from tests.stores.test_sessions_contract import TALK, asks
+from tests.stores.test_sessions_contract import TALK, question_run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from easel.core.stream.log import LoggedEvent
     from easel.host.ports import RunStore
 
-NEVER = 3600.0
+DISABLED_SECONDS = 3600.0
 
 
 @pytest_asyncio.fixture
 async def tails(store: Store) -> AsyncIterator[Tails]:
     options = {
-        "poll_seconds": NEVER,
-        "heartbeat_seconds": NEVER,
-        "stall_seconds": NEVER,
-        "room": StreamQuota(10),
+        "poll_seconds": DISABLED_SECONDS,
+        "heartbeat_seconds": DISABLED_SECONDS,
+        "stall_seconds": DISABLED_SECONDS,
+        "quota": StreamQuota(10),
         "window": 100,
     }
     made = Tails(THREADS, store.database.sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
@@ -60,64 +60,60 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
     await made.close()
 
 
-def texts(events: list[LoggedEvent] | None) -> list[Any]:
+def texts_of(events: list[LoggedEvent] | None) -> list[Any]:
     return [json.loads(event.data)["text"] for event in events or []]
 
 
-async def ask(store: Store, *words: str) -> None:
+async def ask_questions(store: Store, *words: str) -> None:
     for text in words:
-        await store.runs.enqueue(asks(text))
+        await store.runs.enqueue(question_run(text))
 
 
 @rule("RS-34", "CC-29")
-async def test_a_thread_that_was_deleted_shows_nothing_of_itself_in_one_of_the_same_name(
-    store: Store, tails: Tails
-) -> None:
-    """Even while someone who watched the old one has not left yet, and its events are still in memory."""
+async def test_new_thread_of_the_same_id_has_no_events_of_the_deleted_one(store: Store, tails: Tails) -> None:
+    """Even while a subscriber of the deleted thread is connected and its events are in memory."""
     slow = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert slow is not None
-    await ask(store, "old 1", "old 2")
+    await ask_questions(store, "old 1", "old 2")
     await tails.poll()
-    assert texts(await slow.next()) == ["old 1", "old 2"]
+    assert texts_of(await slow.next()) == ["old 1", "old 2"]
     await store.database.sessions.delete(OWNER, TALK)
     store.notifier.notify(LogDeleted("session", scoped_key(OWNER, "talk")))
-    await ask(store, "new")
+    await ask_questions(store, "new")
     fresh = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert fresh is not None
-    assert texts(await fresh.next()) == ["new"]
+    assert texts_of(await fresh.next()) == ["new"]
 
 
 @rule("RS-34")
-async def test_who_did_not_hear_of_the_deletion_goes_on_with_the_new_thread_and_misses_nothing_of_it(
+async def test_subscriber_that_missed_the_deletion_receives_the_whole_new_thread(
     store: Store, tails: Tails
 ) -> None:
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
-    await ask(store, "old 1", "old 2", "old 3")
+    await ask_questions(store, "old 1", "old 2", "old 3")
     await tails.poll()
-    assert len(texts(await viewer.next())) == 3
+    assert len(texts_of(await viewer.next())) == 3
     await store.database.sessions.delete(OWNER, TALK)
-    await ask(store, "new 1", "new 2")
+    await ask_questions(store, "new 1", "new 2")
     await tails.poll()
-    assert texts(await viewer.next()) == ["new 1", "new 2"]
+    assert texts_of(await viewer.next()) == ["new 1", "new 2"]
 
 
 @rule("RS-34")
-async def test_a_cursor_of_a_deleted_thread_is_gone_and_never_means_a_place_in_the_next(
-    store: Store, tails: Tails
-) -> None:
-    await ask(store, "old 1", "old 2", "old 3")
+async def test_cursor_of_a_deleted_thread_is_out_of_range_in_the_next(store: Store, tails: Tails) -> None:
+    await ask_questions(store, "old 1", "old 2", "old 3")
     await store.database.sessions.delete(OWNER, TALK)
-    await ask(store, "new 1", "new 2", "new 3", "new 4")
+    await ask_questions(store, "new 1", "new 2", "new 3", "new 4")
     for cursor in (0, 1, 2):
         with pytest.raises(CursorOutOfRange):
             await tails.open(THE_OWNER, "talk", cursor, CHAT)
     at_its_end = await tails.open(THE_OWNER, "talk", 3, CHAT)
     assert at_its_end is not None
-    assert texts(await at_its_end.next()) == ["new 1", "new 2", "new 3", "new 4"]
+    assert texts_of(await at_its_end.next()) == ["new 1", "new 2", "new 3", "new 4"]
 
 
-async def test_a_poll_that_was_under_way_when_a_thread_began_ends_nobody(
+async def test_poll_that_started_before_a_thread_existed_ends_no_subscriber(
     store: Store, tails: Tails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions: Any = store.database.sessions
@@ -127,17 +123,17 @@ async def test_a_poll_that_was_under_way_when_a_thread_began_ends_nobody(
 
     async def slow(keys: Any) -> Any:
         found = await heads(keys)
-        await ask(store, "first")
+        await ask_questions(store, "first")
         monkeypatch.undo()
         await tails.poll()
         return found
 
     monkeypatch.setattr(sessions, "heads", slow)
     await tails.poll()
-    assert texts(await viewer.next()) == ["first"]
+    assert texts_of(await viewer.next()) == ["first"]
 
 
-async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_poll_continues_after_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: Any = store.database.sessions
     heads, broken = sessions.heads, 0
 
@@ -151,23 +147,23 @@ async def test_a_poll_that_breaks_is_not_given_up(store: Store, monkeypatch: pyt
     monkeypatch.setattr(sessions, "heads", breaks_twice)
     options = {
         "poll_seconds": 0.02,
-        "heartbeat_seconds": NEVER,
-        "stall_seconds": NEVER,
-        "room": StreamQuota(10),
+        "heartbeat_seconds": DISABLED_SECONDS,
+        "stall_seconds": DISABLED_SECONDS,
+        "quota": StreamQuota(10),
         "window": 100,
     }
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
     assert viewer is not None
-    await ask(store, "found by the poll alone")
+    await ask_questions(store, "found by the poll alone")
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert texts(await viewer.next()) == ["found by the poll alone"]
+        assert texts_of(await viewer.next()) == ["found by the poll alone"]
     await tails.close()
 
 
 @rule("RX-12")
-async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: Store) -> None:
-    new = asks("hello")
+async def test_cancel_during_the_deletion_of_the_session_finds_no_run(store: Store) -> None:
+    new = question_run("hello")
     await store.runs.enqueue(new)
     if store.kind == "sqlite":  # one writer: the two never overlap
         await store.database.sessions.delete(OWNER, TALK)
@@ -182,8 +178,8 @@ async def test_a_cancel_of_a_run_that_goes_with_its_session_finds_no_run(store: 
 
 
 @rule("CC-24", "RS-35")
-async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store) -> None:
-    new = asks("hello")
+async def test_message_of_a_cancelled_run_keeps_its_artifacts(store: Store) -> None:
+    new = question_run("hello")
     await store.runs.enqueue(new)
     [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     await store.runs.append(delta_batch(claim, 1, "x"))
@@ -192,7 +188,7 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
     left = message(answer_id(new.run_id), text)
     ending = run_events(new.run_id).end_with_message(answer_id(new.run_id), text, Status.CANCELLED, None)
     offloaded = [one for event in ending for one in event.offloaded]
-    assert offloaded, "the text is too long for an event"
+    assert offloaded, "the text must be too long for an event"
     artifacts = store.database.artifacts
     wanted = [
         NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id)
@@ -206,8 +202,8 @@ async def test_what_a_cancelled_run_left_behind_keeps_its_artifacts(store: Store
 
 
 @rule("RS-37", "CC-03")
-async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store: Store) -> None:
-    new = asks("hello")
+async def test_chat_receives_the_cancel_of_a_run_that_never_started(store: Store) -> None:
+    new = question_run("hello")
     await store.runs.enqueue(new)
     answer = await store.runs.request_cancel(
         OWNER, new.run_id, closing_events(new.run_id), message_of_unstarted_run(new.run_id)
@@ -229,8 +225,8 @@ async def test_the_chat_hears_of_a_run_that_was_cancelled_before_it_began(store:
     assert (kept.role, kept.status) == ("assistant", "cancelled")
 
 
-class HandsBackMeanwhile:
-    """A run store whose worker drains in the moment between a cancel's look and its doing."""
+class ReleasingRunStore:
+    """A run store that releases the claim between the two steps of a cancel."""
 
     def __init__(self, runs: RunStore, claim: Any) -> None:
         self._runs, self._claim = runs, claim
@@ -244,24 +240,24 @@ class HandsBackMeanwhile:
 
 
 @rule("RX-12")
-async def test_a_cancel_that_meets_a_run_on_its_way_back_looks_again_and_keeps_what_was_said(
+async def test_cancel_that_races_with_a_release_keeps_the_output(
     store: Store,
 ) -> None:
-    await store.runs.enqueue(asks("hello"))
+    await store.runs.enqueue(question_run("hello"))
     [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
     made, said = run_events(claim.run_id), "I said this"
     step = made.step(1, Step(said, (ToolCall(CallId("call_1"), "t", {}),)))
     await store.runs.append(Batch(claim, 1, [made.delta(answer_id(claim.run_id), said), step]))
     audit = Audit(store.database.audit)
-    runs: Any = HandsBackMeanwhile(store.runs, claim)
-    queue = RunQueue(runs, _NothingHeavy(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
+    runs: Any = ReleasingRunStore(store.runs, claim)
+    queue = RunQueue(runs, _NoArtifacts(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
     [_, kept] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
     assert (kept.role, kept.content, kept.status) == ("assistant", said, "cancelled")
 
 
-class _NothingHeavy:
+class _NoArtifacts:
     async def store(self, user_id: Any, offloaded: Any) -> None:
         assert not offloaded
 
