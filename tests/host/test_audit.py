@@ -107,7 +107,7 @@ async def wait_for_records(store: FaultyStore, count: int) -> list[dict[str, Any
     return found
 
 
-# --- record ----------------------------------------------------------------------------------------------------------
+# --- record -------------------------------------------------------------------------------------------------
 
 
 @rule("CC-06")
@@ -138,7 +138,7 @@ async def test_unknown_action_raises_or_is_logged(audit: Audit, logged: Sequence
     assert [line["event"] for line in logged] == ["audit.note_error"]
 
 
-# --- note -------------------------------------------------------------------------------------------------------------
+# --- note ---------------------------------------------------------------------------------------------------
 
 
 async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: FaultyStore) -> None:
@@ -175,9 +175,7 @@ async def test_note_never_raises(
 
 
 @case("D1")
-async def test_notes_are_kept_while_the_database_is_unavailable(
-    audit: Audit, store: FaultyStore
-) -> None:
+async def test_notes_are_kept_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:
     store.is_unavailable = True
     for nth in range(500):
         audit.note(None, "worker.error", subject=str(nth))
@@ -219,7 +217,7 @@ async def test_notes_that_the_store_rejects_are_logged(
     assert "audit.store_error" in [line["event"] for line in logged]
 
 
-# --- closing ----------------------------------------------------------------------------------------------------------
+# --- closing ------------------------------------------------------------------------------------------------
 
 
 async def test_close_stores_what_is_queued(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +250,7 @@ async def test_close_logs_what_cannot_be_stored_in_time(
     assert KEY not in str(logged)
 
 
-# --- throttling ----------------------------------------------------------------------------------------------------------
+# --- throttling ---------------------------------------------------------------------------------------------
 
 
 async def test_repetitions_are_one_record_per_interval_with_a_count(audit: Audit, store: FaultyStore) -> None:
@@ -297,7 +295,7 @@ async def test_only_slow_operations_are_recorded(audit: Audit, store: FaultyStor
     )
 
 
-# --- exceptions -------------------------------------------------------------------------------------------------------
+# --- exceptions ---------------------------------------------------------------------------------------------
 
 
 def raise_deep_inside(message: str) -> None:
@@ -341,7 +339,7 @@ async def test_added_secret_is_redacted_from_then_on(audit: Audit) -> None:
     assert audit.redact("the owner's own words") == HIDDEN, "earlier secrets stay known"
 
 
-# --- tools ------------------------------------------------------------------------------------------------------
+# --- tools --------------------------------------------------------------------------------------------------
 
 
 async def use_tool(harness: RunHarness, audit: Audit, tool: TestTool) -> Any:
@@ -383,7 +381,7 @@ async def test_failure_message_of_a_tool_is_redacted(harness: RunHarness, audit:
     assert result.value == f"probe__Fail: the service refused the key {HIDDEN}"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 async def test_listing_an_unknown_action_is_refused(audit: Audit) -> None:

@@ -317,7 +317,7 @@ async def test_calls_fail_soon_when_the_api_of_the_node_ends_and_the_node_reconn
                 watching, await watching.start(script(call("laptop__Bash", command="echo again")))
             )
             assert answer["result"]["output"] == "again\n"
-        assert "Trying again in" in node.output()
+        assert "Retrying in" in node.output()
 
 
 @case("X8", "X9")
@@ -433,4 +433,4 @@ async def test_on_sqlite_a_token_is_created_beside_the_server_and_used_by_the_no
             assert "outside" in str(refused), "bug 14 of GSV: absolute paths were taken as they came"
             easel(launcher, "token", "revoke", token_id)
             assert await wait_until_offline(client) < AT_ONCE_SECONDS
-        assert "The audit chain is whole" in easel(launcher, "audit", "verify").stdout
+        assert "The audit chain is intact" in easel(launcher, "audit", "verify").stdout

@@ -1,4 +1,4 @@
-"""What a node says of its calls: all that a command prints comes before its answer, and nothing after it."""
+"""The calls of a node: all output is sent before the answer, and none after it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SECONDS = 30.0
-LONG_SECONDS = 60.0  # nobody waits so long for what is gathered
+LONG_SECONDS = 60.0  # longer than any test waits for a batch
 
 
 class Printer:
-    """Prints what it is told to, and ends as it is told to."""
+    """A tool that prints the given lines, and ends in the given way."""
 
     definition = ToolDefinition("Print", "For a test.", {"type": "object"})
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
+        self.has_printed = asyncio.Event()
 
     async def use(
         self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
@@ -35,88 +35,86 @@ class Printer:
         for line in args["lines"]:
             on_output(line)
             await asyncio.sleep(0)
-        self.begun.set()
+        self.has_printed.set()
         if args["end"] == "never":
             await asyncio.Event().wait()
         if args["end"] == "fail":
-            raise ToolFailed(tool="Print", reason="it is not there.")
+            raise ToolFailed(tool="Print", reason="not found.")
         return "printed"
 
 
-class Desk:
-    """Calls, and what was said of them."""
+class CallsWithPrinter:
+    """Calls of the printer, and what they send."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
         self.printer = Printer()
-        self.calls = Calls([self.printer], self._say, CallLimits())
-        self._has_answered = asyncio.Event()
+        self.calls = Calls([self.printer], self._send, CallLimits())
+        self._is_answered = asyncio.Event()
 
-    async def _say(self, method: str, params: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0)  # as a socket takes its time
+    async def _send(self, method: str, params: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)  # like a socket
         assert params["callId"] == "c"
-        self.said.append((method, params.get("text", params.get("result", params.get("error")))))
+        self.sent.append((method, params.get("text", params.get("result", params.get("error")))))
         if method == node_calls.RESULT:
-            self._has_answered.set()
+            self._is_answered.set()
 
     async def call(self, end: str, *lines: str) -> None:
-        self.calls.begin("c", "Print", {"lines": lines, "end": end})
+        self.calls.start("c", "Print", {"lines": lines, "end": end})
         async with asyncio.timeout(SECONDS):
-            await (self.printer.begun if end == "never" else self._has_answered).wait()
+            await (self.printer.has_printed if end == "never" else self._is_answered).wait()
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_calls, "GATHER_SECONDS", LONG_SECONDS)
+def long_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_calls, "BATCH_SECONDS", LONG_SECONDS)
 
 
 @rule("CV-37")
-@pytest.mark.parametrize("end, answer", [("return", "printed"), ("fail", "it is not there.")])
-@pytest.mark.usefixtures("slow")
-async def test_what_was_printed_last_comes_before_the_answer_and_is_not_waited_for(
-    end: str, answer: str
-) -> None:
-    desk = Desk()
-    await desk.call(end, "one\n", "two\n")
-    assert desk.said == [("tool.progress", "one\ntwo\n"), ("tool.result", answer)]
-    await desk.calls.close()
+@pytest.mark.parametrize("end, answer", [("return", "printed"), ("fail", "not found.")])
+@pytest.mark.usefixtures("long_batches")
+async def test_last_output_is_flushed_before_the_answer(end: str, answer: str) -> None:
+    calls = CallsWithPrinter()
+    await calls.call(end, "one\n", "two\n")
+    assert calls.sent == [("tool.progress", "one\ntwo\n"), ("tool.result", answer)]
+    await calls.calls.close()
 
 
 @rule("CV-37")
-async def test_nothing_is_said_twice_or_out_of_order_however_it_is_gathered(
+async def test_output_is_sent_once_and_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_calls, "GATHER_SECONDS", 0)
-    desk = Desk()
+    monkeypatch.setattr(node_calls, "BATCH_SECONDS", 0)
+    calls = CallsWithPrinter()
     lines = [f"{n}\n" for n in range(50)]
-    await desk.call("return", *lines)
-    assert "".join(text for _, text in desk.said[:-1]) == "".join(lines)
-    assert desk.said[-1] == ("tool.result", "printed")
-    await desk.calls.close()
+    await calls.call("return", *lines)
+    assert "".join(text for _, text in calls.sent[:-1]) == "".join(lines)
+    assert calls.sent[-1] == ("tool.result", "printed")
+    await calls.calls.close()
 
 
-async def test_it_does_so_much_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_calls, "AT_ONCE", 2)
+async def test_call_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_calls, "MAX_CONCURRENT_CALLS", 2)
     answers: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
 
-    async def say(_: str, params: Mapping[str, Any]) -> None:
+    async def send(_: str, params: Mapping[str, Any]) -> None:
         answers.put_nowait(params)
 
-    calls = Calls([Printer()], say, CallLimits())
+    calls = Calls([Printer()], send, CallLimits())
     for name in ("first", "second", "third"):
-        calls.begin(name, "Print", {"lines": [], "end": "never"})
+        calls.start(name, "Print", {"lines": [], "end": "never"})
     async with asyncio.timeout(SECONDS):
         refused = await answers.get()
-    assert refused == {"callId": "third", "error": "this node does 2 things at once, and no more."}
+    assert refused == {"callId": "third", "error": "this node runs 2 calls, which is its limit."}
     await calls.close()
-    assert answers.empty(), "the others were under way"
+    assert answers.empty(), "the others were running"
 
 
 @rule("CV-23")
-@pytest.mark.usefixtures("slow")
-async def test_of_a_call_that_is_stopped_nothing_more_is_said() -> None:
-    desk = Desk()
-    await desk.call("never", "one\n")
-    desk.calls.cancel("c")
-    await desk.calls.close()
-    assert desk.said == []
+@pytest.mark.usefixtures("long_batches")
+async def test_cancelled_call_sends_nothing() -> None:
+    calls = CallsWithPrinter()
+    await calls.call("never", "one\n")
+    calls.calls.cancel("c")
+    await calls.calls.close()
+    assert calls.sent == []

@@ -1,4 +1,4 @@
-"""The node's client, against a real Easel and against servers that misbehave: it does what it is asked, and comes back for ever."""
+"""The node client, with a real server and with servers that misbehave: it runs calls, and reconnects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadSettings, ToolFailed
 from easel.host.auth.tokens import Tokens
-from easel.node import backoff as node_patience
+from easel.node import backoff as node_backoff
 from easel.node import calls as node_calls
 from easel.node import client as node_client
 from easel.node.client import NodeClient
@@ -36,7 +36,7 @@ ECHO_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "i
 
 @dataclass
 class PlainTool:
-    """A tool of the test's own, as the machine's are."""
+    """A tool that runs a function of the test."""
 
     name: str
     work: Callable[[Mapping[str, Any], Callable[[str], None]], Awaitable[Any]]
@@ -53,11 +53,11 @@ class PlainTool:
         return await self.work(args, on_output)
 
 
-class Workshop:
-    """Tools that say what happens to them."""
+class RecordingTools:
+    """Tools that record when they start and stop."""
 
     def __init__(self) -> None:
-        self.entered: asyncio.Queue[str] = asyncio.Queue()
+        self.started: asyncio.Queue[str] = asyncio.Queue()
         self.stopped: asyncio.Queue[str] = asyncio.Queue()
         self.may_end = asyncio.Event()
         self.tools = [
@@ -69,39 +69,39 @@ class Workshop:
             PlainTool("Print", self._print),
         ]
 
-    async def _echo(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+    async def _echo(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
         return dict(args)
 
-    async def _hold(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
-        self.entered.put_nowait("hold")
+    async def _hold(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
+        self.started.put_nowait("hold")
         try:
             await asyncio.Event().wait()
         finally:
             self.stopped.put_nowait("hold")
 
-    async def _fail(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
-        raise ToolFailed(tool="Fail", reason="it is not there.")
+    async def _fail(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
+        raise ToolFailed(tool="Fail", reason="not found.")
 
-    async def _break(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+    async def _break(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
         raise ZeroDivisionError("a secret of the node")
 
-    async def _large(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+    async def _large(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
         return "x" * 2_000_000
 
-    async def _print(self, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+    async def _print(self, args: Mapping[str, Any], on_output: Callable[[str], None]) -> Any:
         for n in range(1_000):
-            hear(f"line {n}\n")
-        self.entered.put_nowait("print")
+            on_output(f"line {n}\n")
+        self.started.put_nowait("print")
         await self.may_end.wait()
         return "printed"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users wait up to half a minute between attempts."""
-    monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.02)
-    monkeypatch.setattr(node_patience, "MAX_SECONDS", 0.1)
-    monkeypatch.setattr(node_calls, "GATHER_SECONDS", 0.02)
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_backoff, "FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(node_backoff, "MAX_SECONDS", 0.1)
+    monkeypatch.setattr(node_calls, "BATCH_SECONDS", 0.02)
+    monkeypatch.setattr(node_client, "CLOSE_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -111,25 +111,24 @@ def easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 
 
 @dataclass
-class Running:
+class RunningNode:
     client: NodeClient
-    shop: Workshop
-    said: list[str]
+    tools: RecordingTools
+    reports: list[str]
     stop: asyncio.Event
     task: asyncio.Task[None]
 
-    async def has_said(self, part: str, times: int = 1) -> None:
-        async def enough() -> bool:
-            return sum(part in line for line in self.said) >= times
+    async def wait_for_report(self, part: str, times: int = 1) -> None:
+        await wait_for(
+            lambda: sum(part in line for line in self.reports) >= times, what=f"{times} times {part!r}"
+        )
 
-        await wait_for(enough)
-
-    async def entered(self) -> None:
-        """One of its tools has begun."""
+    async def wait_for_start(self) -> None:
+        """Wait until one of its tools has started."""
         async with asyncio.timeout(SECONDS):
-            await self.shop.entered.get()
+            await self.tools.started.get()
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         async with asyncio.timeout(SECONDS):
             await self.task
 
@@ -137,13 +136,13 @@ class Running:
 @contextlib.asynccontextmanager
 async def running(
     url: str, token: str = "", node_id: str = "laptop", heartbeat: float = 60.0
-) -> AsyncIterator[Running]:
-    """With a heartbeat that no machine is too slow for."""
-    shop, said, stop = Workshop(), list[str](), asyncio.Event()
-    client = NodeClient(url, node_id, shop.tools, said.append, token, heartbeat)
+) -> AsyncIterator[RunningNode]:
+    """Run a node; by default with a heartbeat for a slow machine."""
+    tools, reports, stop = RecordingTools(), list[str](), asyncio.Event()
+    client = NodeClient(url, node_id, tools.tools, reports.append, token, heartbeat)
     task = asyncio.create_task(client.run(stop))
     try:
-        yield Running(client, shop, said, stop, task)
+        yield RunningNode(client, tools, reports, stop, task)
     finally:
         stop.set()
         async with asyncio.timeout(SECONDS):
@@ -155,148 +154,143 @@ def gateway_of(easel: LiveEasel) -> str:
 
 
 @contextlib.asynccontextmanager
-async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[Running]:
-    """This very node, and not the one of the test before: Easel may have yet to see that one's connection end."""
-    await gone(easel)
+async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[RunningNode]:
+    """Run a node that is connected, after the node of the previous test has disconnected."""
+    await wait_until_disconnected(easel)
     async with running(gateway_of(easel), token or easel.token) as node:
-        await node.has_said("Connected to ")
+        await node.wait_for_report("Connected to ")
 
-        async def knows() -> bool:
+        async def is_known() -> bool:
             return "laptop__Echo" in await names_of(easel)
 
-        await wait_for(knows)
+        await wait_for(is_known)
         yield node
 
 
-async def gone(easel: LiveEasel) -> None:
-    async def knows_not() -> bool:
+async def wait_until_disconnected(easel: LiveEasel) -> None:
+    async def has_no_tools() -> bool:
         return await names_of(easel) == set()
 
-    await wait_for(knows_not)
+    await wait_for(has_no_tools)
 
 
-async def why(call: asyncio.Future[Any]) -> str:
-    with pytest.raises(ToolFailed) as failed:
+async def failure_of(call: asyncio.Future[Any]) -> str:
+    with pytest.raises(ToolFailed) as failure:
         async with asyncio.timeout(SECONDS):
             await call
-    return failed.value.message
+    return failure.value.message
 
 
-# --- with a real Easel --------------------------------------------------------------------------------------------------
+# --- with a real server -------------------------------------------------------------------------------------
 
 
 @rule("CV-03")
-async def test_it_offers_its_tools_and_does_what_it_is_asked(easel: LiveEasel) -> None:
+async def test_node_offers_its_tools_and_runs_calls(easel: LiveEasel) -> None:
     async with connected(easel) as node:
-        assert (
-            node.said[0]
-            == f"Connected to {gateway_of(easel)} as laptop, with 6 tools: Echo, Hold, Fail, Break, Large, Print."
-        )
+        names = "Echo, Hold, Fail, Break, Large, Print"
+        assert node.reports == [f"Connected to {gateway_of(easel)} as laptop, with 6 tools: {names}."]
         assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {
             "n": 1,
             "more": ["ü", None],
         }
-        assert await why(using(easel, "laptop__Fail")) == "laptop__Fail: it is not there."
+        assert await failure_of(using(easel, "laptop__Fail")) == "laptop__Fail: not found."
         assert (
-            await why(using(easel, "laptop__Break"))
-            == "laptop__Break: broke on the node (ZeroDivisionError)."
+            await failure_of(using(easel, "laptop__Break"))
+            == "laptop__Break: raised ZeroDivisionError on the node."
         )
-        assert "its result of 2000002 bytes is over the limit of 262144" in await why(
+        assert "its result of 2000002 bytes is over the limit of 262144" in await failure_of(
             using(easel, "laptop__Large")
         )
         assert await using(easel, "laptop__Echo", {"n": 2}) == {"n": 2}
         assert not node.task.done()
-    await gone(easel)
+    await wait_until_disconnected(easel)
 
 
-async def test_several_calls_run_at_once_and_one_is_stopped_alone(easel: LiveEasel) -> None:
+async def test_calls_run_concurrently_and_are_cancelled_one_by_one(easel: LiveEasel) -> None:
     async with connected(easel) as node:
         held = [using(easel, "laptop__Hold") for _ in range(2)]
         for _ in held:
-            await node.entered()
+            await node.wait_for_start()
         assert await asyncio.gather(*(using(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [
             {"n": n} for n in range(20)
         ]
         held[0].cancel()
         async with asyncio.timeout(SECONDS):
-            await node.shop.stopped.get()
-        assert node.shop.stopped.empty()
+            await node.tools.stopped.get()
+        assert node.tools.stopped.empty()
         assert not held[1].done()
-    assert "disconnected" in await why(held[1])
-    assert node.shop.stopped.qsize() == 1, "and whatever runs ends with the node"
+    assert "disconnected" in await failure_of(held[1])
+    assert node.tools.stopped.qsize() == 1, "the other one ends with the node"
 
 
-async def test_what_a_tool_prints_is_seen_while_it_runs(easel: LiveEasel) -> None:
-    seen: list[str] = []
+async def test_output_is_received_while_the_tool_runs(easel: LiveEasel) -> None:
+    received: list[str] = []
     async with connected(easel) as node:
-        call = using(easel, "laptop__Print", on_output=seen.append)
-        await node.entered()
+        call = using(easel, "laptop__Print", on_output=received.append)
+        await node.wait_for_start()
 
-        async def is_seen() -> bool:
-            return "line 999\n" in "".join(seen)
-
-        await wait_for(is_seen)
+        await wait_for(lambda: "line 999\n" in "".join(received))
         assert not call.done()
-        node.shop.may_end.set()
+        node.tools.may_end.set()
         assert await call == "printed"
-        assert len(seen) < 20, "gathered, not line by line"
+        assert len(received) < 20, "in batches, not line by line"
 
 
-async def test_a_clean_stop_says_goodbye_at_once(easel: LiveEasel) -> None:
+async def test_stopping_the_node_disconnects_at_once(easel: LiveEasel) -> None:
     async with connected(easel) as node:
         call = using(easel, "laptop__Hold")
-        await node.entered()
+        await node.wait_for_start()
         node.stop.set()
-        await node.ended()
-        assert "disconnected" in await why(call)
-        assert node.shop.stopped.qsize() == 1
-        assert len(node.said) == 1, "nothing went wrong"
+        await node.wait_for_end()
+        assert "disconnected" in await failure_of(call)
+        assert node.tools.stopped.qsize() == 1
+        assert len(node.reports) == 1, "only that it is connected"
 
 
-async def test_who_finds_another_in_its_place_ends_and_says_why(easel: LiveEasel) -> None:
-    """If it came back, the two would throw each other out for ever."""
+async def test_replaced_node_ends_with_the_reason(easel: LiveEasel) -> None:
+    """If it reconnected, the two would replace each other forever."""
     async with connected(easel) as node, NodePeer.connected(easel, "laptop"):
         with pytest.raises(BadSettings, match="Another node has connected as laptop"):
-            await node.ended()
+            await node.wait_for_end()
 
 
-async def test_a_token_that_is_revoked_ends_the_connection_and_it_goes_on_asking(easel: LiveEasel) -> None:
-    desk = Tokens(easel.instances[0].opened.tokens, easel.instances[0].services.audit)
-    made, secret = easel.do(desk.create("owner", "node"))
+async def test_node_with_a_revoked_token_is_disconnected_and_retries(easel: LiveEasel) -> None:
+    tokens = Tokens(easel.instances[0].opened.tokens, easel.instances[0].services.audit)
+    made, secret = easel.do(tokens.create("owner", "node"))
     async with connected(easel, secret) as node:
-        await asyncio.to_thread(easel.do, desk.revoke(made.token_id))
-        await node.has_said("Signed out.")
-        await node.has_said("does not know this token; `easel token create", times=2)
+        await asyncio.to_thread(easel.do, tokens.revoke(made.token_id))
+        await node.wait_for_report("Signed out.")
+        await node.wait_for_report("does not know this token; create one with `easel token create", times=2)
         assert not node.task.done()
-        assert not any(secret in line for line in node.said)
+        assert not any(secret in line for line in node.reports)
 
 
 @pytest.mark.parametrize("node_id, part", [("gsv", "reserved"), ("a__b", "not a node id")])
-async def test_what_the_server_never_takes_ends_it(easel: LiveEasel, node_id: str, part: str) -> None:
+async def test_refused_node_id_ends_the_node(easel: LiveEasel, node_id: str, part: str) -> None:
     async with running(gateway_of(easel), easel.token, node_id) as node:
         with pytest.raises(BadSettings, match=part):
-            await node.ended()
+            await node.wait_for_end()
 
 
-async def test_it_comes_back_to_a_server_that_was_away() -> None:
-    with sockets.socket() as place:
-        place.bind(("127.0.0.1", 0))  # nobody else can take its address while nobody listens there
-        url = f"ws://127.0.0.1:{place.getsockname()[1]}/ws"
+async def test_node_reconnects_when_the_server_is_available_again() -> None:
+    with sockets.socket() as listener:
+        listener.bind(("127.0.0.1", 0))  # reserved, and not listening yet
+        url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws"
         async with running(url, "the same") as node:
-            await node.has_said(f"No connection to {url}", times=3)
-            assert "Trying again in" in node.said[0]
-            assert "and so on for ever; Ctrl-C stops it." in node.said[0]
+            await node.wait_for_report(f"No connection to {url}", times=3)
+            assert "Retrying in" in node.reports[0]
+            assert "until it succeeds; press Ctrl-C to stop." in node.reports[0]
 
-            async def play(socket: ServerConnection) -> None:
+            async def handle(socket: ServerConnection) -> None:
                 assert json.loads(await socket.recv())["params"]["auth"] == {"token": "the same"}
                 await socket.close(1012)
 
-            async with serve(play, sock=place):
-                await node.has_said("The connection to", times=2)
+            async with serve(handle, sock=listener):
+                await node.wait_for_report("The connection to", times=2)
             assert not node.task.done()
 
 
-# --- with servers that misbehave ----------------------------------------------------------------------------------------
+# --- with servers that misbehave ----------------------------------------------------------------------------
 
 HELLO = {
     "type": "res",
@@ -312,8 +306,10 @@ INVOKE = {
 
 
 @contextlib.asynccontextmanager
-async def played(play: Callable[[ServerConnection], Awaitable[None]], **how: Any) -> AsyncIterator[str]:
-    async with serve(play, "127.0.0.1", 0, compression=None, **how) as server:
+async def serve_with(
+    handle: Callable[[ServerConnection], Awaitable[None]], **options: Any
+) -> AsyncIterator[str]:
+    async with serve(handle, "127.0.0.1", 0, compression=None, **options) as server:
         [socket] = server.sockets
         yield f"ws://127.0.0.1:{socket.getsockname()[1]}/ws"
 
@@ -339,10 +335,10 @@ BAD_FRAMES: list[str | bytes] = [
 
 
 @case("R5")
-async def test_no_bad_frame_ends_it() -> None:
+async def test_invalid_frames_are_ignored() -> None:
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.send("{")
         connect = json.loads(await socket.recv())
         assert (connect["method"], connect["params"]["client"]["mode"]) == ("connect", "node")
@@ -354,14 +350,14 @@ async def test_no_bad_frame_ends_it() -> None:
         while True:
             answers.put_nowait(json.loads(await socket.recv()))
 
-    async with played(play) as url, running(url):
+    async with serve_with(handle) as url, running(url):
         async with asyncio.timeout(SECONDS):
             answer = await answers.get()
         assert (answer["type"], answer["method"]) == ("req", "tool.result")
         assert answer["params"] == {"callId": "c1", "result": {"n": 7}}
 
 
-ASKED: list[tuple[str, Any, dict[str, Any], str]] = [
+INVALID_CALLS: list[tuple[str, Any, dict[str, Any], str]] = [
     ("an unknown tool", "Nothing", {}, "no such tool; it has Break, Echo"),
     ("wrong arguments", "Echo", {"n": "seven"}, "integer"),
     ("deep arguments", "Echo", {"deep": json.loads("[" * 150 + "]" * 150)}, "deeper"),
@@ -369,13 +365,11 @@ ASKED: list[tuple[str, Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("says, tool, args, part", ASKED, ids=[row[0] for row in ASKED])
-async def test_it_trusts_the_server_with_nothing(
-    says: str, tool: str, args: dict[str, Any], part: str
-) -> None:
+@pytest.mark.parametrize("name, tool, args, part", INVALID_CALLS, ids=[row[0] for row in INVALID_CALLS])
+async def test_call_is_validated_by_the_node(name: str, tool: str, args: dict[str, Any], part: str) -> None:
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
         await socket.send(
@@ -390,16 +384,16 @@ async def test_it_trusts_the_server_with_nothing(
         answers.put_nowait(json.loads(await socket.recv()))
         await socket.wait_closed()
 
-    async with played(play) as url, running(url):
+    async with serve_with(handle) as url, running(url):
         async with asyncio.timeout(SECONDS):
             answer = await answers.get()
         assert part in answer["params"]["error"]
 
 
-async def test_the_same_call_twice_is_done_once() -> None:
-    said: list[Any] = []
+async def test_repeated_call_runs_once() -> None:
+    answers: list[Any] = []
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
         hold = {
@@ -409,25 +403,21 @@ async def test_the_same_call_twice_is_done_once() -> None:
         }
         for _ in range(3):
             await socket.send(json.dumps(hold))
-        await socket.send(json.dumps(INVOKE | {"payload": {**INVOKE["payload"], "callId": "c2"}}))  # type: ignore[dict-item]
-        said.append(json.loads(await socket.recv()))
+        await socket.send(json.dumps(INVOKE).replace('"c1"', '"c2"'))
+        answers.append(json.loads(await socket.recv()))
         await socket.wait_closed()
 
-    async with played(play) as url, running(url) as node:
-
-        async def is_answered() -> bool:
-            return bool(said)
-
-        await wait_for(is_answered)
-        assert node.shop.entered.qsize() == 1
+    async with serve_with(handle) as url, running(url) as node:
+        await wait_for(lambda: bool(answers))
+        assert node.tools.started.qsize() == 1
 
 
 @case("R4")
-async def test_a_server_that_is_only_half_there_is_found_within_seconds() -> None:
-    """It takes everything and says nothing, not even that it is alive."""
+async def test_silent_connection_is_closed_after_the_heartbeat() -> None:
+    """The server accepts data and sends none, not even a pong."""
     is_over = asyncio.Event()
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(json.dumps(HELLO))
         await socket.send(
@@ -442,47 +432,46 @@ async def test_a_server_that_is_only_half_there_is_found_within_seconds() -> Non
         socket.transport.pause_reading()
         await is_over.wait()
 
-    async with played(play, close_timeout=0.1) as url, running(url, heartbeat=0.2) as node:
+    async with serve_with(handle, close_timeout=0.1) as url, running(url, heartbeat=0.2) as node:
         try:
             async with asyncio.timeout(SECONDS):
-                await node.shop.stopped.get()  # what it was asked has nobody any more
-            await node.has_said("Connected to", times=2)
+                await node.tools.stopped.get()  # its call is cancelled
+            await node.wait_for_report("Connected to", times=2)
         finally:
             is_over.set()
 
 
-async def test_a_server_that_does_not_greet_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_without_hello_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_client, "OPEN_SECONDS", 0.2)
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.wait_closed()
 
-    async with played(play) as url, running(url) as node:
-        await node.has_said("No connection to", times=2)
+    async with serve_with(handle) as url, running(url) as node:
+        await node.wait_for_report("No connection to", times=2)
 
 
-async def test_its_token_goes_nowhere_else() -> None:
-    """An address that sends it on to another is not followed."""
-    heard: list[Any] = []
+async def test_redirect_is_not_followed_with_the_token() -> None:
+    received: list[Any] = []
 
-    async def elsewhere(socket: ServerConnection) -> None:
-        heard.append(await socket.recv())
+    async def record(socket: ServerConnection) -> None:
+        received.append(await socket.recv())
 
-    async with played(elsewhere) as other:
+    async with serve_with(record) as other:
 
-        def send_on(socket: ServerConnection, request: Any) -> Any:
+        def redirect(socket: ServerConnection, request: Any) -> Any:
             answer = socket.respond(HTTPStatus.FOUND, "")
             answer.headers["Location"] = other
             return answer
 
-        async with played(elsewhere, process_request=send_on) as url, running(url) as node:
-            await node.has_said("No connection to", times=2)
-    assert heard == []
+        async with serve_with(record, process_request=redirect) as url, running(url) as node:
+            await node.wait_for_report("No connection to", times=2)
+    assert received == []
 
 
 @pytest.mark.parametrize("code", [400, 102, 103, 403, 413])
-async def test_a_refusal_that_time_does_not_mend_ends_it(code: int) -> None:
-    async def play(socket: ServerConnection) -> None:
+async def test_permanent_refusal_ends_the_node(code: int) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(
             json.dumps(
@@ -491,40 +480,39 @@ async def test_a_refusal_that_time_does_not_mend_ends_it(code: int) -> None:
         )
         await socket.wait_closed()
 
-    async with played(play) as url, running(url) as node:
+    async with serve_with(handle) as url, running(url) as node:
         with pytest.raises(BadSettings, match="no, never"):
-            await node.ended()
+            await node.wait_for_end()
 
 
-@pytest.mark.parametrize("code, is_long", [(401, True), (503, False)])
-async def test_a_token_that_is_not_known_is_given_time(
-    monkeypatch: pytest.MonkeyPatch, code: int, is_long: bool
+@pytest.mark.parametrize("code, uses_max_delay", [(401, True), (503, False)])
+async def test_unknown_token_is_retried_with_the_longest_delay(
+    monkeypatch: pytest.MonkeyPatch, code: int, uses_max_delay: bool
 ) -> None:
-    """It will not be known in a moment; a server that is busy may not be so in a moment."""
-    monkeypatch.setattr(node_patience, "FIRST_SECONDS", 0.001)
-    monkeypatch.setattr(node_patience, "MAX_SECONDS", 0.4)
+    monkeypatch.setattr(node_backoff, "FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(node_backoff, "MAX_SECONDS", 0.4)
 
-    async def play(socket: ServerConnection) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(
             json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}})
         )
         await socket.wait_closed()
 
-    async with played(play) as url, running(url) as node:
-        await node.has_said("Trying again in")
-    assert ("Trying again in 0.0 s" not in node.said[0]) is is_long
+    async with serve_with(handle) as url, running(url) as node:
+        await node.wait_for_report("Retrying in")
+    assert ("Retrying in 0.0 s" not in node.reports[0]) is uses_max_delay
 
 
 @pytest.mark.parametrize("code", [401, 429, 500, 503])
-async def test_a_refusal_that_time_may_mend_does_not(code: int) -> None:
-    async def play(socket: ServerConnection) -> None:
+async def test_temporary_refusal_is_retried(code: int) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await socket.recv()
         await socket.send(
             json.dumps({"type": "res", "id": "0", "ok": False, "error": {"code": code, "message": "not now"}})
         )
         await socket.wait_closed()
 
-    async with played(play) as url, running(url) as node:
-        await node.has_said("Trying again in", times=3)
+    async with serve_with(handle) as url, running(url) as node:
+        await node.wait_for_report("Retrying in", times=3)
         assert not node.task.done()

@@ -9,7 +9,7 @@ from easel.host.metrics import SANDBOX_CLEANUP_FAILURES, SANDBOX_CLEANUPS
 from easel.host.ports import Tool
 from easel.ids import new_worker_id
 from easel.node.address import gateway_url
-from easel.node.client import NodeClient, Tell
+from easel.node.client import NodeClient, Report
 from easel.sandbox import modes
 from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice
@@ -67,7 +67,7 @@ def build_node(
     node_id: str,
     token: str,
     roots: Sequence[Path],
-    report: Tell,
+    report: Report,
 ) -> NodeClient:
     """Build the client that makes this machine a tool node; its tools are limited to `roots`."""
     network = settings.sandbox_network == "enabled"

@@ -1,4 +1,1 @@
-"""A machine as a tool node: connects outward to a gateway, offers its tools, does what it is asked.
-
-The client behind `easel node`.
-"""
+"""The client behind `easel node`: a machine that connects to a gateway, offers its tools and runs calls."""

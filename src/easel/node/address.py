@@ -1,4 +1,4 @@
-"""Where a node connects to, as people write it: the gateway's address, or just the server's."""
+"""The address that a node connects to, as people write it: of the gateway, or of the server."""
 
 from urllib.parse import urlsplit
 
@@ -10,10 +10,12 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def gateway_url(text: str) -> str:
-    """`http://easel.example.org` and `wss://easel.example.org/ws` both lead to the gateway."""
+    """Return the address of the gateway, for `http://easel.example.org` as for
+    `wss://easel.example.org/ws`.
+    """
     try:
         parts = urlsplit(text)
-        fits = (
+        is_valid = (
             parts.scheme in _SCHEMES
             and bool(parts.hostname)
             and parts.port != 0
@@ -21,11 +23,12 @@ def gateway_url(text: str) -> str:
             and not parts.fragment
         )
     except ValueError:
-        fits = False
+        is_valid = False
         parts = None
-    if parts is None or not fits or parts.username is not None:
+    if parts is None or not is_valid or parts.username is not None:
         raise BadSettings(
-            problem="--url is the address of an Easel, such as ws://127.0.0.1:8800/ws or https://easel.example.org."
+            problem="--url must be the address of an Easel server, such as ws://127.0.0.1:8800/ws or "
+            "https://easel.example.org."
         )
     path = GATEWAY if parts.path in ("", "/") else parts.path
     return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{path}"

@@ -1,30 +1,31 @@
-"""How long to wait before the next attempt to connect: longer each time, up to a bound, and never the same
-for two nodes.
+"""The delay before the next attempt to connect: exponential, bounded, and with jitter.
 
-A server that comes back finds its nodes spread over time, not all at its door in one moment.
+The jitter spreads the nodes of a restarted server over time.
 """
 
 from dataclasses import dataclass
 
 FIRST_SECONDS = 0.5
 MAX_SECONDS = 30.0
-GOOD_SECONDS = 10.0  # a connection that held for so long was a good one, and the next attempt is a first one
+STABLE_SECONDS = 10.0  # a connection that lasted this long resets the delay
+_MAX_EXPONENT = 16
 
 
 @dataclass(slots=True)
 class Backoff:
     failures: int = 0
 
-    def next_wait(self, luck: float) -> float:
-        """`luck` from 0 to 1: half of the wait is left to it."""
-        longest = min(FIRST_SECONDS * 2**self.failures, MAX_SECONDS)
-        self.failures = min(self.failures + 1, 16)
-        return longest * (0.5 + luck / 2)
+    def next_delay(self, jitter: float) -> float:
+        """Return the delay in seconds; half of it depends on `jitter`, from 0 to 1."""
+        delay = min(FIRST_SECONDS * 2**self.failures, MAX_SECONDS)
+        self.failures = min(self.failures + 1, _MAX_EXPONENT)
+        return delay * (0.5 + jitter / 2)
 
-    def held(self, seconds: float) -> None:
-        if seconds >= GOOD_SECONDS:
+    def note_connection(self, seconds: float) -> None:
+        """Reset the delay if the connection lasted long enough."""
+        if seconds >= STABLE_SECONDS:
             self.failures = 0
 
-    def give_time(self) -> None:
-        """What will not be better soon: wait long from now on."""
-        self.failures = 16
+    def use_max_delay(self) -> None:
+        """Use the longest delay from now on, for a failure that will not pass soon."""
+        self.failures = _MAX_EXPONENT

@@ -1,8 +1,7 @@
-"""The calls that a node has under way: several at once, each stopped when nobody wants it any more, none of
-them able to end the node.
+"""The calls that run on a node: concurrent, each cancellable, none able to end the node.
 
-Knows no socket: what is to be said goes to `say`, as method and params. What a command prints is passed on
-while it runs, gathered into few frames and within bounds.
+Owns the answers and the output of calls. Has no socket: frames go to `send`, as method and params. Output is
+sent while a command runs, batched and bounded.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
 
 RESULT, PROGRESS = "tool.result", "tool.progress"
-AT_ONCE = 64
-NO_ROOM = "this node does {} things at once, and no more."
-GATHER_SECONDS = 0.1  # what a command prints within this time is one frame
-MAX_GATHERED = 16_384  # characters of it; of more, the end
-ROOM = 1_024  # what a frame has around its result
+MAX_CONCURRENT_CALLS = 64
+BATCH_SECONDS = 0.1  # output within this time is sent in one frame
+MAX_BATCH_LENGTH = 16_384  # characters; of more output only the end is sent
+FRAME_OVERHEAD_BYTES = 1_024  # of a frame around its result
 
-Say = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+Send = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+OnOutput = Callable[[str], None]
 
 log = structlog.get_logger("node")
 
@@ -35,35 +34,36 @@ class MachineTool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
-    async def use(
-        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
-    ) -> Any: ...
+    async def use(self, args: Mapping[str, Any], context: None, on_output: OnOutput | None = None) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """What the server takes, as it said when it let us in."""
+    """The limits that the server sent in its hello."""
 
     frame_bytes: int = 1_048_576
     result_bytes: int = 262_144
 
 
 class Calls:
-    def __init__(self, tools: Sequence[MachineTool], say: Say, limits: CallLimits) -> None:
+    def __init__(self, tools: Sequence[MachineTool], send: Send, limits: CallLimits) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
-        self._checks = {
+        self._validators = {
             name: jsonschema_rs.validator_for(dict(tool.definition.schema))
             for name, tool in self._tools.items()
         }
-        self._say = say
+        self._send = send
         self._limits = limits
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
+    def start(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
+        """Run a call in the background and send its answer. A call that is running already is ignored."""
         if call_id in self._running:
-            return  # it is under way, and once is enough
-        has_room = len(self._running) < AT_ONCE  # now, and not when it comes to be done, together with others
-        task = self._running[call_id] = asyncio.create_task(self._do(call_id, tool, args, has_room=has_room))
+            return
+        has_capacity = len(self._running) < MAX_CONCURRENT_CALLS
+        task = self._running[call_id] = asyncio.create_task(
+            self._run(call_id, tool, args, has_capacity=has_capacity)
+        )
         task.add_done_callback(lambda _: self._running.pop(call_id, None))
 
     def cancel(self, call_id: str) -> None:
@@ -71,39 +71,38 @@ class Calls:
             task.cancel()
 
     async def close(self) -> None:
-        """All of them end now, with whatever they started."""
+        """Cancel all calls and wait until their commands have ended."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _do(self, call_id: str, name: str, args: Mapping[str, Any], *, has_room: bool) -> None:
-        printed = _Printed(call_id, self._say)
+    async def _run(self, call_id: str, name: str, args: Mapping[str, Any], *, has_capacity: bool) -> None:
+        output = _OutputBatcher(call_id, self._send)
         try:
-            answer = (
-                await self._answer(name, args, printed.hear)
-                if has_room
-                else {"error": NO_ROOM.format(AT_ONCE)}
-            )
-            await printed.tell_rest()
+            if has_capacity:
+                answer = await self._answer(name, args, output.add)
+            else:
+                answer = {"error": f"this node runs {MAX_CONCURRENT_CALLS} calls, which is its limit."}
+            await output.flush()
         finally:
-            await printed.close()
-        await self._say(RESULT, {"callId": call_id, **answer})
+            await output.close()
+        await self._send(RESULT, {"callId": call_id, **answer})
 
-    async def _answer(
-        self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]
-    ) -> dict[str, Any]:
+    async def _answer(self, name: str, args: Mapping[str, Any], on_output: OnOutput) -> dict[str, Any]:
         try:
-            return {"result": self._fitting(await self._used(name, args, hear))}
+            result = await self._use(name, args, on_output)
+            self._check_size(result)
         except ToolFailed as problem:
             return {"error": str(problem.details["reason"])}
         except HostError as problem:
             return {"error": problem.message}
         except Exception as problem:
             log.exception("node.tool_error", tool=name)
-            return {"error": f"broke on the node ({type(problem).__name__})."}
+            return {"error": f"raised {type(problem).__name__} on the node."}
+        return {"result": result}
 
-    async def _used(self, name: str, args: Mapping[str, Any], hear: Callable[[str], None]) -> Any:
+    async def _use(self, name: str, args: Mapping[str, Any], on_output: OnOutput) -> Any:
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed(
@@ -111,50 +110,49 @@ class Calls:
             )
         if is_too_deep(args):
             raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {MAX_DEPTH} levels.")
-        if (wrong := next(self._checks[name].iter_errors(dict(args)), None)) is not None:
-            raise ToolFailed(tool=name, reason=wrong.message)
-        return await tool.use(args, None, on_output=hear)
+        if (error := next(self._validators[name].iter_errors(dict(args)), None)) is not None:
+            raise ToolFailed(tool=name, reason=error.message)
+        return await tool.use(args, None, on_output=on_output)
 
-    def _fitting(self, result: Any) -> Any:
-        most = min(self._limits.result_bytes, self._limits.frame_bytes - ROOM)
-        if (size := len(msgspec.json.encode(result))) > most:
+    def _check_size(self, result: Any) -> None:
+        limit = min(self._limits.result_bytes, self._limits.frame_bytes - FRAME_OVERHEAD_BYTES)
+        if (size := len(msgspec.json.encode(result))) > limit:
             raise ToolFailed(
-                tool="", reason=f"its result of {size} bytes is over the limit of {most}; ask for less."
+                tool="", reason=f"its result of {size} bytes is over the limit of {limit}; ask for less."
             )
-        return result
 
 
-class _Printed:
-    """What a call prints, gathered."""
+class _OutputBatcher:
+    """Sends the output of one call in batches."""
 
-    def __init__(self, call_id: str, say: Say) -> None:
+    def __init__(self, call_id: str, send: Send) -> None:
         self._call_id = call_id
-        self._say = say
+        self._send = send
         self._text = ""
-        self._telling: asyncio.Task[None] | None = None
-        self._is_last = asyncio.Event()
+        self._sending: asyncio.Task[None] | None = None
+        self._is_flushing = asyncio.Event()
 
-    def hear(self, text: str) -> None:
-        self._text = (self._text + text)[-MAX_GATHERED:]
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell())
+    def add(self, text: str) -> None:
+        self._text = (self._text + text)[-MAX_BATCH_LENGTH:]
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_batches())
 
-    async def tell_rest(self) -> None:
-        """Before the answer, and without gathering more."""
-        self._is_last.set()
-        if self._telling is not None:
-            await asyncio.gather(self._telling, return_exceptions=True)
+    async def flush(self) -> None:
+        """Send what is left at once, so that it arrives before the answer."""
+        self._is_flushing.set()
+        if self._sending is not None:
+            await asyncio.gather(self._sending, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nothing is said of a call after its answer, or after it was stopped."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        """Drop what is left: no output is sent after the answer, or after the call was cancelled."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
 
-    async def _tell(self) -> None:
+    async def _send_batches(self) -> None:
         while self._text:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GATHER_SECONDS):
-                    await self._is_last.wait()
+                async with asyncio.timeout(BATCH_SECONDS):
+                    await self._is_flushing.wait()
             text, self._text = self._text, ""
-            await self._say(PROGRESS, {"callId": self._call_id, "text": text})
+            await self._send(PROGRESS, {"callId": self._call_id, "text": text})

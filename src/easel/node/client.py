@@ -1,8 +1,8 @@
-"""The node's side of the gateway: connects outward, says what it offers, does what it is asked, and comes
-back for ever.
+"""The node's side of the gateway: connects, declares its tools, runs calls, and reconnects until it is
+stopped.
 
-Owns the connection and the words for people. It ends when it is told to stop, when the server will never take
-it as it is, or when another node has taken its name. A frame that it does not understand is passed over.
+Owns the connection and the messages for people. Ends when it is stopped, when the server refuses it for good,
+or when another node has connected under its id. A frame that is not understood is logged and ignored.
 """
 
 import asyncio
@@ -26,17 +26,16 @@ from easel.node.address import is_loopback
 from easel.node.backoff import Backoff
 from easel.node.calls import CallLimits, Calls, MachineTool
 
-HEARTBEAT_SECONDS = (
-    5.0  # more often than any proxy's idle limit; a connection without an answer for as long is dead
-)
+# Below the idle limit of common proxies. A connection without a pong for as long is closed.
+HEARTBEAT_SECONDS = 5.0
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-MAX_BYTES = 16_777_216  # of one frame
-NEVER = frozenset({102, 103, 400, 403, 404, 413})  # refusals of what we are, not of the moment
+MAX_FRAME_BYTES = 16_777_216
+PERMANENT = frozenset({102, 103, 400, 403, 404, 413})  # codes of refusals that a retry cannot change
 NOT_SIGNED_IN = 401
 DONE, REPLACED = 1000, "Replaced"
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 log = structlog.get_logger("node")
 
@@ -48,7 +47,7 @@ class _Refused(Exception):
 
 
 class _NoRedirects(connect):
-    """The token goes to the address that was given, and to no other that this one names."""
+    """Follows no redirect: the token is sent to the given address only."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -59,62 +58,60 @@ class NodeClient:
     url: str
     node_id: str
     tools: Sequence[MachineTool]
-    tell: Tell
+    report: Report
     token: str = field(repr=False)
     heartbeat_seconds: float = HEARTBEAT_SECONDS
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Raises `BadSettings` where trying again is of no use."""
-        patience = Backoff()
+        """Stay connected until `stop` is set. Raises `BadSettings` if a retry is of no use."""
+        backoff = Backoff()
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
-                why = await self._once(stopping, patience)
+                reason = await self._connect_once(stopping, backoff)
                 if stop.is_set():
                     break
-                seconds = patience.next_wait(random.random())  # noqa: S311 - it spreads nodes over time, and keeps no secret
-                self.tell(f"{why} Trying again in {seconds:.1f} s, and so on for ever; Ctrl-C stops it.")
+                seconds = backoff.next_delay(random.random())  # noqa: S311 - jitter needs no secure random
+                self.report(f"{reason} Retrying in {seconds:.1f} s until it succeeds; press Ctrl-C to stop.")
                 await asyncio.wait([stopping], timeout=seconds)
         finally:
             stopping.cancel()
 
-    async def _once(self, stopping: "asyncio.Task[Any]", patience: Backoff) -> str:
-        """One connection from its beginning to its end; why it ended."""
+    async def _connect_once(self, stopping: "asyncio.Task[Any]", backoff: Backoff) -> str:
+        """Connect and serve until the connection ends. Returns the reason."""
         now = asyncio.get_running_loop().time
-        began = now()
+        started_at = now()
         try:
-            async with self._connected() as socket:
-                limits = await self._greeted(socket)
+            async with self._open() as socket:
+                limits = await self._handshake(socket)
                 names = ", ".join(tool.definition.name for tool in self.tools)
-                self.tell(
+                self.report(
                     f"Connected to {self.url} as {self.node_id}, with {len(self.tools)} tools: {names}."
                 )
                 return await _Connection(socket, self.tools, limits).serve(stopping)
         except _Refused as problem:
-            if problem.code in NEVER:
-                raise BadSettings(problem=f"The server does not take this node: {problem}") from None
+            if problem.code in PERMANENT:
+                raise BadSettings(problem=f"The server refused this node: {problem}") from None
             if problem.code == NOT_SIGNED_IN:
-                patience.give_time()
-                return "The server does not know this token; `easel token create --user owner --kind node` makes one."
+                backoff.use_max_delay()
+                command = "easel token create --user owner --kind node"
+                return f"The server does not know this token; create one with `{command}`."
             return f"The server refused: {problem}"
         except ConnectionClosed as problem:
-            if (
-                problem.rcvd is not None
-                and problem.rcvd.code == DONE
-                and problem.rcvd.reason.startswith(REPLACED)
-            ):
+            closed = problem.rcvd
+            if closed is not None and closed.code == DONE and closed.reason.startswith(REPLACED):
                 raise BadSettings(
-                    problem=f"Another node has connected as {self.node_id} and has taken its place; this one ends."
+                    problem=f"Another node has connected as {self.node_id} and replaced this one."
                 ) from None
-            return f"The connection to {self.url} ended ({_reason(problem)})."
+            return f"The connection to {self.url} ended ({_close_reason(problem)})."
         except InvalidURI as problem:
             raise BadSettings(problem=str(problem)) from None
         except (OSError, TimeoutError, InvalidHandshake, WebSocketException) as problem:
-            return f"No connection to {self.url} ({_short(problem)})."
+            return f"No connection to {self.url} ({_short_message(problem)})."
         finally:
-            patience.held(now() - began)
+            backoff.note_connection(now() - started_at)
 
-    def _connected(self) -> connect:
+    def _open(self) -> connect:
         return _NoRedirects(
             self.url,
             compression=None,
@@ -122,12 +119,13 @@ class NodeClient:
             close_timeout=CLOSE_SECONDS,
             ping_interval=self.heartbeat_seconds,
             ping_timeout=self.heartbeat_seconds,
-            max_size=MAX_BYTES,
+            max_size=MAX_FRAME_BYTES,
             user_agent_header=f"easel-node/{__version__}",
             proxy=None if is_loopback(self.url) else True,
         )
 
-    async def _greeted(self, socket: ClientConnection) -> CallLimits:
+    async def _handshake(self, socket: ClientConnection) -> CallLimits:
+        """Send `connect` and return the limits of the server. Raises `_Refused`."""
         params = {
             "minProtocol": 1,
             "maxProtocol": 1,
@@ -137,110 +135,107 @@ class NodeClient:
                 "platform": platform.system().lower(),
                 "mode": "node",
             },
-            "tools": [_declared(tool.definition) for tool in self.tools],
+            "tools": [_declare(tool.definition) for tool in self.tools],
             "auth": {"token": self.token},
         }
-        await socket.send(_frame("connect", params, "0"))
+        await socket.send(_encode("connect", params, "0"))
         async with asyncio.timeout(OPEN_SECONDS):
             while True:
-                said = _read(await socket.recv())
-                if said.get("type") == "res" and said.get("id") == "0":
+                frame = _decode(await socket.recv())
+                if frame.get("type") == "res" and frame.get("id") == "0":
                     break
-        if said.get("ok") is not True:
-            error = _object(said.get("error"))
+        if frame.get("ok") is not True:
+            error = _to_object(frame.get("error"))
             code = error.get("code")
             raise _Refused(code if isinstance(code, int) else 500, str(error.get("message", ""))[:500])
-        given = _object(_object(said.get("payload")).get("limits"))
+        limits = _to_object(_to_object(frame.get("payload")).get("limits"))
         known = {"frameBytes": "frame_bytes", "resultBytes": "result_bytes"}
-        sizes = {
-            known[name]: value for name, value in given.items() if name in known and isinstance(value, int)
-        }
-        return CallLimits(**sizes)
+        return CallLimits(
+            **{known[name]: size for name, size in limits.items() if name in known and isinstance(size, int)}
+        )
 
 
 class _Connection:
-    """Frames in, frames out, and the calls between them."""
+    """Receives frames, and runs the calls that they start."""
 
     def __init__(self, socket: ClientConnection, tools: Sequence[MachineTool], limits: CallLimits) -> None:
         self._socket = socket
         self._numbers = count(1)
-        self._calls = Calls(tools, self._say, limits)
+        self._calls = Calls(tools, self._send, limits)
 
     async def serve(self, stopping: "asyncio.Task[Any]") -> str:
-        hearing = asyncio.create_task(self._on_notification())
+        receiving = asyncio.create_task(self._receive())
         try:
-            await asyncio.wait([hearing, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if hearing.done():
-                await hearing  # raises how the connection ended
+            await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
+                await receiving  # raises how the connection ended
             return "Stopped."
         finally:
-            hearing.cancel()
+            receiving.cancel()
             await self._calls.close()
-            await asyncio.gather(hearing, return_exceptions=True)
+            await asyncio.gather(receiving, return_exceptions=True)
 
-    async def _on_notification(self) -> None:
+    async def _receive(self) -> None:
         while True:
-            said = _read(await self._socket.recv())
+            frame = _decode(await self._socket.recv())
             try:
-                self._take(said)
+                self._handle(frame)
             except Exception:
                 log.exception("node.frame_error")
 
-    def _take(self, said: Mapping[str, Any]) -> None:
-        payload = _object(said.get("payload"))
-        match said.get("type"), said.get("event"), payload.get("callId"):
+    def _handle(self, frame: Mapping[str, Any]) -> None:
+        payload = _to_object(frame.get("payload"))
+        match frame.get("type"), frame.get("event"), payload.get("callId"):
             case "evt", "tool.invoke", str(call_id) if isinstance(payload.get("tool"), str):
-                self._calls.begin(call_id, payload["tool"], _object(payload.get("args")))
+                self._calls.start(call_id, payload["tool"], _to_object(payload.get("args")))
             case "evt", "tool.cancel", str(call_id):
                 self._calls.cancel(call_id)
             case "res", _, _:
-                if said.get("ok") is not True:
-                    log.warning("node.refused", error=_object(said.get("error")))
+                if frame.get("ok") is not True:
+                    log.warning("node.request_refused", error=_to_object(frame.get("error")))
             case kind, event, _:
-                log.warning("node.not_understood", type=str(kind)[:50], event_name=str(event)[:50])
+                log.warning("node.unknown_frame", type=str(kind)[:50], event_name=str(event)[:50])
 
-    async def _say(self, method: str, params: Mapping[str, Any]) -> None:
-        with contextlib.suppress(ConnectionClosed):  # whoever asked has gone with it
-            await self._socket.send(_frame(method, params, str(next(self._numbers))))
+    async def _send(self, method: str, params: Mapping[str, Any]) -> None:
+        with contextlib.suppress(ConnectionClosed):  # the server has ended the call by then
+            await self._socket.send(_encode(method, params, str(next(self._numbers))))
 
 
-def _declared(tool: ToolDefinition) -> dict[str, Any]:
-    notes = {
-        "readOnlyHint": tool.read_only,
-        "idempotentHint": tool.idempotent,
-        "destructiveHint": tool.destructive,
-    }
+def _declare(tool: ToolDefinition) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
         "inputSchema": dict(tool.schema),
-        "annotations": notes,
+        "annotations": {
+            "readOnlyHint": tool.read_only,
+            "idempotentHint": tool.idempotent,
+            "destructiveHint": tool.destructive,
+        },
     }
 
 
-def _frame(method: str, params: Mapping[str, Any], id_: str) -> str:
+def _encode(method: str, params: Mapping[str, Any], id_: str) -> str:
     return msgspec.json.encode({"type": "req", "id": id_, "method": method, "params": params}).decode()
 
 
-def _read(frame: str | bytes) -> Mapping[str, Any]:
-    """What is no frame of the gateway is an empty one."""
+def _decode(frame: str | bytes) -> Mapping[str, Any]:
+    """Return the frame, or an empty one if it is not a JSON object."""
     try:
-        return _object(msgspec.json.decode(frame)) if isinstance(frame, str) else {}
+        return _to_object(msgspec.json.decode(frame)) if isinstance(frame, str) else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _to_object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _reason(problem: ConnectionClosed) -> str:
-    if problem.rcvd is None:
-        return (
-            "without a word" if problem.sent is None else problem.sent.reason or f"code {problem.sent.code}"
-        )
-    return problem.rcvd.reason or f"code {problem.rcvd.code}"
+def _close_reason(problem: ConnectionClosed) -> str:
+    closed = problem.rcvd or problem.sent
+    if closed is None:
+        return "no close frame"
+    return closed.reason or f"code {closed.code}"
 
 
-def _short(problem: BaseException) -> str:
+def _short_message(problem: BaseException) -> str:
     return (str(problem) or type(problem).__name__)[:200]

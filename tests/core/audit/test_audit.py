@@ -50,7 +50,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "audit.md"
 redact = Redaction()
 
 
-def an_entry(
+def build_entry(
     action: str = "session.renamed", *, principal: Principal = THE_OWNER, at: datetime = AT, **more: Any
 ) -> Entry:
     return new_entry(at, principal, action, redact=redact, **more)
@@ -61,16 +61,16 @@ def record_of(entry: Entry, seq: int = 1) -> dict[str, Any]:
 
 
 def details_of(details: Mapping[str, Any]) -> dict[str, Any]:
-    return record_of(an_entry(details=details))["details"]
+    return record_of(build_entry(details=details))["details"]
 
 
-# --- content ---------------------------------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------------
 
 
 @rule("CC-14", "CC-15", "CC-10")
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_record_has_its_actor_action_and_system_visibility(action: str) -> None:
-    record = record_of(an_entry(action, subject="run_1", details={"reason": "because"}), 7)
+    record = record_of(build_entry(action, subject="run_1", details={"reason": "because"}), 7)
     assert record == {
         "seq": 7,
         "at": "2026-11-15T09:08:39.000060Z",
@@ -84,7 +84,7 @@ def test_every_record_has_its_actor_action_and_system_visibility(action: str) ->
 
 
 def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
-    text = an_entry("sign_out").to_record(1)
+    text = build_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
         '"actor":{"user_id":"owner","name":"owner"},"metadata":{"visibility":"system"}}'
@@ -93,12 +93,12 @@ def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
 
 def test_time_is_written_in_utc() -> None:
     in_tokyo = AT.astimezone(timezone(timedelta(hours=9)))
-    assert record_of(an_entry(at=in_tokyo))["at"] == "2026-11-15T09:08:39.000060Z"
+    assert record_of(build_entry(at=in_tokyo))["at"] == "2026-11-15T09:08:39.000060Z"
 
 
 def test_unknown_action_cannot_be_recorded() -> None:
     with pytest.raises(KeyError):
-        an_entry("session.danced")
+        build_entry("session.danced")
 
 
 @rule("RS-06", "CC-13", "CC-02")
@@ -133,7 +133,7 @@ def test_guide_lists_exactly_the_actions() -> None:
     assert listed == {action: storage_class.value for action, storage_class in ACTIONS.items()}
 
 
-# --- redaction -----------------------------------------------------------------------------------------------
+# --- redaction ----------------------------------------------------------------------------------------------
 
 KEY = "sk-proj-4b8Xq1ZzYt7LmN2w"
 COOKIE = "1796284800." + "0a1b2c3d" * 8
@@ -261,7 +261,7 @@ def test_value_of_a_field_with_a_secret_name_is_redacted(name: str, is_secret: b
 @case("P6")
 def test_secret_is_redacted_in_every_part_of_a_record() -> None:
     principal = Principal(UserId(f"user {KEY}"), f"name {KEY}")
-    made = an_entry(
+    made = build_entry(
         principal=principal,
         subject=f"subject {KEY}",
         details={f"key {KEY}": 1, "list": [f"x {KEY}", {"deep": (f"y {KEY}",)}]},
@@ -276,10 +276,10 @@ def test_secret_is_redacted_in_every_part_of_a_record() -> None:
 def test_cutting_a_text_leaves_no_part_of_a_secret(padding: int) -> None:
     text = "x" * padding + f" key {KEY} " + "y" * padding
     for part in (KEY, KEY[:12], KEY[-12:]):
-        assert part not in an_entry(details={"message": text}, subject=text).rest
+        assert part not in build_entry(details={"message": text}, subject=text).rest
 
 
-# --- size and escaping ----------------------------------------------------------------------------------------------
+# --- size and escaping --------------------------------------------------------------------------------------
 
 
 def size(made: Entry) -> int:
@@ -293,7 +293,7 @@ def test_long_stack_trace_keeps_both_ends() -> None:
         + '  File "x.py", line 1, in f\n' * 5_000
         + "RuntimeError: the end of it"
     )
-    made = an_entry(
+    made = build_entry(
         "run.error",
         details={
             "reference": "ref_1",
@@ -331,7 +331,7 @@ def test_long_stack_trace_keeps_both_ends() -> None:
 @settings(max_examples=60)
 def test_record_of_any_details_is_small_and_one_line(details: dict[str, Any], repetitions: int) -> None:
     details = {**details, "long": "QUJD" * repetitions, "much": ["text"] * repetitions}
-    made = an_entry(subject=str(details), details=details)
+    made = build_entry(subject=str(details), details=details)
     text = made.to_record(2**63 - 1)
     assert len(text.splitlines()) == 1
     assert text.isprintable()
@@ -342,7 +342,7 @@ def test_record_of_any_details_is_small_and_one_line(details: dict[str, Any], re
 @rule("CC-26")
 def test_details_that_are_too_large_after_cutting_become_a_marker_without_uri() -> None:
     """Fifty texts of a hundred characters each. Nothing is stored beside a record, so there is no `uri`."""
-    made = an_entry(details={"notes": [f"{nth} " + "word " * 40 for nth in range(50)]})
+    made = build_entry(details={"notes": [f"{nth} " + "word " * 40 for nth in range(50)]})
     assert size(made) <= LIMIT
     assert '"redacted":true' in made.rest
     assert '"uri":null' in made.rest
@@ -363,7 +363,7 @@ HOSTILE = [
 @case("R6")
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_control_characters_are_escaped(text: str) -> None:
-    made = an_entry(
+    made = build_entry(
         principal=Principal(UserId(text), text), subject=text, details={text: text, "more": [text]}
     )
     assert made.rest.isprintable()
@@ -372,17 +372,17 @@ def test_control_characters_are_escaped(text: str) -> None:
 
 @case("R6")
 def test_title_of_a_megabyte_is_cut() -> None:
-    made = an_entry(subject="t" * 1_000_000, details={"title": "\r\n" * 500_000})
+    made = build_entry(subject="t" * 1_000_000, details={"title": "\r\n" * 500_000})
     assert len(made.rest) < 3 * LIMIT
     assert len(record_of(made)["subject"]) < MAX_NAME_LENGTH + 50
 
 
-# --- the chain --------------------------------------------------------------------------------------------------------
+# --- the chain ----------------------------------------------------------------------------------------------
 
 
-def a_chain(count: int = 6) -> list[Link]:
+def new_chain(count: int = 6) -> list[Link]:
     return link_entries(
-        START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(count)]
+        START, [build_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(count)]
     )
 
 
@@ -397,7 +397,7 @@ def verify(links: list[Link], end: ChainEnd) -> ChainPosition | Break:
 
 @rule("CC-06")
 def test_hash_covers_the_previous_hash_and_the_record() -> None:
-    first, second = a_chain(2)
+    first, second = new_chain(2)
     assert first.hash == hashlib.sha256(b"\n" + first.record.encode()).hexdigest()
     assert second.hash == hashlib.sha256(first.hash.encode() + b"\n" + second.record.encode()).hexdigest()
     assert [parse_record(link.record)["seq"] for link in (first, second)] == [1, 2]
@@ -405,7 +405,7 @@ def test_hash_covers_the_previous_hash_and_the_record() -> None:
 
 @rule("CC-06")
 def test_chain_is_verified_in_pages_of_any_size() -> None:
-    links = a_chain(7)
+    links = new_chain(7)
     assert verify(links, end_of(links)) == ChainPosition(7, links[-1].hash)
     for cut in range(8):
         half = follow(START, links[:cut])
@@ -442,28 +442,40 @@ def remove_and_renumber(links: list[Link], nth: int) -> list[Link]:
     return rehash(renumbered, nth)
 
 
+def change(links: list[Link], nth: int, **columns: Any) -> list[Link]:
+    return [*links[:nth], replace(links[nth], **columns), *links[nth + 1 :]]
+
+
 TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
-    # tampering                                       how                                                            found at
-    ("edited a record", lambda links: edit_record(links, 2), 3),
-    ("edited the first record", lambda links: edit_record(links, 0), 1),
-    ("edited a record and its hash", lambda links: rehash(edit_record(links, 2), 2)[:3] + links[3:], 4),
-    ("edited a record and every hash from there", lambda links: rehash(edit_record(links, 2), 2), 6),
-    ("edited the last record and its hash", lambda links: rehash(edit_record(links, 5), 5), 6),
-    ("removed a record", lambda links: links[:2] + links[3:], 3),
-    ("removed the first record", lambda links: links[1:], 1),
-    ("removed a record and closed the gap", lambda links: remove_and_renumber(links, 2), 6),
-    ("cut off the end", lambda links: links[:4], 5),
-    ("cut off everything", lambda _: [], 1),
-    ("swapped two texts", lambda links: [links[0], replace(links[1], record=links[2].record), replace(links[2], record=links[1].record), *links[3:]], 2),
-    ("swapped two records with their hashes", lambda links: [links[0], replace(links[2], seq=2), replace(links[1], seq=3), *links[3:]], 2),
-    ("put one before the first", lambda links: [replace(links[0], seq=0), *links], 0),
-    ("put one behind the last", lambda _: link_entries(START, [an_entry(at=AT + timedelta(seconds=nth), subject=f"s{nth}") for nth in range(7)]), 7),
-    ("made a text that is no record", lambda links: [replace(links[0], record="[]", hash=link_hash("", "[]")), *links[1:]], 1),
-    ("changed whose it is", lambda links: [links[0], replace(links[1], user_id="mallory"), *links[2:]], 2),
-    ("changed when it was", lambda links: [links[0], replace(links[1], at=AT + timedelta(microseconds=1)), *links[2:]], 2),
-    ("changed what was done", lambda links: [links[0], replace(links[1], action="session.created"), *links[2:]], 2),
-    ("changed its storage class", lambda links: [links[0], replace(links[1], storage_class="ops"), *links[2:]], 2),
-]  # fmt: skip
+    # name, how, where it is found
+    ("record edited", lambda links: edit_record(links, 2), 3),
+    ("first record edited", lambda links: edit_record(links, 0), 1),
+    ("record and its hash edited", lambda links: rehash(edit_record(links, 2), 2)[:3] + links[3:], 4),
+    ("record and all later hashes edited", lambda links: rehash(edit_record(links, 2), 2), 6),
+    ("last record and its hash edited", lambda links: rehash(edit_record(links, 5), 5), 6),
+    ("record removed", lambda links: links[:2] + links[3:], 3),
+    ("first record removed", lambda links: links[1:], 1),
+    ("record removed and the rest renumbered", lambda links: remove_and_renumber(links, 2), 6),
+    ("end cut off", lambda links: links[:4], 5),
+    ("everything cut off", lambda _: [], 1),
+    (
+        "two texts swapped",
+        lambda links: change(change(links, 1, record=links[2].record), 2, record=links[1].record),
+        2,
+    ),
+    (
+        "two records swapped",
+        lambda links: [links[0], replace(links[2], seq=2), replace(links[1], seq=3), *links[3:]],
+        2,
+    ),
+    ("record inserted before the first", lambda links: [replace(links[0], seq=0), *links], 0),
+    ("record appended", lambda _: new_chain(7), 7),
+    ("text that is not a record", lambda links: change(links, 0, record="[]", hash=link_hash("", "[]")), 1),
+    ("user changed", lambda links: change(links, 1, user_id="mallory"), 2),
+    ("time changed", lambda links: change(links, 1, at=AT + timedelta(microseconds=1)), 2),
+    ("action changed", lambda links: change(links, 1, action="session.created"), 2),
+    ("storage class changed", lambda links: change(links, 1, storage_class="ops"), 2),
+]
 
 
 @rule("CC-06")
@@ -471,7 +483,7 @@ TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
 def test_tampering_with_records_is_detected(
     name: str, tamper: Callable[[list[Link]], list[Link]], found_at: int
 ) -> None:
-    links = a_chain()
+    links = new_chain()
     tampered = tamper(links)
     end = end_of(links)
     found = verify(tampered, replace(end, newest=max((link.seq for link in tampered), default=0)))
@@ -493,7 +505,7 @@ def test_tampering_with_records_is_detected(
     ids=["missing", "moved back", "another hash", "moved on", "emptied"],
 )
 def test_tampering_with_the_head_is_detected(head: ChainPosition | None, found_at: int) -> None:
-    links = a_chain()
+    links = new_chain()
     found = verify(links, ChainEnd(head, 6))
     assert isinstance(found, Break)
     assert found.seq == found_at
@@ -502,7 +514,7 @@ def test_tampering_with_the_head_is_detected(head: ChainPosition | None, found_a
 @rule("CC-06")
 @given(st.data())
 def test_change_of_any_character_of_a_record_is_detected(data: st.DataObject) -> None:
-    links = a_chain(4)
+    links = new_chain(4)
     nth = data.draw(st.integers(0, 3))
     text = links[nth].record
     at = data.draw(st.integers(0, len(text) - 1))
@@ -524,7 +536,7 @@ def test_position_is_parsed_as_it_was_printed() -> None:
 def test_unreadable_record_is_parsed_as_unreadable() -> None:
     for text in ("", "{", "[1]", "null", "{" * 100_000, '"text"'):
         assert parse_record(text) == {"details": {"unreadable": True}}
-    assert parse_record(an_entry(principal=EASEL).to_record(1))["actor"] == {
+    assert parse_record(build_entry(principal=EASEL).to_record(1))["actor"] == {
         "user_id": "easel",
         "name": "easel",
     }

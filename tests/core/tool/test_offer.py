@@ -1,4 +1,4 @@
-"""What a node offers is read strictly: whatever it sends, it is taken as it stands or refused with the place, and never breaks anything."""
+"""The tools that a node declares are parsed strictly: accepted unchanged, or refused with the place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_nothing_that_is_offered_breaks_its_reader(offered: Any) -> None:
+def test_any_offer_is_parsed_or_refused(offered: Any) -> None:
     for raw in (
         offered,
         [offered],
@@ -62,7 +62,7 @@ def test_nothing_that_is_offered_breaks_its_reader(offered: Any) -> None:
 
 
 @rule("RS-44")
-def test_what_a_tool_says_of_itself_is_kept_and_what_it_does_not_say_is_not_so() -> None:
+def test_declared_hints_are_kept_and_missing_ones_are_false() -> None:
     raw = [
         {"name": "A", "inputSchema": {"type": "object"}},
         {
@@ -89,7 +89,7 @@ def test_what_a_tool_says_of_itself_is_kept_and_what_it_does_not_say_is_not_so()
     )
 
 
-def test_a_schema_is_as_large_as_it_is_written_out() -> None:
+def test_schema_size_counts_expanded_references() -> None:
     def doubling(times: int) -> dict[str, Any]:
         parts = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} for n in range(1, times + 1)}
         return {
@@ -104,7 +104,7 @@ def test_a_schema_is_as_large_as_it_is_written_out() -> None:
         parse_offer("laptop", [{"name": "A", "inputSchema": doubling(30)}], LIMITS)
 
 
-def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
+def test_long_chain_of_references_is_refused() -> None:
     chain = {f"a{n}": {"$ref": f"#/$defs/a{n - 1}"} for n in range(1, 1_000)}
     schema = {"type": "object", "$defs": {"a0": {}, **chain}, "properties": {"x": {"$ref": "#/$defs/a999"}}}
     with pytest.raises(BadInput, match="chain of more than"):
@@ -115,12 +115,12 @@ def test_a_long_chain_of_references_is_refused_and_exhausts_nothing() -> None:
     st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,20}", fullmatch=True),
     st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True),
 )
-def test_a_whole_name_comes_apart_as_it_was_put_together(node_id: str, tool: str) -> None:
+def test_full_tool_name_splits_into_its_parts(node_id: str, tool: str) -> None:
     with contextlib.suppress(BadInput):
         assert split_tool_name(full_tool_name(check_node_id(node_id), tool)) == (node_id, tool)
 
 
-def test_a_tool_runs_on_its_node_or_on_the_server() -> None:
+def test_tool_location_is_its_node_or_the_server() -> None:
     assert [tool_location(name) for name in ("laptop__Bash", "local__Bash", "gsv__Echo", "plain")] == [
         "laptop",
         "local",
@@ -130,10 +130,10 @@ def test_a_tool_runs_on_its_node_or_on_the_server() -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer(None), Answer({"a": 1}), Answer(error="no"), LOST])
-def test_an_answer_is_read_back_as_it_was_stored(answer: Answer) -> None:
+def test_answer_survives_storing(answer: Answer) -> None:
     assert Answer.from_stored(answer.to_stored()) == answer
 
 
-def test_the_life_of_a_call_ends_with_its_answer() -> None:
+def test_answered_is_the_only_terminal_status_of_a_call() -> None:
     assert set(CALL_MOVES) == set(CallStatus)
     assert [status for status, moves in CALL_MOVES.items() if not moves] == [CallStatus.ANSWERED]

@@ -93,7 +93,7 @@ VALUES: list[Any] = [
 ]
 
 
-# --- what comes back --------------------------------------------------------------------------------------------------
+# --- what comes back ----------------------------------------------------------------------------------------
 
 
 @rule("CV-03")
@@ -218,7 +218,7 @@ async def test_a_call_to_a_node_that_is_here_writes_nothing(small: LiveEasel) ->
         await wait_for(are_none)  # the worker's own writes come now and then, a call's would come every time
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ----------------------------------------------------------------------------------------
 
 
 @case("X4")
@@ -344,7 +344,7 @@ async def test_a_node_has_only_so_many_calls_under_way(small: LiveEasel) -> None
         assert await asyncio.gather(*calls) == [1, 1, 1]
 
 
-# --- how a call ends before its time -----------------------------------------------------------------------------------
+# --- how a call ends before its time ------------------------------------------------------------------------
 
 
 async def test_a_call_fails_at_once_when_its_node_goes_away(place: tuple[LiveEasel, int]) -> None:
@@ -420,7 +420,7 @@ async def test_output_reaches_whoever_wants_to_see_it_while_the_call_runs(small:
         }
 
 
-# --- two instances -----------------------------------------------------------------------------------------------------
+# --- two instances ------------------------------------------------------------------------------------------
 
 
 async def test_both_instances_know_a_node_at_once_and_forget_it_at_once(apart: LiveEasel) -> None:

@@ -74,7 +74,7 @@ async def refusal(
         return refused.value
 
 
-# --- coming ----------------------------------------------------------------------------------------------------------
+# --- coming -------------------------------------------------------------------------------------------------
 
 
 @rule("CV-03", "RS-44")
@@ -320,7 +320,7 @@ async def test_a_user_has_only_so_many_nodes(small: LiveEasel) -> None:
             assert {name.partition("__")[0] for name in await names_of(small)} == {"one", "two", "three"}
 
 
-# --- tokens ----------------------------------------------------------------------------------------------------------
+# --- tokens -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["user", "node"])
@@ -429,7 +429,7 @@ async def test_a_persons_connection_ends_with_their_token_too(small: LiveEasel) 
         assert await client.closed() == (1008, "Signed out.")
 
 
-# --- coming back, and going -------------------------------------------------------------------------------------------
+# --- coming back, and going ---------------------------------------------------------------------------------
 
 
 async def test_a_node_that_connects_again_takes_the_place_of_its_older_connection(easel: LiveEasel) -> None:

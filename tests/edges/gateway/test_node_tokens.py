@@ -71,7 +71,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-# --- a node's ----------------------------------------------------------------------------------------------------------
+# --- a node's -----------------------------------------------------------------------------------------------
 
 
 @case("O7")
@@ -128,7 +128,7 @@ def test_what_is_open_to_everyone_stays_so(small: LiveEasel) -> None:
             assert http.request(row.method, place(row.path)).status_code != 403, row.path
 
 
-# --- a person's and a program's ----------------------------------------------------------------------------------------
+# --- a person's and a program's -----------------------------------------------------------------------------
 
 
 def test_a_persons_token_signs_in_as_that_person_and_no_more(small: LiveEasel) -> None:
@@ -158,7 +158,7 @@ def test_a_program_acts_for_its_user_and_administers_nothing(small: LiveEasel) -
         assert http.get("/metrics").status_code == 403
 
 
-# --- revoked -----------------------------------------------------------------------------------------------------------
+# --- revoked ------------------------------------------------------------------------------------------------
 
 
 @case("O9")

@@ -116,7 +116,7 @@ def latest(easel: LiveEasel, action: str, **wanted: Any) -> dict[str, Any]:
     return found()[0]
 
 
-# --- reading it -------------------------------------------------------------------------------------------------------
+# --- reading it ---------------------------------------------------------------------------------------------
 
 
 @rule("CC-14", "CC-06")
@@ -201,7 +201,7 @@ def test_a_record_that_somebody_has_spoilt_is_still_listed(small_easel: LiveEase
     assert shown["details"] == {"unreadable": True}
 
 
-# --- what is recorded -------------------------------------------------------------------------------------------------
+# --- what is recorded ---------------------------------------------------------------------------------------
 
 
 @case("P6")
@@ -338,7 +338,7 @@ def test_every_action_that_is_told_of_exists() -> None:
     assert {"sign_out", "sign_in.failed", "http.error", "http.slow", "tool.error", "run.error"} <= set(used)
 
 
-# --- what broke stays inside ------------------------------------------------------------------------------------------
+# --- what broke stays inside --------------------------------------------------------------------------------
 
 
 def check_nothing_inside(text: str, what: str) -> None:
@@ -451,7 +451,7 @@ def test_nothing_that_a_stranger_sends_begins_a_line_or_colours_a_record(breakin
         assert len(row["record"]) < 6_000
 
 
-# --- a database that is lost ------------------------------------------------------------------------------------------
+# --- a database that is lost --------------------------------------------------------------------------------
 
 
 @rule("CC-05")

@@ -50,7 +50,7 @@ def run_id(small_easel: LiveEasel) -> str:
     return small_easel.finish(script({"say": "private words"}))
 
 
-# --- the door ---------------------------------------------------------------------------------------------------------
+# --- the door -----------------------------------------------------------------------------------------------
 
 
 def test_only_the_listed_routes_are_open_to_everyone() -> None:
@@ -136,7 +136,7 @@ def test_a_token_in_the_address_opens_nothing_but_the_front_door(
         assert stranger.get(path, params={"token": small_easel.token}).status_code == 401
 
 
-# --- link and form ----------------------------------------------------------------------------------------------------
+# --- link and form ------------------------------------------------------------------------------------------
 
 
 def test_the_printed_link_becomes_a_cookie_and_the_token_leaves_the_address(
@@ -228,7 +228,7 @@ def test_a_token_of_any_characters_works_in_the_link_that_was_printed_for_it(
         assert easel.get("/api/tools").status_code == 200
 
 
-# --- ops --------------------------------------------------------------------------------------------------------------
+# --- ops ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

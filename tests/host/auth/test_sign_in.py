@@ -35,7 +35,7 @@ def tokens(harness: RunHarness) -> Tokens:
     return Tokens(harness.database.tokens, harness.audit)
 
 
-# --- the owner --------------------------------------------------------------------------------------------------------
+# --- the owner ----------------------------------------------------------------------------------------------
 
 
 async def test_only_the_exact_owner_token_is_accepted() -> None:
@@ -96,7 +96,7 @@ async def test_derived_key_depends_on_purpose_and_owner_token() -> None:
     )
 
 
-# --- others -----------------------------------------------------------------------------------------------------------
+# --- others -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(TokenKind))
@@ -120,7 +120,9 @@ async def test_token_authenticates_the_principal_it_was_created_for(
     assert await SignIn("the right token").authenticate_token(secret) is None
 
 
-async def test_token_of_another_user_has_no_scopes(sign_in: SignIn, tokens: Tokens, harness: RunHarness) -> None:
+async def test_token_of_another_user_has_no_scopes(
+    sign_in: SignIn, tokens: Tokens, harness: RunHarness
+) -> None:
     await harness.database.write(
         lambda connection: (
             connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
@@ -230,7 +232,7 @@ async def test_timeout_inside_the_block_is_not_reported_as_a_revoked_token(
     await sign_in.close()
 
 
-# --- creating tokens ------------------------------------------------------------------------------------------------------
+# --- creating tokens ----------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, tuple[str, str], dict[str, Any], type[Exception]]] = [
     ("no such kind", ("owner", "king"), {}, BadInput),

@@ -86,7 +86,7 @@ def record_calls(store: Any, name: str, mark: Callable[[], Any]) -> asyncio.Queu
 
 
 def hold_next_call(store: Any, name: str, *, after: bool) -> tuple[asyncio.Event, asyncio.Event]:
-    """Hold the next call of this method before or after it is done. Returns the events "held" and "continue"."""
+    """Hold the next call of this method. Returns an event for "is held" and one for "may continue"."""
     is_held, may_continue = asyncio.Event(), asyncio.Event()
     real = getattr(store, name)
 
@@ -104,7 +104,8 @@ def hold_next_call(store: Any, name: str, *, after: bool) -> tuple[asyncio.Event
 class Instance:
     def __init__(self, harness: RunHarness, limits: NodeLimits = LIMITS) -> None:
         self.store: Any = UnreliableStore(harness.database.nodes)
-        self.nodes = NodeRegistry(self.store, harness.artifacts, harness.database.notifier, harness.audit, limits)
+        notifier = harness.database.notifier
+        self.nodes = NodeRegistry(self.store, harness.artifacts, notifier, harness.audit, limits)
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS

@@ -1,4 +1,4 @@
-"""Tool nodes on two instances that share a store: routing, expiry, and calls when the database or an instance fails."""
+"""Tool nodes of two instances on one store: routing, expiry, and failures of an instance or the database."""
 
 from __future__ import annotations
 
@@ -55,10 +55,12 @@ async def pair(harness: RunHarness) -> AsyncIterator[Pair]:
 
 
 async def call_rows(harness: RunHarness) -> list[Any]:
-    return await harness.database.read(lambda connection: connection.execute("select * from calls").fetchall())
+    return await harness.database.read(
+        lambda connection: connection.execute("select * from calls").fetchall()
+    )
 
 
-# --- routing ------------------------------------------------------------------------------------------------------------
+# --- routing ------------------------------------------------------------------------------------------------
 
 
 @rule("CV-03")
@@ -122,7 +124,7 @@ async def test_refused_node_is_not_registered(pair: Pair) -> None:
     assert await holder.tool_names() == await other.tool_names() == ["one__Echo", "three__Echo", "two__Echo"]
 
 
-# --- two instances ------------------------------------------------------------------------------------------------------
+# --- two instances ------------------------------------------------------------------------------------------
 
 
 async def test_swept_row_of_a_connected_node_is_registered_again(pair: Pair, harness: RunHarness) -> None:
@@ -228,7 +230,7 @@ async def test_list_read_before_a_node_changed_is_not_cached(harness: RunHarness
         assert await other.tool_names() == after
 
 
-async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pair, harness: RunHarness) -> None:
+async def test_result_over_the_limit_is_not_stored(pair: Pair, harness: RunHarness) -> None:
     holder, caller = pair
     node, link, _ = await holder.connect()
     largest = "x" * (LIMITS.max_result_bytes - 2)  # with its quotes
@@ -250,7 +252,7 @@ async def test_result_over_the_limit_is_not_stored_for_another_instance(pair: Pa
     assert f"its result of {size} bytes is over the limit of {limit}" in await failure_of(call)
 
 
-# --- database unavailable -----------------------------------------------------------------------------------------------
+# --- database unavailable -----------------------------------------------------------------------------------
 
 
 async def test_cached_nodes_are_used_while_the_database_is_unavailable(pair: Pair) -> None:
@@ -326,7 +328,7 @@ async def test_calls_are_taken_again_after_the_database_was_unavailable(pair: Pa
     assert await within_timeout(call) == "done"
 
 
-# --- cancellation and renewal -------------------------------------------------------------------------------------------
+# --- cancellation and renewal -------------------------------------------------------------------------------
 
 
 @case("X8")
@@ -447,7 +449,7 @@ async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_st
 async def test_call_is_renewed_while_another_query_of_the_caller_hangs(
     harness: RunHarness, clock: TurnableClock, method: str
 ) -> None:
-    """A slow bucket delays reading answers; a broken connection of the pool delays one renewal, which times out."""
+    """A slow bucket delays reading answers; a broken connection to the database delays one renewal."""
     limits = replace(LIMITS, caller_ttl_seconds=0.3)
     async with two_instances(harness, limits) as (holder, caller):
         clock.stop()

@@ -1,4 +1,4 @@
-"""The one way to a tool: what it costs to look whether a call fits is in bounds, whoever wrote the schema and whoever the arguments."""
+"""The tool registry: the cost of validating arguments is limited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = {
 }
 
 
-class Offered:
+class OfferedTool:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.definition = ToolDefinition("node__Tool", "For a test.", schema)
 
@@ -37,14 +37,16 @@ class Offered:
         return len(args["list"])
 
 
-def box(harness: RunHarness, schema: Mapping[str, Any]) -> ToolRegistry:
-    return ToolRegistry([Offered(schema)], audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000)
+def new_registry(harness: RunHarness, schema: Mapping[str, Any]) -> ToolRegistry:
+    return ToolRegistry(
+        [OfferedTool(schema)], audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000
+    )
 
 
 @case("R7")
-async def test_arguments_with_many_values_are_not_held_against_a_schema_with_many_parts(harness: RunHarness) -> None:
-    """Each of them is in bounds; together they would keep everybody else waiting for seconds."""
-    tools = box(harness, COSTLY)
+async def test_costly_validation_is_refused(harness: RunHarness) -> None:
+    """Arguments and schema are each within limits; together they would block the event loop for seconds."""
+    tools = new_registry(harness, COSTLY)
     assert await tools.call("node__Tool", {"list": [0] * 500}, CONTEXT) == 500
     with pytest.raises(
         ToolFailed, match="30002 values, which is too much to check against its schema of 7006 parts"
@@ -52,11 +54,11 @@ async def test_arguments_with_many_values_are_not_held_against_a_schema_with_man
         await tools.call("node__Tool", {"list": [0] * 30_000}, CONTEXT)
 
 
-async def test_a_long_list_against_a_plain_schema_is_checked_to_its_end(harness: RunHarness) -> None:
-    tools = box(harness, PLAIN)
-    long = [0] * 200_000
-    assert await tools.call("node__Tool", {"list": long}, CONTEXT) == len(long)
-    with pytest.raises(ToolFailed, match="list/200000: -1 is less than the minimum"):
-        await tools.call("node__Tool", {"list": [*long, -1]}, CONTEXT)
+async def test_long_list_is_validated_to_its_end(harness: RunHarness) -> None:
+    tools = new_registry(harness, PLAIN)
+    items = [0] * 20_000
+    assert await tools.call("node__Tool", {"list": items}, CONTEXT) == len(items)
+    with pytest.raises(ToolFailed, match="list/20000: -1 is less than the minimum"):
+        await tools.call("node__Tool", {"list": [*items, -1]}, CONTEXT)
     with pytest.raises(ToolFailed, match="too much to check"):
         await tools.call("node__Tool", {"list": [0] * (MAX_VALIDATION_COST // 5)}, CONTEXT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.run import Claim
-from easel.core.session.session import key_of
+from easel.core.session.session import to_session_key
 from easel.errors import NotInRun
 from easel.ids import CanvasId, UserId
 
@@ -43,6 +43,5 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        return cls(
-            Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT), key_of(claim.session_id), claim
-        )
+        principal = Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT)
+        return cls(principal, to_session_key(claim.session_id), claim)

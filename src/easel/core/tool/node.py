@@ -64,8 +64,8 @@ def check_node_id(value: str) -> str:
     """
     if not is_name(value) or SEPARATOR in value or value.endswith("_"):
         raise BadInput(
-            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to 128 "
-            "letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end."
+            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be "
+            "1 to 128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end."
         )
     if value.lower() in RESERVED:
         raise BadInput(problem=f"client.id: {value} is reserved; choose another id for the node.")

@@ -108,8 +108,7 @@ def _parse_hints(raw: Any, at: str) -> dict[str, bool]:
     return {field: hints.get(hint, False) for hint, field in HINTS.items()}
 
 
-# --- schemas
-# ------------------------------------------------------------------------------------------------------------
+# --- schemas ------------------------------------------------------------------------------------------------
 
 
 def check_schema(schema: Mapping[str, Any], at: str) -> None:
@@ -174,7 +173,7 @@ class _PartCounter:
         if not reference.startswith("#/") or "%" in reference:
             refuse(
                 self._at,
-                f"$ref {reference[:60]!r} refers outside the schema; it must refer to the schema's own $defs.",
+                f"$ref {reference[:60]!r} refers outside the schema; it must refer to its own $defs.",
             )
         found: Any = self._root
         for step in reference[2:].split("/"):

@@ -148,8 +148,8 @@ class ToolRegistry:
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
             raise ToolFailed(
                 tool=name,
-                reason=f"its arguments have {value_count} values, which is too much to check against its schema "
-                f"of {cached.part_count} parts; send less.",
+                reason=f"its arguments have {value_count} values, which is too much to check against its "
+                f"schema of {cached.part_count} parts; send less.",
             )
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"
@@ -158,10 +158,10 @@ class ToolRegistry:
     def _check_result(self, name: str, value: Any) -> None:
         if is_too_deep(value):
             raise ToolFailed(tool=name, reason=f"its result is nested deeper than {MAX_DEPTH} levels.")
-        if (size := len(to_json(value).encode())) > self._max_result_bytes:
+        limit = self._max_result_bytes
+        if (size := len(to_json(value).encode())) > limit:
             raise ToolFailed(
-                tool=name,
-                reason=f"its result of {size} bytes is over the limit of {self._max_result_bytes}; ask for less.",
+                tool=name, reason=f"its result of {size} bytes is over the limit of {limit}; ask for less."
             )
 
     def _report_exception(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
