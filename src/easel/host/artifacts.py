@@ -18,7 +18,7 @@ import structlog
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_created_at, blob_key
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import OffloadedValue, markers_in, restored
+from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_markers
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.periodic import Periodic
@@ -278,4 +278,4 @@ def _corrupt(artifact: Artifact, found: str) -> CorruptData:
 async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any:
     """Return a stored value with every offloaded value put back in its place."""
     fetched = {artifact_id: await artifacts.read(user_id, artifact_id) for artifact_id in markers_in(value)}
-    return restored(value, fetched)
+    return restore_markers(value, fetched)

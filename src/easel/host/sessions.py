@@ -1,4 +1,7 @@
-"""Sessions: making, finding, naming and removing them, and what was said in them."""
+"""Sessions: create, find, rename and delete them, and list their messages.
+
+Owns validation, audit and notifications. Does not know how runs are executed.
+"""
 
 from datetime import datetime
 
@@ -9,7 +12,7 @@ from easel.core.stream.notifications import CancelRequested, LogDeleted
 from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished
 from easel.host.audit import Audit
 from easel.host.ports import Notifier, SessionStore
-from easel.host.runs.queue import NO_SESSION_NAME, RunQueue
+from easel.host.runs.queue import INVALID_SESSION_ID, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, scoped_key
 
 MAX_SEARCH_LENGTH = 200
@@ -24,7 +27,7 @@ class Sessions:
 
     async def create(self, principal: Principal, session_id: str | None, title: str | None) -> Session:
         if session_id is not None and not is_name(session_id):
-            raise BadInput(problem=NO_SESSION_NAME)
+            raise BadInput(problem=INVALID_SESSION_ID)
         name = SessionId(session_id) if session_id is not None else new_session_id()
         session = await self._sessions.create(
             principal.user_id, name, require_title(title) if title is not None else None
@@ -40,42 +43,42 @@ class Sessions:
             if is_name(session_id)
             else None
         )
-        return _there(session, session_id)
+        return _require(session, session_id)
 
     async def list_sessions(
         self, principal: Principal, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
         if len(search) > MAX_SEARCH_LENGTH or "\x00" in search:
-            raise BadInput(problem=f"search is at most {MAX_SEARCH_LENGTH} characters.")
+            raise BadInput(problem=f"search must be at most {MAX_SEARCH_LENGTH} characters without NUL.")
         return await self._sessions.list_sessions(
             principal.user_id, search=search, before=before, limit=limit
         )
 
     async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
-        new = require_title(title)
+        new_title = require_title(title)
         session = (
-            await self._sessions.rename(principal.user_id, SessionId(session_id), new)
+            await self._sessions.rename(principal.user_id, SessionId(session_id), new_title)
             if is_name(session_id)
             else None
         )
-        found = _there(session, session_id)
+        found = _require(session, session_id)
         await self._audit.record(principal, "session.renamed", subject=session_id)
         return found
 
     async def delete(self, principal: Principal, session_id: str) -> None:
-        """With its runs, their logs, boards and messages. Who works on one or watches one hears of it at once."""
-        gone = (
+        """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""
+        run_ids = (
             await self._sessions.delete(principal.user_id, SessionId(session_id))
             if is_name(session_id)
             else None
         )
-        if gone is None:
+        if run_ids is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(
-            principal, "session.deleted", subject=session_id, details={"runs": len(gone)}
+            principal, "session.deleted", subject=session_id, details={"runs": len(run_ids)}
         )
         self._notifier.notify(LogDeleted("session", scoped_key(principal.user_id, session_id)))
-        for run_id in gone:
+        for run_id in run_ids:
             self._notifier.notify(CancelRequested(run_id))
             self._notifier.notify(LogDeleted("run", run_id))
 
@@ -88,17 +91,17 @@ class Sessions:
         )
 
     async def stop(self, principal: Principal, session_id: str) -> None:
-        """Cancel what the session's agent does now; messages that wait keep their turn. Nothing to stop is no error."""
+        """Cancel the session's active run, if there is one; queued runs stay in the queue."""
         session = await self._sessions.get(principal.user_id, SessionId(session_id))
         if session is None or session.active_run_id is None:
             return
         try:
             await self._queue.cancel(principal, session.active_run_id)
         except (RunFinished, NotFound):
-            return  # it ended by itself meanwhile
+            return  # it has just ended
 
 
-def _there(session: Session | None, session_id: str) -> Session:
+def _require(session: Session | None, session_id: str) -> Session:
     if session is None:
         raise NotFound(what="session", id=session_id)
     return session

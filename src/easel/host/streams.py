@@ -1,9 +1,9 @@
 """Streams of logs to viewers: one reader per log, and a cursor per viewer.
 
-Owns subscriptions, heartbeats and the end of a stream. A viewer has a cursor, not a queue: it takes new events from memory that
-all viewers of the log share, and older ones page by page from the store. So a slow viewer costs no memory, and an idle one no
-query. A notification says that a log has grown; one query per poll for all watched logs finds events whose notification was
-lost. Does not know any wire format.
+Owns subscriptions, heartbeats and the end of a stream. A viewer has a cursor, not a queue: it takes new
+events from memory that all viewers of the log share, and older ones page by page from the store. So a slow
+viewer costs no memory, and an idle one no query. A notification says that a log has grown; one query per poll
+for all watched logs finds events whose notification was lost. Does not know any wire format.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class Subscription:
         self.task = asyncio.current_task()
 
     async def next(self) -> list[LoggedEvent] | None:
-        """Return the next events in order; an empty list when a heartbeat is due; None when the stream has ended."""
+        """Return the next events; an empty list when a heartbeat is due; None when the stream has ended."""
         while not self._is_over:
             page = self._tail.after(self._cursor)
             if page is None:
@@ -115,7 +115,8 @@ class Subscription:
                     return []
                 continue
             if page[0].seq != self._cursor + 1:
-                # The log was pruned during the read. The viewer must reconnect and get an error, not see a gap.
+                # The log was pruned during the read. The viewer must reconnect and get an error, not see a
+                # gap.
                 self.end()
                 break
             self._cursor = page[-1].seq
@@ -215,7 +216,8 @@ class Tails:
     ) -> Subscription | None:
         """Return a subscription after `cursor`, or at the oldest event; None when the log has ended there.
 
-        Raises `NotFound` for an unknown log or another user's, `CursorOutOfRange` for a cursor outside the log.
+        Raises `NotFound` for an unknown log or another user's, `CursorOutOfRange` for a cursor outside the
+        log.
         """
         if self._is_closing:
             raise Unavailable(what="This instance")
@@ -277,7 +279,7 @@ class Tails:
         SUBSCRIBERS.labels(self._kind.what).set(self._count)
         WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 
-    # -- new events -----------------------------------------------------------------------------------------------
+    # -- new events ------------------------------------------------------------------------------------------
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, self._kind.appended):
@@ -315,7 +317,7 @@ class Tails:
         finally:
             tail.reader = None
 
-    # -- periodic work ---------------------------------------------------------------------------------------------
+    # -- periodic work ---------------------------------------------------------------------------------------
 
     async def poll(self) -> None:
         """Find new events whose notification was lost, with one query for all watched logs."""

@@ -1,7 +1,7 @@
-"""The model that needs no key: plays the script in the user's message, exactly as a model would.
+"""The scripted model: plays the script in the user's message, and needs no key.
 
-Knows no state: where it is in the script follows from the results that the conversation already holds, so a worker
-that takes over can ask it again.
+Owns the script format. Has no state: the position in the script follows from the results in the conversation, so
+that a worker that takes over a run can ask it again.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
         yield Thought(str(step["think"]))
     elif "call" in step:
         yield ToolCall(
-            CallId(f"call_{len(results) + 1}"), str(step["call"]), _filled(step.get("args", {}), results)
+            CallId(f"call_{len(results) + 1}"), str(step["call"]), _resolve(step.get("args", {}), results)
         )
     elif "wait_ms" in step:
         await asyncio.sleep(_number(step, "wait_ms", MAX_WAIT_MS) / 1000)
@@ -62,14 +62,12 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
     elif "fail" in step:
         raise ModelFailed(reason=str(step["fail"]))
     else:
-        known = "say, think, call, wait_ms, ticks, fail"
-        raise ModelFailed(
-            reason=f"a script step has one of {known}; this one has {', '.join(sorted(step)) or 'nothing'}."
-        )
+        known, members = "say, think, call, wait_ms, ticks, fail", ", ".join(sorted(step)) or "nothing"
+        raise ModelFailed(reason=f"a script step must have one of {known}; this one has {members}.")
 
 
 def _script(message: str) -> list[dict[str, Any]] | None:
-    """The steps, or None when the message is no script: then it is ordinary text."""
+    """Return the steps of a script; None for ordinary text."""
     if not message.startswith("{"):
         return None
     try:
@@ -82,32 +80,32 @@ def _script(message: str) -> list[dict[str, Any]] | None:
         return None
     steps = cast("list[Any]", script)
     if is_too_deep(steps):
-        raise ModelFailed(reason=f"the script is nested deeper than {MAX_DEPTH} levels.")
+        raise ModelFailed(reason=f"the script must not be nested deeper than {MAX_DEPTH} levels.")
     for number, step in enumerate(steps, 1):
         if not isinstance(step, dict):
-            raise ModelFailed(reason=f"step {number} of the script is not an object.")
+            raise ModelFailed(reason=f"step {number} of the script must be an object.")
     return steps
 
 
-def _number(step: dict[str, Any], key: str, most: float) -> float:
+def _number(step: dict[str, Any], key: str, maximum: float) -> float:
     value = step[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise ModelFailed(reason=f"{key} in a script step is a number from 0 to {most:g}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= maximum:
+        raise ModelFailed(reason=f"{key} in a script step must be a number from 0 to {maximum:g}.")
     return value
 
 
-def _filled(args: Any, results: list[ToolResult]) -> Any:
-    """Arguments with each "$last.path" or "$2.path" replaced by what it points to."""
+def _resolve(args: Any, results: list[ToolResult]) -> Any:
+    """Return arguments with each "$last.path" or "$2.path" replaced by the value that it names."""
     if isinstance(args, dict):
-        return {key: _filled(value, results) for key, value in cast("dict[str, Any]", args).items()}
+        return {key: _resolve(value, results) for key, value in cast("dict[str, Any]", args).items()}
     if isinstance(args, list):
-        return [_filled(value, results) for value in cast("list[Any]", args)]
+        return [_resolve(value, results) for value in cast("list[Any]", args)]
     if isinstance(args, str) and (match := _REFERENCE.fullmatch(args)):
-        return _pointed(args, match[1], match[2].split(".")[1:], results)
+        return _resolve_reference(args, match[1], match[2].split(".")[1:], results)
     return args
 
 
-def _pointed(text: str, which: str, path: list[str], results: list[ToolResult]) -> Any:
+def _resolve_reference(text: str, which: str, path: list[str], results: list[ToolResult]) -> Any:
     number = len(results) if which == "last" else int(which)
     if not 1 <= number <= len(results):
         raise ModelFailed(reason=f"{text} points to tool result {which}, and there are {len(results)}.")
@@ -130,8 +128,11 @@ def _welcome(tools: Sequence[ToolDefinition], *, looks_like_script: bool) -> str
         else ""
     )
     return hint + (
-        "Hello! I am the scripted model: I need no key and do exactly what you write. Send me a script, for example\n\n"
-        '{"script": [{"say": "Let me look at the clock."}, {"call": "gsv__Clock", "args": {}}, {"say": "Done."}]}\n\n'
-        f"and I will play it as a durable run: it survives a crashed worker, and you can close this page and come back. "
+        "Hello! I am the scripted model: I need no key and do exactly what you write. "
+        "Send me a script, for example\n\n"
+        '{"script": [{"say": "Let me look at the clock."}, {"call": "gsv__Clock", "args": {}}, '
+        '{"say": "Done."}]}\n\n'
+        "and I will play it as a durable run: it survives a crashed worker, "
+        "and you can close this page and come back. "
         f"Steps are say, think, call, wait_ms, ticks and fail. Tools I can call here: {names}."
     )

@@ -26,7 +26,7 @@ from easel.core.canvas.folder import (
     record_path,
     to_files,
 )
-from easel.core.stream.payload_limit import offload_large_values, restored
+from easel.core.stream.payload_limit import offload_large_values, restore_markers
 from easel.errors import BadInput
 from easel.ids import CanvasId
 from tests.core.canvas.specs import EXAMPLE
@@ -347,4 +347,4 @@ def test_member_named_redacted_is_not_a_marker() -> None:
     }
     view = {"spec": {"version": 1}, "state": state}
     assert find_offloaded(view) == frozenset()
-    assert restored(state, {}) == state
+    assert restore_markers(state, {}) == state

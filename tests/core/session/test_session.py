@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from easel.core.session.session import is_session_key, key_of, session_of_key
+from easel.core.session.session import is_session_key, session_id_of_key, to_session_key
 from tests.requirements import rule
 
 IDS = [
@@ -22,12 +22,12 @@ IDS = [
 
 @rule("SB-02")
 def test_no_two_sessions_share_a_key_whatever_their_ids_look_like():
-    assert len({key_of(one) for one in IDS}) == len(IDS)
+    assert len({to_session_key(one) for one in IDS}) == len(IDS)
 
 
 @pytest.mark.parametrize("session_id", IDS)
 def test_a_key_leads_back_to_its_session(session_id: str):
-    assert session_of_key(key_of(session_id)) == session_id
+    assert session_id_of_key(to_session_key(session_id)) == session_id
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from easel.core.stream.envelope import (
     seal,
 )
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import LIMIT, markers_in, restored
+from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
 from easel.errors import BadInput
 from tests.requirements import case, rule
 
@@ -161,7 +161,7 @@ def test_no_event_is_over_2_kb_and_what_was_moved_is_not_lost(event_type: str, w
     assert len(to_json(given_part(sealed)).encode()) <= LIMIT
     assert sealed.json == to_json(sealed.data)
     fetched = {one.artifact_id: one.content for one in sealed.offloaded}
-    again = restored(json.loads(sealed.json), fetched)
+    again = restore_markers(json.loads(sealed.json), fetched)
     ours = {key: value for key, value in again.items() if key in OURS}
     assert ours == {
         "visibility": EVENT_TYPES[event_type].visibility.value,

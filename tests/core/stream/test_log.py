@@ -27,7 +27,7 @@ from easel.core.stream.notifications import (
     to_text,
 )
 from easel.errors import BadInput, CursorOutOfRange
-from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, new_worker_id, owned
+from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, new_worker_id, scoped_key
 from tests.requirements import case, rule
 
 WHO = Provenance("main", "tool_loop", "run_x")
@@ -138,16 +138,16 @@ def test_a_cursor_outside_what_is_held_is_told_so(says: str, cursor: int, bounds
 
 RINGS = [
     RunAppended(new_run_id(), 12),
-    ThreadAppended(owned(OWNER, "a.b:c-d_e"), 3),
-    CanvasAppended(owned(OWNER, "12.cockpit"), 2**40),
-    LogDeleted("canvas", owned(OWNER, "x.y")),
+    ThreadAppended(scoped_key(OWNER, "a.b:c-d_e"), 3),
+    CanvasAppended(scoped_key(OWNER, "12.cockpit"), 2**40),
+    LogDeleted("canvas", scoped_key(OWNER, "x.y")),
     LogDeleted("run", new_run_id()),
     RunReady(),
     RunReady(anywhere=True),
     RunReady(prefers=new_worker_id()),
     RunReady(anywhere=True, prefers=new_worker_id()),
     CancelRequested(RunId("run_1")),
-    NodeChanged(owned(OWNER, "a.b:c-d_e"), new_connection_id()),
+    NodeChanged(scoped_key(OWNER, "a.b:c-d_e"), new_connection_id()),
     CallPending(new_connection_id()),
     CallAnswered(new_call_id()),
     ActionStopped("evt_1"),

@@ -21,10 +21,10 @@ from easel.core.stream.payload_limit import (
     LIMIT,
     OffloadedValue,
     markers_in,
-    mentioned,
+    mentioned_artifacts,
     offload_event,
     offload_large_values,
-    restored,
+    restore_markers,
 )
 from easel.ids import ArtifactId
 from tests.requirements import case, rule
@@ -147,7 +147,7 @@ def test_whole_data_is_offloaded_when_no_part_suffices():
     ):
         light, _, offloaded = offload_event(data)
         assert_marks(light, data, offloaded)
-        assert restored(stored(light), by_id(offloaded)) == data
+        assert restore_markers(stored(light), by_id(offloaded)) == data
 
 
 @rule("RS-35")
@@ -155,7 +155,7 @@ def test_data_offloaded_as_a_whole_is_restored_beside_visibility_and_provenance(
     data = {"k" * 3_000: 1}
     light, _, offloaded = offload_event(data)
     ours = {"visibility": "public", "provenance": {"agent_id": "main"}}
-    assert restored(stored({**light, **ours}), by_id(offloaded)) == {**data, **ours}
+    assert restore_markers(stored({**light, **ours}), by_id(offloaded)) == {**data, **ours}
 
 
 @rule("RS-35")
@@ -181,7 +181,7 @@ def test_deeply_nested_value_is_offloaded_and_restored(depth: int):
     for data in ({"deep": value}, {"deep": [value, list(range(900))]}):
         light, _, offloaded = offload_event(data)
         assert size(light) <= LIMIT
-        assert restored(stored(light), by_id(offloaded)) == data
+        assert restore_markers(stored(light), by_id(offloaded)) == data
 
 
 LARGE_VALUES: dict[str, Callable[[], Any]] = {
@@ -230,7 +230,7 @@ def test_marker_made_by_a_client_is_escaped_and_not_trusted(
     event, _, event_values = offload_event(data)
     for light, offloaded in ((event, event_values), offload_large_values(data)):
         assert markers_in(light) <= set(by_id(offloaded)), "a forged marker was trusted"
-        assert restored(stored(light), by_id(offloaded)) == data
+        assert restore_markers(stored(light), by_id(offloaded)) == data
     assert size(offload_event(data)[0]) <= LIMIT
 
 
@@ -241,7 +241,7 @@ def test_escape_of_a_forged_marker_counts_towards_the_limit():
     assert size(data) == LIMIT
     light, _, offloaded = offload_event(data)
     assert size(light) <= LIMIT
-    assert restored(stored(light), by_id(offloaded)) == data
+    assert restore_markers(stored(light), by_id(offloaded)) == data
 
 
 @rule("RS-35")
@@ -251,24 +251,24 @@ def test_escape_of_a_forged_marker_counts_towards_the_limit():
 def test_text_that_looks_like_json_is_restored_as_text_and_json_as_json(text: str):
     for data in ({"t": text}, {"t": json.loads(text)}, {"t": text, "u": json.loads(text)}):
         light, _, offloaded = offload_event(data)
-        again = restored(stored(light), by_id(offloaded))
+        again = restore_markers(stored(light), by_id(offloaded))
         assert again == data
         assert type(again["t"]) is type(data["t"])
 
 
 def test_only_complete_artifact_ids_are_mentions():
     names = [f"art_{RANDOM.randbytes(32).hex()}" for _ in range(3)]
-    assert mentioned(
+    assert mentioned_artifacts(
         to_json({"uri": f"/api/artifacts/{names[0]}", "text": f"see\n{names[1]}, {names[1]}", names[2]: 1})
     ) == set(names)
-    assert mentioned(f"art_{'0' * 63} art_{'G' * 64} start art art_") == frozenset()
+    assert mentioned_artifacts(f"art_{'0' * 63} art_{'G' * 64} start art art_") == frozenset()
 
 
 def test_artifacts_named_in_an_offloaded_text_are_mentions():
     name = f"art_{RANDOM.randbytes(32).hex()}"
     light, text, offloaded = offload_event({"t": f"{'x' * 3_000} {name}"})
     assert text == to_json(light)
-    assert mentioned(text, offloaded) == {name, offloaded[0].artifact_id}
+    assert mentioned_artifacts(text, offloaded) == {name, offloaded[0].artifact_id}
 
 
 # --- stored values ----------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_base64_over_the_limit_is_offloaded_from_every_place(place: str, alphabe
         light, offloaded = offload_large_values(value)
         assert offloaded
         assert not any(holds_base64(text) for text in texts_of(light))
-        assert restored(stored(light), by_id(offloaded)) == value
+        assert restore_markers(stored(light), by_id(offloaded)) == value
 
 
 @rule("RS-35")
@@ -410,7 +410,7 @@ def test_any_event_fits_the_limit_and_is_restored(plan: dict[Any, Any]):
     assert markers_in(stored(light)) == set(by_id(offloaded))
     for value in offloaded:
         assert value.artifact_id == "art_" + hashlib.sha256(value.content).hexdigest()
-    assert restored(stored(light), by_id(offloaded)) == stored(data)
+    assert restore_markers(stored(light), by_id(offloaded)) == stored(data)
 
 
 def gain(value: Any) -> int:
@@ -501,7 +501,7 @@ def test_any_value_is_left_without_base64_over_the_limit_and_is_restored(plan: A
     value = built(plan)
     light, offloaded = offload_large_values(value)
     assert markers_in(stored(light)) == set(by_id(offloaded))
-    assert restored(stored(light), by_id(offloaded)) == stored(value)
+    assert restore_markers(stored(light), by_id(offloaded)) == stored(value)
     assert not any(holds_base64(text) for text in texts_of(stored(light)))
 
 

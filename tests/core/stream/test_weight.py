@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import LIMIT, offload_event, offload_large_values, restored
+from easel.core.stream.payload_limit import LIMIT, offload_event, offload_large_values, restore_markers
 from easel.core.stream.weight import added_by_storing, added_to_number
 from tests.requirements import case, rule
 
@@ -97,7 +97,7 @@ def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly(
     )
     assert stored_size(dict(light)) <= LIMIT
     assert (
-        restored(light, {one.artifact_id: one.content for one in offloaded})["result"]["numbers"] == numbers
+        restore_markers(light, {one.artifact_id: one.content for one in offloaded})["result"]["numbers"] == numbers
     )
 
 
@@ -114,7 +114,7 @@ def test_a_single_number_is_moved_where_that_is_enough():
     assert (light["text"], light["m"]) == (data["text"], 3)
     assert stored_size(dict(light)) <= LIMIT
     assert {one.content for one in offloaded} <= {b"1.25e-307", b"1e300"}
-    assert restored(light, {one.artifact_id: one.content for one in offloaded}) == data
+    assert restore_markers(light, {one.artifact_id: one.content for one in offloaded}) == data
 
 
 @rule("RS-35")
@@ -162,6 +162,6 @@ def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict
         )
         <= LIMIT
     )
-    assert restored(
+    assert restore_markers(
         json.loads(to_json(light)), {one.artifact_id: one.content for one in offloaded}
     ) == json.loads(to_json(data))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.stream.marker import markers_in, move
+from easel.core.stream.marker import make_marker, markers_in
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.paths import MAX_PATH_DEPTH
 from easel.core.values.template import (
@@ -269,7 +269,7 @@ def test_fetched_artifacts_are_filled_in() -> None:
 
 
 def test_path_leads_into_an_offloaded_object() -> None:
-    marker, offloaded = move({"inner": {"n": 7}, "~redacted": 1})
+    marker, offloaded = make_marker({"inner": {"n": 7}, "~redacted": 1})
     values = Values({"obj": marker}, {}, 0, {offloaded.artifact_id: offloaded.content})
     assert fill("{{state.obj.inner.n}} {{state.obj.inner}} {{state.obj.none}}", values) == '7 {"n":7} '
     assert (
@@ -278,6 +278,6 @@ def test_path_leads_into_an_offloaded_object() -> None:
 
 
 def test_value_over_the_limit_is_not_fetched() -> None:
-    marker = {**move(LARGE)[0], "original_size": 1_000_001}
+    marker = {**make_marker(LARGE)[0], "original_size": 1_000_001}
     with pytest.raises(TooLarge, match=r"state\.big"):
         fill("{{state.big}}", Values({"big": marker}, {}, 0))

@@ -13,7 +13,7 @@ import pytest
 from easel.core.run.conversation import Text
 from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.base64_runs import holds_base64
-from easel.core.stream.payload_limit import LIMIT, markers_in, restored
+from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
 from easel.ids import OWNER, SessionId
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
@@ -51,7 +51,7 @@ async def rows(harness: RunHarness, run_id: RunId) -> list[tuple[str, dict[str, 
 
 
 async def whole(harness: RunHarness, value: Any) -> Any:
-    return restored(value, {name: await harness.artifacts.read(OWNER, name) for name in markers_in(value)})
+    return restore_markers(value, {name: await harness.artifacts.read(OWNER, name) for name in markers_in(value)})
 
 
 @rule("CC-23", "RS-35")

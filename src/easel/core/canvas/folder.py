@@ -21,7 +21,7 @@ import msgspec
 from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
 from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
 from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
-from easel.core.stream.payload_limit import markers_in, restored
+from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.core.validation import quote_value, require_object
 from easel.errors import BadInput, HostError
 from easel.ids import ArtifactId, CanvasId, is_generated_id
@@ -265,8 +265,8 @@ def from_view(
         agent_id=require_agent_id(descriptor["agentId"]),
         title=descriptor["title"],
         owner_session_key=descriptor["ownerSessionKey"],
-        spec=restored(view["spec"], fetched),
-        state=restored(view["state"], fetched),
+        spec=restore_markers(view["spec"], fetched),
+        state=restore_markers(view["state"], fetched),
         assets=assets,
     )
 

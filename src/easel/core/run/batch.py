@@ -1,4 +1,4 @@
-"""What a worker adds to a run's log in one go, and what the log answers."""
+"""Batches of events that a worker appends to a run's log, and the results of the store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from easel.ids import WorkerId
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of one claim under the key (attempt, number): a repeated key stores nothing and gets the first answer.
+    """Events of one claim. A repeated key (attempt, number) stores nothing and returns the first result.
 
-    With `ends_as` the run ends in the same transaction, so that status and `done` can never disagree, and the message
-    that the run leaves behind is stored with it.
+    With `ends_as` the run ends in the same transaction, so that status and `done` always agree, and its
+    answer is stored.
     """
 
     claim: Claim
@@ -29,36 +29,34 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Appended:
     last_seq: int
-    thread_seq: int | None  # of the last event that went into the thread; None: none did
+    thread_seq: int | None  # of the last event added to the thread, if any
     cancel_requested: bool
     turn_passed: bool = False  # another run of the session can be claimed now
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAnswer:
-    """The run after a cancel was asked for: `changed` says whether the asking did anything."""
+    """The run after a requested cancel; `changed`: the request had an effect."""
 
     run: Run
     changed: bool
     turn_passed: bool = False
-    thread_seq: int | None = None  # of the message that it left, if it left one
-    prefers: WorkerId | None = None  # who has the first chance to claim the run whose turn has come
-    must_retry: bool = (
-        False  # it has gone back into the queue since it was looked at: how its log ends must be said anew
-    )
+    thread_seq: int | None = None  # of the run's answer, if it has one
+    prefers: WorkerId | None = None  # the worker with a head start on the next run
+    must_retry: bool = False  # the run went back into the queue after its closing events were prepared
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     run: Run
     is_new: bool
-    thread_seq: int | None = None  # of the message that the run answers
-    prefers: WorkerId | None = None  # who has the first chance to claim it
+    thread_seq: int | None = None  # of the user's message
+    prefers: WorkerId | None = None  # the worker with a head start
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Runs by where they stand: ready to be claimed, waiting behind their session's active run, being executed."""
+    """Number of runs that can be claimed, that wait for their session's active run, and that are executed."""
 
     ready: int
     waiting: int
@@ -66,7 +64,7 @@ class QueueDepth:
 
 
 def thread_positions(events: Sequence[Envelope]) -> list[int | None]:
-    """For each event its place among those that go into the thread, from 1; None for the others."""
+    """Return for each event its position among those of the thread, from 1; None for other events."""
     places: list[int | None] = []
     last = 0
     for event in events:

@@ -1,8 +1,8 @@
 """The boards of a run: scope, keys, versions and limits of their values, and the event of a write.
 
-Owns what may be written where. Does not know the store: the state of the board is an argument, the next version the result.
-The whiteboard is shared by the whole run; a value of the blackboard belongs to an edge, the handover from one node to
-another.
+Owns what may be written where. Does not know the store: the state of the board is an argument, the next
+version the result. The whiteboard is shared by the whole run; a value of the blackboard belongs to an edge,
+the handover from one node to another.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Any
 from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_large_values
+from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_large_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
 from easel.ids import ArtifactId, RunId, UserId
@@ -30,7 +30,7 @@ MAX_NAME_LENGTH = 200
 LAST_VERSION = 2**63 - 1
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------------
+# --- keys ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,10 @@ def to_board_key(board: Board, key: str, edge_id: str | None) -> BoardKey:
 
 
 def to_edge_id(board: Board, edge_id: str | None) -> str:
-    """Return the edge to store; GLOBAL on the whiteboard, which has no edges. CC-20, CC-21, CC-27, CC-28"""
+    """Return the edge to store; GLOBAL on the whiteboard. CC-20, CC-21, CC-27, CC-28"""
     if board is Board.WHITEBOARD:
         if edge_id not in (None, GLOBAL):
-            raise BadInput(
-                problem=f"edge_id must be left out or `{GLOBAL}`: the whiteboard is shared by the whole run. Use the blackboard for an edge."
-            )
+            raise BadInput(problem=f"edge_id must be left out or `{GLOBAL}`: only the blackboard has edges.")
         return GLOBAL
     if edge_id is None:
         raise BadInput(problem="edge_id is missing: a blackboard value must belong to an edge.")
@@ -71,12 +69,15 @@ def require_name(member: str, name: str) -> str:
     return name
 
 
-# --- requests and stored values -----------------------------------------------------------------------------------------
+# --- requests and stored values -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class BoardWriteRequest:
-    """A write as its author sends it. Author and run come from the connection, never from the request. CC-17"""
+    """A write as its author sends it.
+
+    Author and run come from the connection, never from the request. CC-17
+    """
 
     board: Board
     key: str
@@ -126,15 +127,16 @@ class Written:
     updated_at: datetime
 
 
-# --- a write, ready to be stored ----------------------------------------------------------------------------------------
+# --- a write, ready to be stored ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardWrite:
-    """A checked write. Only `prepare()` creates one, so value and event are within the payload limit and name their author.
+    """A checked write. Only `prepare()` creates one, so it has an author and fits the payload limit.
 
-    `offloaded` must be stored as artifacts before the write; `refers_to` are all artifacts that the value or its event
-    mentions. The event has the longest possible version: the store replaces it by the one that it assigns.
+    `offloaded` must be stored as artifacts before the write; `refers_to` are all artifacts that the value or
+    its event names. The event has the longest possible version: the store replaces it by the one that it
+    assigns.
     """
 
     user_id: UserId
@@ -154,7 +156,7 @@ class BoardWrite:
         return len(self.value.encode())
 
     def next_version(self, state: BoardState) -> int:
-        """Return the version to store, counted from 1. Raises when run, version or limits do not allow the write."""
+        """Return the version to store. Raises if the run has ended, or version or limits do not allow it."""
         if is_terminal(state.status):
             raise RunFinished(run_id=self.run_id, status=state.status.value)
         if self.expected_version not in (None, state.version):
@@ -199,5 +201,5 @@ def prepare(
         limits=limits,
         event=event,
         offloaded=(*offloaded, *event.offloaded),
-        refers_to=mentioned(text, offloaded) | event.refers_to,
+        refers_to=mentioned_artifacts(text, offloaded) | event.refers_to,
     )

@@ -1,7 +1,8 @@
 """How streamed text becomes deltas: often enough to feel live, seldom enough to stay cheap.
 
-Owns the size of a delta and what is held back: Base64 waits until its run has ended, so that a run of more than 2 KB becomes
-one event, whose text is offloaded as any other. CC-23. Does not know the clock: the caller decides when to flush.
+Owns the size of a delta and what is held back: Base64 waits until its run has ended, so that a run of more
+than 2 KB becomes one event, whose text is offloaded as any other. CC-23. Does not know the clock: the caller
+decides when to flush.
 """
 
 import msgspec
@@ -82,7 +83,7 @@ class DeltaSplitter:
 
 
 def _split_around_runs(before: str, text: str) -> list[str]:
-    """Return each run of Base64 as one delta, also when its first characters were in `before`, and the rest in pieces."""
+    """Return each run as one delta, even if `before` has its first characters, and other text in pieces."""
     deltas: list[str] = []
     at = 0
     for start, end in find_base64_runs(before + text):
@@ -97,5 +98,5 @@ def shorten(reason: str, max_length: int = 1_000) -> str:
     """Return the beginning and the end of a failure's reason, in about `max_length` characters."""
     if len(reason) <= max_length:
         return reason
-    left_out = len(reason) - max_length
-    return f"{reason[: max_length * 2 // 3]} … {left_out} characters left out … {reason[-max_length // 3 :]}"
+    start, end = reason[: max_length * 2 // 3], reason[-max_length // 3 :]
+    return f"{start} … {len(reason) - max_length} characters left out … {end}"

@@ -52,7 +52,9 @@ class RunEvents:
             "tool.result", {"call_id": result.call_id, "run_id": self._run_id, "tool": result.tool, **outcome}
         )
 
-    def end_with_message(self, message_id: MessageId, text: str, status: Status, error: str | None) -> list[Envelope]:
+    def end_with_message(
+        self, message_id: MessageId, text: str, status: Status, error: str | None
+    ) -> list[Envelope]:
         """Return the last events of a claimed run: the assistant's message, the status, and `done`."""
         reason = {"error": error} if error else {}
         message = {

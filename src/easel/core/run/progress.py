@@ -8,8 +8,8 @@ from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.ids import CallId
 
 OUTCOME_UNKNOWN = (
-    "The worker that made this call was lost before its result was recorded. It may or may not have taken effect, "
-    "and it was not made again. Check what happened before you repeat it."
+    "The worker that made this call was lost before its result was recorded. It may or may not have taken "
+    "effect, and it was not made again. Check what happened before you repeat it."
 )
 
 
@@ -22,7 +22,10 @@ class Progress:
 
 
 def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
-    """Return the progress that the events of a log show. Deltas of an unfinished model call are ignored: it is repeated. RX-06"""
+    """Return the progress that the events of a log show. RX-06
+
+    Deltas of an unfinished model call are ignored: it is repeated.
+    """
     steps: list[Step] = []
     started_calls: set[CallId] = set()
     for event_type, data in events:

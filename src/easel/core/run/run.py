@@ -1,4 +1,4 @@
-"""A run as it is told, and as it is held by the worker that claimed it."""
+"""A run as clients see it, and the claim of the worker that executes it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,9 +25,8 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
-    input_artifact: ArtifactId | None = (
-        None  # holds the input where that is too heavy for a table; `input_text` is its beginning
-    )
+    # Has the whole input if that was offloaded; `input_text` is its beginning then.
+    input_artifact: ArtifactId | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -36,7 +35,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What is asked for; the digest tells a repeated request from another one under the same key."""
+    """A requested run. The digest distinguishes a repeated request from another one with the same key."""
 
     run_id: RunId
     user_id: UserId
@@ -45,14 +44,17 @@ class NewRun:
     max_attempts: int
     idempotency_key: str | None = None
     request_digest: str | None = None
-    question: Message | None = None  # the message that it answers, which opens its place in the thread
-    title: str | None = None  # for the session, if it has none yet
+    question: Message | None = None  # the user's message
+    title: str | None = None  # for a session without a title
     input_artifact: ArtifactId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker's hold on one attempt of a run. Append, renew and finish all compare (worker_id, attempt). RX-13, RS-39"""
+    """A worker's ownership of one attempt of a run.
+
+    Append, renew and finish all compare (worker_id, attempt). RX-13, RS-39
+    """
 
     run_id: RunId
     worker_id: WorkerId
@@ -61,7 +63,7 @@ class Claim:
     session_id: SessionId
     input_text: str
     max_attempts: int
-    last_seq: int  # of the log as earlier attempts left it
+    last_seq: int  # last position of the log before this attempt
     turn_no: int
     queued_seconds: float  # from enqueue to this claim, by the database's clock
     running_seconds: float  # since the first attempt started, by the database's clock
@@ -74,14 +76,14 @@ class Claim:
 
     @property
     def is_last_chance(self) -> bool:
-        """Every earlier attempt lost its worker, and this is the last one: perhaps the run itself is what kills them."""
+        """This is the last attempt, and all others lost their worker: the run may crash its workers."""
         return self.attempt == self.max_attempts and self.is_takeover
 
     @property
     def is_exhausted(self) -> bool:
-        """Claimed only to be ended: every attempt it had was lost with its worker. RS-38"""
+        """The run is claimed only to be failed: it has no attempt left. RS-38"""
         return self.attempt > self.max_attempts
 
 
 class ClaimLost(Exception):
-    """Another worker holds the run now; nothing more may be written for it."""
+    """The claim of the run has expired or passed to another worker; nothing more may be written for it."""

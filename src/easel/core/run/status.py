@@ -1,4 +1,4 @@
-"""The life of a run as a table; the database repeats it in its constraints."""
+"""The lifecycle of a run as a table; the database enforces it with constraints."""
 
 from enum import StrEnum
 
@@ -13,20 +13,18 @@ class Status(StrEnum):
 
 class Move(StrEnum):
     CLAIM = "claim"
-    HAND_BACK = "hand back"
+    RELEASE = "release"
     COMPLETE = "complete"
     FAIL = "fail"
     CANCEL = "cancel"
 
 
 MOVES: dict[Status, dict[Move, Status]] = {
-    Status.QUEUED: {
-        Move.CLAIM: Status.RUNNING,
-        Move.CANCEL: Status.CANCELLED,
-    },  # RS-37: a queued run is cancelled at once
+    # RS-37: a queued run is cancelled at once
+    Status.QUEUED: {Move.CLAIM: Status.RUNNING, Move.CANCEL: Status.CANCELLED},
     Status.RUNNING: {
-        Move.CLAIM: Status.RUNNING,  # the claim ran out and another worker takes over: a new attempt
-        Move.HAND_BACK: Status.QUEUED,
+        Move.CLAIM: Status.RUNNING,  # the claim has expired: a new attempt of another worker
+        Move.RELEASE: Status.QUEUED,
         Move.COMPLETE: Status.COMPLETED,
         Move.FAIL: Status.FAILED,
         Move.CANCEL: Status.CANCELLED,

@@ -1,4 +1,4 @@
-"""Messages of a session: what a person asked and what the assistant answered, whole."""
+"""Messages of a session, of the user and of the assistant. Owns their stored form."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,15 +6,15 @@ from typing import Any
 
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_large_values
+from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_large_values
 from easel.ids import ArtifactId, MessageId, RunId, question_id
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it is stored: `content` is JSON, a string or the marker of one that was moved. RS-35
+    """A message to store. `content` is JSON: a string, or the marker of an offloaded one. RS-35
 
-    Long plain text stays whole here. `event` is how the thread hears of it, for a message that no run's log tells.
+    Long plain text is not offloaded. `event` is added to the thread, for a message that is in no run's log.
     """
 
     message_id: MessageId
@@ -22,7 +22,7 @@ class Message:
     offloaded: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
     event: Envelope | None = None
-    moved_text: ArtifactId | None = None  # where the text is, if it was moved
+    offloaded_text: ArtifactId | None = None  # the whole text, if it was offloaded
     role: str = "assistant"
 
 
@@ -43,21 +43,21 @@ def message(
 ) -> Message:
     light, offloaded = offload_large_values(text)
     content = to_json(light)
-    said = event.refers_to if event else frozenset[ArtifactId]()
-    text_in = offloaded[0].artifact_id if offloaded else None
+    event_refers_to = event.refers_to if event else frozenset[ArtifactId]()
+    text_artifact = offloaded[0].artifact_id if offloaded else None
     return Message(
         message_id,
         content,
         offloaded + (event.offloaded if event else ()),
-        mentioned(content, offloaded) | said,
+        mentioned_artifacts(content, offloaded) | event_refers_to,
         event,
-        text_in,
+        text_artifact,
         role,
     )
 
 
 def question(run_id: RunId, text: str) -> Message:
-    """What a person asked: told in the thread alone, before the run that answers it says anything."""
+    """Return the user's message, which is added to the thread before any event of the run that answers it."""
     message_id = question_id(run_id)
     data = {"role": "user", "message_id": message_id, "run_id": run_id, "text": text}
     return message(

@@ -1,4 +1,4 @@
-"""A session: a conversation, its title and its place in the list."""
+"""Sessions: their keys and titles."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from easel.errors import BadInput
 from easel.ids import RunId, SessionId, UserId, is_name
 
 MAX_TITLE_LENGTH = 200
-MADE_TITLE = 80  # of a title that we make
+MAX_GENERATED_TITLE_LENGTH = 80
 _MAIN = "agent:main:"
 
 
@@ -23,17 +23,17 @@ class Session:
     last_message_at: datetime
 
 
-def key_of(session_id: str) -> str:
-    """A session's key, `agent:{agentId}:{name}`: one that was made by its id is the main agent's, whatever that id looks like.
+def to_session_key(session_id: str) -> str:
+    """Return the key of a session: `agent:{agentId}:{name}`, of the main agent if the id has none.
 
-    No two sessions have the same key: by it they have their folders.
+    No two sessions have the same key: it names their working directory.
     """
     is_own = is_session_key(session_id) and not session_id.startswith(_MAIN)
     return session_id if is_own else f"{_MAIN}{session_id}"
 
 
 def session_id_of_key(key: str) -> str:
-    """The id of the session that has this key, whether it is there yet or not."""
+    """Return the id of the session with this key; the session need not exist."""
     return key.removeprefix(_MAIN)
 
 
@@ -43,18 +43,18 @@ def is_session_key(text: str) -> bool:
 
 
 def make_title(message: str) -> str:
-    """The beginning of the first message, on one line, cut between words where that is possible."""
-    line = " ".join(message[: 4 * MADE_TITLE].split())
+    """Return the beginning of a message on one line, cut between words if possible."""
+    line = " ".join(message[: 4 * MAX_GENERATED_TITLE_LENGTH].split())
     line = "".join(char for char in line if char.isprintable())
-    if len(line) <= MADE_TITLE:
+    if len(line) <= MAX_GENERATED_TITLE_LENGTH:
         return line or "Untitled"
-    cut = line[: MADE_TITLE - 1].rpartition(" ")[0] or line[: MADE_TITLE - 1]
+    cut = line[: MAX_GENERATED_TITLE_LENGTH - 1].rpartition(" ")[0] or line[: MAX_GENERATED_TITLE_LENGTH - 1]
     return cut.rstrip() + "…"
 
 
 def require_title(title: str) -> str:
-    """A title given by a person: one line of printable characters."""
+    """Return the title on one line. Raises `BadInput` unless it is printable and short enough."""
     plain = " ".join(title.split())
     if not plain or len(plain) > MAX_TITLE_LENGTH or not plain.isprintable():
-        raise BadInput(problem=f"title is 1 to {MAX_TITLE_LENGTH} printable characters.")
+        raise BadInput(problem=f"title must be 1 to {MAX_TITLE_LENGTH} printable characters.")
     return plain

@@ -1,9 +1,9 @@
 """Runs of Base64 in a text: where they are, and whether the end of a text may belong to one. CC-23, RS-35
 
-Owns what counts as Base64: unbroken text of either alphabet, or lines of it divided by white space, written plainly or with
-escapes, and whatever follows `base64,` in a data URI. There is no proof either way, so the shape of each line decides:
-upper and lower case must be mixed as in no word, name or path. Does not join pieces that anything else divides, so that
-lists of identifiers, digests and sequences of letters stay as they are.
+Owns what counts as Base64: unbroken text of either alphabet, or lines of it divided by white space, plain or
+escaped, and all text of the alphabet after `base64,` in a data URI. Any text may mean anything, so the shape
+of each line decides: it must mix upper and lower case as no word, name or path does. Does not join pieces
+across other separators, so that lists of identifiers and digests stay as they are.
 """
 
 import re
@@ -38,7 +38,7 @@ _ESCAPES = {
 
 
 def find_base64_runs(text: str) -> list[Span]:
-    """Return where runs of more than LIMIT characters begin and end: as written, with line breaks, escapes and padding."""
+    """Return start and end of each run over LIMIT, which counts line breaks, escapes and padding too."""
     if len(text) <= LIMIT:
         return []
     plain = _unescape(text)
@@ -57,7 +57,7 @@ def holds_base64(text: str) -> bool:
 
 
 def open_run_start(text: str) -> int:
-    """Return where the run begins that the text ends in, of any length; the length of the text if there is none."""
+    """Return where the run starts that the text ends in, of any length; else the length of the text."""
     plain = _CUT_ESCAPE.sub("", _unescape(text))
     stretch = _STRETCH.match(plain[::-1])
     if stretch is None:
@@ -81,7 +81,7 @@ def _unescape(text: str) -> str:
 
 
 def _runs(plain: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where the lines of Base64 in a stretch follow each other, with a shorter last line and padding."""
+    """Yield start and end of consecutive lines of Base64, with a shorter last line and padding."""
     lines: list[re.Match[str]] = []
     for token in _TOKEN.finditer(plain, start, end):
         if _is_line(plain, token, MIN_LINE):
@@ -104,7 +104,7 @@ def _run(plain: str, lines: list[re.Match[str]]) -> Iterator[Span]:
 
 
 def _is_line(plain: str, token: re.Match[str], min_length: int) -> bool:
-    """Whether a token has the shape of Base64: a data URI's, one of few different bytes, or of mixed case without words."""
+    """Return whether a token mixes upper and lower case like Base64, or has few different bytes."""
     text = token[0][:_SAMPLE]
     if plain.endswith("base64,", 0, token.start()):
         return True
@@ -121,7 +121,7 @@ def _is_line(plain: str, token: re.Match[str], min_length: int) -> bool:
 
 
 def _is_list(lines: list[str]) -> bool:
-    """Whether lines are keys, names or digests of one kind: most have a head such as `sha384-`, or all begin alike."""
+    """Return whether the lines are identifiers: most have a prefix such as `sha384-`, or all begin alike."""
     if len(lines) < 4 or len(set(lines)) * 2 < len(lines):
         return False
     heads = sum(1 for line in lines if _LIST_ITEM.match(line))

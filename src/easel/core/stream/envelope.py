@@ -1,7 +1,8 @@
-"""Envelopes: the only form in which anything enters a log.
+"""Envelopes: the only form in which an event enters a log.
 
-Owns the table of event types and `seal()`, the one maker of envelopes: each has a visibility that its author did not
-choose, says who caused it where it changes state, and is light. Knows no log, no clock and no wire.
+Owns the table of event types and `seal()`, which alone creates envelopes: each has the visibility of its
+type, a provenance where it changes state, and data within the payload limit. Does not know logs, clocks or
+wire formats.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.payload_limit import OffloadedValue, mentioned, offload_event
+from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_event
 from easel.errors import BadInput
 from easel.ids import ArtifactId
 
@@ -77,13 +78,12 @@ class Provenance:
     edge_id: str | None = None
 
 
-class Envelope(
-    NamedTuple
-):  # a tuple, because thousands are made a second and it is made in a third of the time
-    """An event that may be logged. Only `seal()` makes one.
+class Envelope(NamedTuple):
+    """An event that may be logged. Only `seal()` creates one.
 
-    `json` is `data` as it is stored and sent. `moved` is what was too heavy and has to be kept as artifacts before the
-    event is; `refers_to` are all artifacts that the event speaks of.
+    `json` is `data` as it is stored and sent. `offloaded` must be stored as artifacts before the event;
+    `refers_to` are all artifacts that the event names. A tuple, because a dataclass takes three times as
+    long.
     """
 
     type: str
@@ -99,42 +99,49 @@ class Envelope(
 
 
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
-    """Visibility comes from the table and never from the data: a model cannot publish its thoughts. CC-10, CC-11, CC-16"""
+    """Create an envelope. CC-10, CC-11, CC-16
+
+    Visibility comes from the table, never from the data: a model cannot publish its thoughts.
+    """
     kind = EVENT_TYPES[event_type]
-    given = (
+    accepted = (
         dict(data)
-        if _OURS.isdisjoint(data)
-        else {key: value for key, value in data.items() if key not in _OURS}
+        if _RESERVED.isdisjoint(data)
+        else {key: value for key, value in data.items() if key not in _RESERVED}
     )
-    light, text, offloaded = offload_event(given)
+    light, text, offloaded = offload_event(accepted)
     sealed = {**light, "visibility": kind.visibility.value}
-    ours = _SAYING[kind.visibility]
+    suffix = _VISIBILITY_JSON[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:
-        said, written = _checked(provenance)
-        sealed["provenance"] = dict(said)
-        ours = f'{ours},"provenance":{written}'
-    text = (
-        f"{text[:-1]},{ours}}}" if light else f"{{{ours}}}"
-    )  # joined as text, so that the data is encoded once
-    return Envelope(event_type, kind.visibility, sealed, text, offloaded, mentioned(text, offloaded))
+        members, provenance_json = _check_provenance(provenance)
+        sealed["provenance"] = dict(members)
+        suffix = f'{suffix},"provenance":{provenance_json}'
+    # Joined as text, so that the data is encoded once.
+    text = f"{text[:-1]},{suffix}}}" if light else f"{{{suffix}}}"
+    return Envelope(
+        event_type, kind.visibility, sealed, text, offloaded, mentioned_artifacts(text, offloaded)
+    )
 
 
-_OURS = frozenset({"visibility", "provenance"})
-_SAYING = {visibility: f'"visibility":"{visibility}"' for visibility in Visibility}
+_RESERVED = frozenset({"visibility", "provenance"})
+_VISIBILITY_JSON = {visibility: f'"visibility":"{visibility}"' for visibility in Visibility}
 
 
-@lru_cache(maxsize=1_000)  # a run, and each execution of an action, says several things in a row
-def _checked(provenance: Provenance) -> tuple[dict[str, str], str]:
-    """Who caused it: never empty, so that no change of state is anonymous. CC-16, CC-18, CC-19"""
-    said = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
+@lru_cache(maxsize=1_000)  # a run or an execution has several events in a row
+def _check_provenance(provenance: Provenance) -> tuple[dict[str, str], str]:
+    """Return the members and their JSON. CC-16, CC-18, CC-19
+
+    Raises `BadInput` for an empty id: no change of state is anonymous.
+    """
+    members = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
     if provenance.edge_id is not None:
-        said["edge_id"] = provenance.edge_id
-    for name, value in said.items():
+        members["edge_id"] = provenance.edge_id
+    for name, value in members.items():
         if not value or not value.isprintable() or len(value) > MAX_ID_LENGTH:
             raise BadInput(
-                problem=f"{name} is 1 to {MAX_ID_LENGTH} printable characters: whoever changes something says who, where and in which run."
+                problem=f"{name} must be 1 to {MAX_ID_LENGTH} printable characters."
             )
-    return said, to_json(said)
+    return members, to_json(members)
 
 
 MAX_ID_LENGTH = 200

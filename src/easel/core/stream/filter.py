@@ -1,4 +1,4 @@
-"""What one viewer of a log may see: a transport is a filtered tail. CC-02, RS-02 … RS-05, RS-36"""
+"""Filters of log events per transport. CC-02, RS-02 … RS-05, RS-36"""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,14 @@ from easel.core.stream.log import LoggedEvent
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Some streams, and the internal events in them only for whoever may and wants to. System events are never shown."""
+    """Shows the events of some streams; internal events only on request, system events never."""
 
     streams: frozenset[Stream]
     sees_internal: bool = False
 
     def shows(self, event: LoggedEvent) -> bool:
         kind = EVENT_TYPES.get(event.type)
-        if (
-            kind is None or kind.stream not in self.streams
-        ):  # a type that only newer instances know has no place here yet
+        if kind is None or kind.stream not in self.streams:  # None: a type of a newer instance
             return False
         return event.visibility is Visibility.PUBLIC or (
             self.sees_internal and event.visibility is Visibility.INTERNAL

@@ -1,4 +1,4 @@
-"""Event data as the JSON text that is stored, in one form that every database takes."""
+"""The JSON text of stored data, in one form that every database accepts."""
 
 import re
 from collections.abc import Mapping
@@ -11,21 +11,24 @@ _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 def to_json(data: Any) -> str:
-    """Compact JSON. What no database and no browser can carry (NUL, half a surrogate pair) becomes U+FFFD."""
+    """Return compact JSON. NUL and half a surrogate pair become U+FFFD: no database accepts them."""
     try:
         text = _encode(data)
     except UnicodeEncodeError:
-        text = _encode(_storable(data))
+        text = _encode(_replace_unstorable(data))
     if b"\\u0000" in text:
-        text = _encode(_storable(data))
+        text = _encode(_replace_unstorable(data))
     return text.decode()
 
 
-def _storable(value: Any) -> Any:
+def _replace_unstorable(value: Any) -> Any:
     if isinstance(value, str):
         return _HALF_PAIRS.sub("\ufffd", value.replace("\x00", "\ufffd"))
     if isinstance(value, Mapping):
-        return {_storable(key): _storable(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {
+            _replace_unstorable(key): _replace_unstorable(item)
+            for key, item in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_storable(item) for item in cast("list[Any]", value)]
+        return [_replace_unstorable(item) for item in cast("list[Any]", value)]
     return value

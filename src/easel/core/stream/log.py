@@ -1,4 +1,4 @@
-"""Positions in a log: what a cursor means and when it can no longer be served."""
+"""Events and positions of a log. Owns which cursors are valid."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,9 +11,9 @@ LAST_CURSOR = 2**63 - 1  # seq is a bigint
 
 @dataclass(slots=True)
 class LoggedEvent:
-    """One event as it lies in a log. `data` stays the JSON text that was stored: a tail passes it on unread.
+    """One event of a log. `data` is the stored JSON text, which is sent without decoding it.
 
-    `frame` is what a transport made of it, kept here so that five hundred viewers cost one rendering.
+    `frame` is the event as a transport sends it, cached so that it is rendered once for all viewers.
     """
 
     seq: int
@@ -26,7 +26,10 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a log holds: `oldest` to `newest`, empty when newest is 0; `ended` when its last event is there."""
+    """The first and last position of a log; `newest` is 0 when it is empty.
+
+    `ended`: no more events follow.
+    """
 
     oldest: int
     newest: int
@@ -34,15 +37,15 @@ class Bounds:
 
 
 def parse_cursor(text: str) -> int:
-    """A whole number from 0 to 2^63-1, written plainly; anything else is a mistake worth telling."""
+    """Return the cursor. Raises `BadInput` unless it is a whole number from 0 to 2^63-1 in plain digits."""
     if text.isascii() and text.isdigit() and len(text) <= 19 and (value := int(text)) <= LAST_CURSOR:
         return value
     raise BadInput(
-        problem="The cursor (Last-Event-ID or last_event_id) is the id of an event: a whole number from 0 to 9223372036854775807."
+        problem="The cursor (Last-Event-ID or last_event_id) must be a whole number from 0 to 2^63-1."
     )
 
 
 def check_cursor(cursor: int, bounds: Bounds) -> None:
-    """Outside what is held is an error and never a silent gap. RS-34"""
+    """Raise `CursorOutOfRange` for a cursor outside the log: a viewer never gets a silent gap. RS-34"""
     if cursor > bounds.newest or cursor < bounds.oldest - 1:
         raise CursorOutOfRange(cursor=cursor, oldest=bounds.oldest, newest=bounds.newest)

@@ -1,4 +1,7 @@
-"""What the bell can say. A ring only saves waiting: whoever hears it looks into the log, and whoever does not will poll."""
+"""Notifications between instances.
+
+A lost notification costs a poll, never an event: the log is the source of truth.
+"""
 
 from dataclasses import dataclass
 
@@ -37,7 +40,10 @@ class LogDeleted:
 
 @dataclass(frozen=True, slots=True)
 class RunReady:
-    """A run can be claimed; `anywhere` when its place is not near the end of the queue. At first it is left to the worker that it `prefers`."""
+    """A run can be claimed; `anywhere`: not near the end of the queue.
+
+    The worker that it `prefers` has a head start.
+    """
 
     anywhere: bool = False
     prefers: WorkerId | None = None
@@ -50,15 +56,15 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node has come, has gone, or has come back by another connection."""
+    """A node has connected, disconnected, or reconnected."""
 
     key: str  # `scoped_key(user_id, node_id)`
-    connection_id: str  # the one by which it comes or goes
+    connection_id: str  # the connection that was opened or closed
 
 
 @dataclass(frozen=True, slots=True)
 class CallPending:
-    """Something is asked of this connection, or is not wanted any more."""
+    """A call for this connection was placed or cancelled."""
 
     connection_id: str
 
@@ -75,14 +81,14 @@ class SignedOut:
 
 @dataclass(frozen=True, slots=True)
 class ActionStopped:
-    """Somebody has ended an execution that another instance runs."""
+    """An execution that another instance runs was cancelled."""
 
     event_id: str
 
 
-Grew = RunAppended | ThreadAppended | CanvasAppended
+LogAppended = RunAppended | ThreadAppended | CanvasAppended
 Notification = (
-    Grew
+    LogAppended
     | LogDeleted
     | RunReady
     | CancelRequested
@@ -93,7 +99,7 @@ Notification = (
     | ActionStopped
 )
 
-_LETTERS: dict[type[Grew], str] = {RunAppended: "g", ThreadAppended: "t", CanvasAppended: "v"}
+_LETTERS: dict[type[LogAppended], str] = {RunAppended: "g", ThreadAppended: "t", CanvasAppended: "v"}
 
 
 def to_text(notification: Notification) -> str:
@@ -119,7 +125,7 @@ def to_text(notification: Notification) -> str:
 
 
 def from_text(text: str) -> Notification | None:
-    """None for what a newer instance may say and we do not know."""
+    """Return the notification; None for a kind that only a newer instance knows."""
     kind, rest = text[:1], text[1:]
     if kind in ("g", "t", "v"):
         seq, _, key = rest.partition(".")

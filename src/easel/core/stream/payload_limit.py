@@ -1,8 +1,8 @@
-"""The size limit of stored values: what is offloaded to artifacts, and what stays. RS-35
+"""The size limit of stored values: which values are offloaded to artifacts. RS-35
 
-Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64 over 2 KB. What
-replaces an offloaded value, and how it is restored, is in `marker`; what counts as Base64 is in `base64_runs`; what numbers
-take in the database is in `weight`. Does not know where artifacts are stored.
+Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64 over
+2 KB. Does not know what a marker looks like (`marker`), what counts as Base64 (`base64_runs`), or where artifacts
+are stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -16,13 +16,13 @@ from easel.core.stream.marker import (
     MAY_BE_FORGED,
     MIN_MARKER_BYTES,
     OffloadedValue,
-    escaped_key,
+    escape_key,
     from_bytes,
+    make_marker,
     marker_size,
     markers_in,
-    mentioned,
-    move,
-    restored,
+    mentioned_artifacts,
+    restore_markers,
     to_bytes,
 )
 from easel.core.stream.weight import added_by_storing, added_to_number
@@ -31,10 +31,10 @@ __all__ = [
     "LIMIT",
     "OffloadedValue",
     "markers_in",
-    "mentioned",
+    "mentioned_artifacts",
     "offload_event",
     "offload_large_values",
-    "restored",
+    "restore_markers",
 ]
 
 
@@ -51,7 +51,7 @@ def offload_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tupl
 
 
 def offload_large_values(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """Return a value of a message, a board or a canvas without Base64 over LIMIT, however long it is otherwise."""
+    """Return a value of a message, board or canvas without Base64 over LIMIT, and what was offloaded."""
     if isinstance(value, str) and not holds_base64(value):
         return value, ()
     text = to_json(value)
@@ -85,7 +85,7 @@ def _base64_places(value: Any, place: _Place) -> Iterator[_Place]:
             yield from _base64_places(item, (id(cast("object", value)), key))
 
 
-# --- events: by size --------------------------------------------------------------------------------------------------
+# --- events: by size ----------------------------------------------------------------------------------------
 
 # A container with more items than this takes over LIMIT bytes even when all of them are as small as can be.
 _MAX_ITEMS = LIMIT // 2
@@ -102,7 +102,10 @@ class _Leaf:
 
 @dataclass(slots=True, eq=False)
 class _Container:
-    """An object or array of an event: `number` and `last` span the containers in it, counted in the order of the text."""
+    """An object or array of an event:
+
+    `number` and `last` span the containers in it, counted in the order of the text.
+    """
 
     owner: "_Container | None"
     key: _Key
@@ -126,7 +129,7 @@ class _EventParts:
         self._root = self._measure(data, None, "")
 
     def choose(self) -> set[_Place]:
-        """Return the places to offload: the largest leaves, and the smallest container where leaves do not suffice."""
+        """Return the places to offload: the largest leaves, or a container where leaves do not suffice."""
         chosen: list[_Leaf | _Container] = []
         leaves, size = self._leaves, self._root.min_size
         if size > LIMIT:
@@ -159,7 +162,7 @@ class _EventParts:
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
             own = len(to_bytes(list(members))) + len(members)  # brackets and commas, keys and colons
-            escapes = sum(len(escaped_key(name, item)) - len(name) for name, item in members.items())
+            escapes = sum(len(escape_key(name, item)) - len(name) for name, item in members.items())
         else:
             own = 2 + max(0, len(value) - 1)
         this.json_size, this.size, this.min_size = own, own, own + escapes
@@ -190,7 +193,7 @@ def _gain(leaf: Any, json_size: int, size: int) -> int:
     return max(0, size - marker_size(len(leaf.encode()) if is_text else json_size, is_text=is_text))
 
 
-# --- the result -------------------------------------------------------------------------------------------------------
+# --- the result ---------------------------------------------------------------------------------------------
 
 
 def _items(value: Any) -> Iterable[tuple[_Key, Any]]:
@@ -202,18 +205,18 @@ def _items(value: Any) -> Iterable[tuple[_Key, Any]]:
 
 
 def _rebuild(value: Any, places: Set[_Place]) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """Return the value with markers at these places and the keys of forged markers escaped, and the offloaded values."""
+    """Return the value with markers at these places and forged markers escaped, and what was offloaded."""
     artifacts: dict[str, OffloadedValue] = {}
 
     def copy(item: Any, place: _Place) -> Any:
         if place in places:
-            marker, offloaded = move(item)
+            marker, offloaded = make_marker(item)
             artifacts[offloaded.artifact_id] = offloaded
             return marker
         if isinstance(item, dict):
             members = cast("dict[str, Any]", item)
             return {
-                escaped_key(key, member): copy(member, (id(members), key)) for key, member in members.items()
+                escape_key(key, member): copy(member, (id(members), key)) for key, member in members.items()
             }
         if isinstance(item, list):
             elements = cast("list[Any]", item)

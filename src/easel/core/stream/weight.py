@@ -1,21 +1,22 @@
-"""What a JSON text takes when it is stored: every byte as written, but for numbers with an exponent.
+"""How many bytes longer a JSON text is in the database: Postgres writes numbers with an exponent out in full.
 
-Owns that one difference. A database that keeps numbers as decimals writes `1e308` out in 309 digits and `1e-7` in nine
-characters, and so it is read back, by whichever store: an event is weighed as the longest of them writes it. Pure.
+Owns that one difference. As jsonb, `1e308` takes 309 digits and `1e-7` nine characters. An event is measured
+by the longer of both forms for every store.
 """
 
 import re
 from collections.abc import Iterable
 
 _NEVER_AN_EXPONENT = frozenset({str, int, bool, type(None)})
-# All that may stand beside a number becomes a comma and all that is in one goes, but for the `e`: `:1.5e-7}` is `,e,`. One
-# pass without a branch, which costs an ordinary event less than any search for a digit beside an `e`.
+# Each character that may delimit a number becomes a comma, each character of a number except `e` is removed:
+# `:1.5e-7}` becomes `,e,`. For an ordinary event this one pass is faster than any search for a digit beside
+# an `e`.
 _BESIDE, _INSIDE = bytes.maketrans(b":[]}", b",,,,"), b"0123456789.-"
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?(\d+)(?:\.(\d+))?e(-?\d+)')
 
 
 def added_by_storing(text: str, parts: Iterable[object]) -> int:
-    """How many bytes longer the JSON text of an object with these parts is when it is read back."""
+    """Return the growth of the JSON text of an object with these members."""
     if _NEVER_AN_EXPONENT.issuperset(map(type, parts)) or b",e," not in text.encode().translate(
         _BESIDE, _INSIDE
     ):

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import REDACTED, is_marker, markers_in, moved_bytes, restored, unescaped
+from easel.core.stream.marker import (
+    REDACTED,
+    is_marker,
+    markers_in,
+    offloaded_bytes,
+    restore_markers,
+    unescape_keys,
+)
 from easel.core.validation import is_unsafe_name
 from easel.core.values.paths import MAX_PATH_DEPTH, MISSING, PART, Missing, Path, get_at
 from easel.errors import BadInput, TooLarge
@@ -158,7 +165,7 @@ class Values:
         value, remaining = self.state, list(placeholder.path)
         while remaining and not (isinstance(value, dict) and is_marker(cast("dict[str, Any]", value))):
             part = remaining.pop(0)
-            value = get_at(unescaped(value) if part.endswith(REDACTED) else value, (part,))
+            value = get_at(unescape_keys(value) if part.endswith(REDACTED) else value, (part,))
         return get_at(self._restore(value, placeholder), remaining)
 
     def _restore(self, value: Any, placeholder: Placeholder) -> Any:
@@ -166,10 +173,10 @@ class Values:
             return value
         needed = markers_in(value)
         if missing := needed - self.fetched.keys():
-            if moved_bytes(value) > MAX_FILLED_LENGTH:
+            if offloaded_bytes(value) > MAX_FILLED_LENGTH:
                 raise TooLarge(what=f"The value of {placeholder}", limit=MAX_FILLED_LENGTH)
             raise MissingArtifacts(missing)
-        return restored(value, self.fetched)
+        return restore_markers(value, self.fetched)
 
 
 def as_text(value: Any | Missing) -> str | None:

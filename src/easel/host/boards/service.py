@@ -1,7 +1,7 @@
 """Reading and writing the boards of a run, for people over HTTP and for the run's own agent.
 
-Owns the author of a write and the order of its steps: store offloaded values, store value and event in one transaction,
-notify. Does not know what may be written where: that is in `core.run.boards`.
+Owns the author of a write and the order of its steps: store offloaded values, store value and event in one
+transaction, notify. Does not know what may be written where: that is in `core.run.boards`.
 """
 
 from typing import Any
@@ -48,7 +48,10 @@ class Boards:
         return written
 
     async def write_as_agent(self, context: ToolContext, request: BoardWriteRequest) -> Written:
-        """Write a value in the name of the run's agent. Raises `ClaimLost` when the worker no longer has the claim."""
+        """Write a value in the name of the run's agent.
+
+        Raises `ClaimLost` when the worker no longer has the claim.
+        """
         written = await self._write(
             context.user_id, context.run.run_id, request, agent_id=AGENT, claim=context.run
         )

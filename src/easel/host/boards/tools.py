@@ -1,7 +1,7 @@
 """The tools that read and write the boards of an agent's own run.
 
-Owns their definitions and arguments. The author of a write is the run's agent and the node that it names, else the tool loop.
-A write is neither read-only nor idempotent: each one creates a version.
+Owns their definitions and arguments. The author of a write is the run's agent and the node that it names,
+else the tool loop. A write is neither read-only nor idempotent: each one creates a version.
 """
 
 from collections.abc import Mapping
@@ -58,13 +58,14 @@ WHITEBOARD_WRITE = ToolDefinition(
 )
 BLACKBOARD_READ = ToolDefinition(
     "gsv__BlackboardRead",
-    "Read the blackboard of this run, on which each edge has its own values: one key of an edge, an edge, or all.",
+    "Read the blackboard of this run, where each edge has its own values: a key of an edge, an edge, or all.",
     {**_object_schema({"edge_id": _EDGE, "key": _KEY}), "dependentRequired": {"key": ["edge_id"]}},
     read_only=True,
 )
 BLACKBOARD_WRITE = ToolDefinition(
     "gsv__BlackboardWrite",
-    "Write a value on the blackboard of this run for one edge, from one node to another. Returns its new version.",
+    "Write a value for one edge, from one node to another, on the blackboard of this run. "
+    "Returns its new version.",
     _object_schema({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
 )
 

@@ -1,8 +1,8 @@
 """The writer of one claimed run's log.
 
-Owns order, batching and the batch key: at most one append is in progress, and events written during it form the next batch. Deltas
-are buffered for a moment before they become events. An unavailable store is retried until the claim expires; a lost claim
-is reported to the caller.
+Owns order, batching and the batch key: at most one append is in progress, and events written during it form
+the next batch. Deltas are buffered for a moment before they become events. An unavailable store is retried
+until the claim expires; a lost claim is reported to the caller.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class RunLogWriter:
             await self._write_now()
 
     async def _write_now(self) -> None:
-        """Write in the caller's task, which is cancelled only when the claim is lost: an ending run ignores cancels."""
+        """Write in the caller's task, which ignores cancels: it ends the run unless the claim is lost."""
         while self._write_task is not None and not self.claim_lost:
             await asyncio.shield(self._write_task)
         if self._failure is None and not self.claim_lost:
@@ -133,7 +133,7 @@ class RunLogWriter:
         self.claim_lost = True
         self._stop_timer()
 
-    # -- deltas ----------------------------------------------------------------------------------------------------
+    # -- deltas ----------------------------------------------------------------------------------------------
 
     def _add_to_buffer(self, make_delta: Callable[[MessageId, str], Envelope], text: str) -> None:
         if not text:
@@ -174,7 +174,7 @@ class RunLogWriter:
             self._flush_timer.cancel()
             self._flush_timer = None
 
-    # -- batches ---------------------------------------------------------------------------------------------------
+    # -- batches ---------------------------------------------------------------------------------------------
 
     def _schedule_write(self) -> None:
         # Not at once but when the caller next waits: all that it writes before that becomes one batch.
@@ -218,9 +218,10 @@ class RunLogWriter:
             self._notifier.notify(RunReady(prefers=self.claim.worker_id))
 
     async def _append(self, batch: Batch) -> Appended | None:
-        """Append the batch until the store has answered: its key makes a repetition harmless. RX-29
+        """Append the batch, and retry until the store has answered: its key makes that harmless. RX-29
 
-        Offloaded values are stored first, so that no reference points at a missing artifact. Returns None when the claim is lost.
+        Offloaded values are stored first, so that no reference points at a missing artifact. Returns None
+        when the claim is lost.
         """
         sources = (*batch.events, *([batch.answer] if batch.answer else []))
         offloaded = [value for source in sources for value in source.offloaded]

@@ -1,7 +1,9 @@
-"""The delay before a worker claims runs that prefer another worker, which had their session last. SB-12, RX-51
+"""The delay before a worker claims runs that prefer another worker, which had their session last. SB-12,
+RX-51
 
-Owns when this worker tries to claim them. Does not know whether a run may be claimed yet: the store decides that. A preference
-never keeps a run from being started, because the preferred worker may be stopped, full or stalled.
+Owns when this worker tries to claim them. Does not know whether a run may be claimed yet: the store decides
+that. A preference never keeps a run from being started, because the preferred worker may be stopped, full or
+stalled.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Starting, finding and cancelling runs."""
+"""The queue of runs: start, find and cancel them.
+
+Owns validation, idempotency and notifications. Does not execute runs: that is the worker.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,15 +24,17 @@ from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
 MAX_KEY_LENGTH = 200
-SHOWN_BEGINNING = 200  # characters of a message that is kept elsewhere
-NO_SESSION_NAME = "session_id is 1 to 128 characters: letters, digits and . _ : - (a letter or digit first)."
+PREVIEW_LENGTH = 200  # characters of an offloaded message that are stored with the run
+INVALID_SESSION_ID = (
+    "session_id must be 1 to 128 letters, digits or . _ : - and begin with a letter or digit."
+)
 
 
 class RunQueue:
     def __init__(
         self,
         runs: RunStore,
-        keeper: ArtifactAccess,
+        artifacts: ArtifactAccess,
         notifier: Notifier,
         audit: Audit,
         *,
@@ -37,7 +42,7 @@ class RunQueue:
         max_message_bytes: int,
     ) -> None:
         self._runs = runs
-        self._keeper = keeper
+        self._artifacts = artifacts
         self._audit = audit
         self._notifier = notifier
         self._max_attempts = max_attempts
@@ -46,10 +51,10 @@ class RunQueue:
     async def start(
         self, principal: Principal, session_id: str, text: str, idempotency_key: str | None = None
     ) -> Run:
-        """Durable when it returns; a worker is woken, but nothing depends on it hearing. RX-31"""
-        new = self._checked(principal, session_id, text, idempotency_key)
+        """Enqueue a run and notify the workers. The run is durable when this returns. RX-31"""
+        new = self._to_new_run(principal, session_id, text, idempotency_key)
         if new.question and new.question.offloaded:
-            await self._keeper.store(principal.user_id, new.question.offloaded)
+            await self._artifacts.store(principal.user_id, new.question.offloaded)
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
@@ -60,33 +65,32 @@ class RunQueue:
                 )
         return enqueued.run
 
-    def _checked(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
+    def _to_new_run(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
         if not is_name(session_id):
-            raise BadInput(problem=NO_SESSION_NAME)
+            raise BadInput(problem=INVALID_SESSION_ID)
         if len(text.encode()) > self._max_message:
             raise TooLarge(what="message", limit=self._max_message)
         if not text or "\x00" in text:
-            raise BadInput(problem="message is some text, without NUL characters.")
+            raise BadInput(problem="message must not be empty or contain NUL characters.")
         if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable()):
-            raise BadInput(problem=f"idempotency_key is 1 to {MAX_KEY_LENGTH} printable characters.")
+            raise BadInput(problem=f"idempotency_key must be 1 to {MAX_KEY_LENGTH} printable characters.")
         digest = hashlib.sha256(f"{session_id}\x00{text}".encode()).hexdigest() if key is not None else None
         run_id = new_run_id()
-        asked = question(run_id, text)
-        # What is too heavy for a table is kept beside it, and the worker reads it from there.
-        offloaded = asked.moved_text
-        shown = text if offloaded is None else text[:SHOWN_BEGINNING] + "…"
+        user_message = question(run_id, text)
+        input_artifact = user_message.offloaded_text
+        input_text = text if input_artifact is None else text[:PREVIEW_LENGTH] + "…"
         title = make_title(text)
         return NewRun(
             run_id,
             principal.user_id,
             SessionId(session_id),
-            shown,
+            input_text,
             self._max_attempts,
             key,
             digest,
-            asked,
+            user_message,
             title,
-            offloaded,
+            input_artifact,
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:
@@ -104,57 +108,57 @@ class RunQueue:
         limit: int,
     ) -> list[Run]:
         if session_id is not None and not is_name(session_id):
-            raise BadInput(problem=NO_SESSION_NAME)
+            raise BadInput(problem=INVALID_SESSION_ID)
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(
             principal.user_id, session_id=session, statuses=statuses, before=before, limit=limit
         )
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
-        """A queued run ends here; a running one is told to stop and this does not wait for it. RX-12, RS-37"""
+        """Cancel a queued run, or request it of the worker of a running one without waiting. RX-12, RS-37"""
         if not is_generated_id(run_id):
             raise NotFound(what="run", id=run_id)
         while True:
-            closing, left = await self._closing(principal, RunId(run_id))
-            answer = await self._runs.request_cancel(principal.user_id, RunId(run_id), closing, left)
-            if answer is None or not answer.must_retry:
+            closing, answer = await self._prepare_end(principal, RunId(run_id))
+            result = await self._runs.request_cancel(principal.user_id, RunId(run_id), closing, answer)
+            if result is None or not result.must_retry:
                 break
-        if answer is None:
+        if result is None:
             raise NotFound(what="run", id=run_id)
-        run = answer.run
-        if run.is_terminal and not answer.changed:
+        run = result.run
+        if run.is_terminal and not result.changed:
             raise RunFinished(run_id=run_id, status=run.status.value)
         await self._audit.record(principal, "run.cancelled", subject=run_id)
         self._notifier.notify(
             RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id)
         )
-        if answer.thread_seq is not None:
-            self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), answer.thread_seq))
-        if answer.turn_passed:
-            self._notifier.notify(RunReady(prefers=answer.prefers))
+        if result.thread_seq is not None:
+            self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), result.thread_seq))
+        if result.turn_passed:
+            self._notifier.notify(RunReady(prefers=result.prefers))
         return run
 
-    async def _closing(
+    async def _prepare_end(
         self, principal: Principal, run_id: RunId
     ) -> tuple[list[Envelope] | None, Message | None]:
-        """How the log ends if nobody holds the run: one that was handed back has said something, one that never started has not."""
+        """Return the last events and the answer of a queued run; None for a run that a worker ends."""
         events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
         run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
-            return None, None  # whoever holds it says how it ends
+            return None, None  # its worker writes them
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
-        progress = await read_progress(self._runs, self._keeper, principal.user_id, run_id, run.last_seq)
+        progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)
         text = assistant_text(progress.steps)
-        left = message(answer_id(run_id), text)
+        answer = message(answer_id(run_id), text)
         closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
-        await self._keeper.store(
-            principal.user_id, [offloaded for speaker in (left, *closing) for offloaded in speaker.offloaded]
+        await self._artifacts.store(
+            principal.user_id, [offloaded for source in (answer, *closing) for offloaded in source.offloaded]
         )
-        return closing, left
+        return closing, answer
 
     async def measure(self) -> None:
-        """Put the depth of the queue where /metrics reads it; unknown while the store is away, when the rest matters most."""
+        """Update the metrics of the queue. An unavailable store is reported as -1, not as an error."""
         try:
             depth = await self._runs.queue_depth()
         except Unavailable:

@@ -1,7 +1,7 @@
 """The agent's loop: ask the model, run the tools that it calls, until it calls none.
 
-Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each result before
-the next call. So the worker that takes over a run finds in the log exactly what has happened.
+Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each
+result before the next call. So the worker that takes over a run finds in the log exactly what has happened.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class ToolLoop:
         should_release: Callable[[], bool],
         transcript: Transcript,
     ) -> None:
-        """Execute the run from its last finished step to its end. `transcript` is kept current for any kind of end."""
+        """Execute the run from its last finished step to its end, and keep the transcript current."""
         steps = list(progress.steps)
         started_calls = progress.started_calls
         while True:

@@ -1,8 +1,8 @@
 """The worker: claims runs, executes many at once, renews its claims and stops in time.
 
-Owns the claims of one process: capacity, renewal, cancellation, take-over and drain. The store's clock decides when a claim
-expires; by its own monotonic clock the worker stops a run before that. Does not know what a run does (`tool_loop`) or how its
-log is written (`log_writer`).
+Owns the claims of one process: capacity, renewal, cancellation, take-over and drain. The store's clock
+decides when a claim expires; by its own monotonic clock the worker stops a run before that. Does not know
+what a run does (`tool_loop`) or how its log is written (`log_writer`).
 """
 
 import asyncio
@@ -39,8 +39,8 @@ from easel.host.runs.preferred_worker import PreferredWorkerDelay
 from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
 from easel.ids import RunId, WorkerId, new_reference
 
-# A claim searches this far back from the newest turn. Once per poll it searches the whole queue, so that old entries at its
-# head cost one long query per poll.
+# A claim searches this far back from the newest turn. Once per poll it searches the whole queue, so that old
+# entries at its head cost one long query per poll.
 NEAR_TURNS = 1_000
 SAFETY = 0.1  # the part of a claim before whose end an unrenewed run is stopped
 PRUNE_SECONDS = 60.0
@@ -104,10 +104,10 @@ class RunWorker:
 
         return Periodic(name, every, work, on_error=record)
 
-    # -- start and stop --------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set. Then let steps end for a while, and release the rest for other workers."""
+        """Work until `stop` is set, then drain: let steps end for a while and release all other runs."""
         if self._preferred_delay.seconds:  # runs queued before this worker started may prefer another one
             self._preferred_delay.defer(self._latest_turn)
         claiming = asyncio.create_task(self._claiming.run(), name=self._claiming.name)
@@ -157,10 +157,10 @@ class RunWorker:
         if run := self._running.get(run_id):
             run.request_stop(StopReason.CANCEL)
 
-    # -- claiming --------------------------------------------------------------------------------------------------
+    # -- claiming --------------------------------------------------------------------------------------------
 
     async def _claim_available(self) -> None:
-        """Claim until the queue is empty or all slots are taken; a notification or the poll starts the next round."""
+        """Claim until the queue is empty or all slots are taken. A notification starts the next round."""
         try:
             while (capacity := self._capacity()) > 0 and await self.once() >= capacity:
                 pass
@@ -188,8 +188,8 @@ class RunWorker:
     def _capacity(self) -> int:
         """Return how many runs to claim next: at most half of the slots.
 
-        Short runs that are claimed together also end together, and worker and store would wait for each other in turn. In
-        two halves, one is executed while the other is stored.
+        Short runs that are claimed together also end together, and worker and store would wait for each other
+        in turn. In two halves, one is executed while the other is stored.
         """
         return min(self._limits.slots - len(self._running), (self._limits.slots + 1) // 2)
 
@@ -215,8 +215,8 @@ class RunWorker:
     async def _take_over(self, capacity: int) -> int:
         """Claim runs whose claim has expired. Returns how many.
 
-        A run on its last attempt may be what crashes its workers, so each worker has at most one of them: when that one
-        crashes the worker again, no other run loses its last attempt. J6
+        A run on its last attempt may be what crashes its workers, so each worker has at most one of them:
+        when that one crashes the worker again, no other run loses its last attempt. J6
         """
         count = await self._claim_expired(capacity, last_chance=False)
         if count < capacity and not any(run.claim.is_last_chance for run in self._running.values()):
@@ -247,7 +247,7 @@ class RunWorker:
             raise
 
     async def _recover_unacknowledged_claims(self) -> int:
-        """Start runs that were claimed for this worker without a reply; otherwise they wait for their claim to expire. D4"""
+        """Start runs that were claimed for this worker without a reply, before their claim expires. D4"""
         now = time.monotonic()
         if now >= self._claims_uncertain_until:
             return 0
@@ -260,7 +260,7 @@ class RunWorker:
         return self._start_runs(now, claims)
 
     def _start_runs(self, requested_at: float, claims: Sequence[Claim]) -> int:
-        """Start all claimed runs before anything else can fail: a claimed run that is not started loses an attempt."""
+        """Start all claimed runs before anything can fail: a run that is not started loses an attempt."""
         for claim in claims:
             self._start_run(claim, claim_expires_at=requested_at + self._limits.claim_seconds)
         return len(claims)
@@ -300,7 +300,7 @@ class RunWorker:
             self._search_all_at = 0.0  # the next run on its last attempt may be waiting
         self._claiming.wake()
 
-    # -- executing one run -----------------------------------------------------------------------------------------
+    # -- executing one run -----------------------------------------------------------------------------------
 
     async def _execute(self, run: ClaimedRun) -> None:
         transcript = Transcript()
@@ -387,7 +387,7 @@ class RunWorker:
             log.info("run.released", run_id=run.claim.run_id, attempt=run.claim.attempt)
             self._notifier.notify(RunReady(anywhere=True))
 
-    # -- keeping claims --------------------------------------------------------------------------------------------
+    # -- keeping claims --------------------------------------------------------------------------------------
 
     async def renew_claims(self) -> None:
         """Extend all claims, stop runs whose claim is lost, and cancel runs for which that was requested."""
@@ -407,7 +407,7 @@ class RunWorker:
                     run.request_stop(StopReason.CANCEL)
 
     async def stop_expiring_runs(self) -> None:
-        """Stop runs that could not be renewed before their claim ends, so that no two workers act for one run. J7"""
+        """Stop runs that were not renewed before their claim ends: two workers never act for one run. J7"""
         expires_before = time.monotonic() + self._limits.claim_seconds * SAFETY
         for run in list(self._running.values()):
             if run.claim_expires_at <= expires_before and not run.task.done():
