@@ -74,12 +74,19 @@ class _BestEffortStream:
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
+            if stderr := _stderr():
+                stderr.write(text)
         return len(text)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
+            if stderr := _stderr():
+                stderr.flush()
+
+
+def _stderr() -> TextIO | None:
+    """Return stderr, or None if the process was started with a closed one."""
+    return cast("TextIO | None", sys.stderr)
 
 
 class _Bridge(logging.Handler):
@@ -95,8 +102,10 @@ class _Bridge(logging.Handler):
 def _readable() -> structlog.dev.ConsoleRenderer:
     # Plain tracebacks: the pretty ones print local variables, and with them the token of a request.
     # Values as `repr`, so that a line break in a value cannot forge a log line.
+    stderr = _stderr()
+    is_terminal = stderr is not None and stderr.isatty()
     return structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), repr_native_str=True, exception_formatter=_traceback
+        colors=is_terminal, repr_native_str=True, exception_formatter=_traceback
     )
 
 

@@ -20,7 +20,7 @@ from easel.canvas_folder import files
 from easel.canvas_folder.sync import steps
 from easel.core.canvas.folder import FolderCanvas
 from easel.ids import CanvasId
-from tests.cli.test_cli import END_SECONDS, easel, refused, shown
+from tests.cli.commands import TIMEOUT_SECONDS, assert_refused, help_of, run_easel
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
 from tests.support.canvas_folders import (
@@ -110,16 +110,16 @@ def place(root: Path, canvas_id: str, agent_id: str = "main") -> Path:
 
 @pytest.mark.parametrize("verb", ["export", "import", "watch"])
 def test_each_verb_explains_itself_with_an_example(verb: str) -> None:
-    text = shown("canvas", verb, "--help")
+    text = help_of("canvas", verb)
     assert re.search(rf"Example: .*easel canvas {verb}", text), text
     assert {"--agent", "--url", "--token", "--data"} <= set(text.split())
-    assert verb in shown("canvas", "--help")
-    assert "canvas" in shown("--help")
+    assert verb in help_of("canvas")
+    assert "canvas" in help_of()
 
 
 def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
-    sentence = refused(
-        easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url"
+    sentence = assert_refused(
+        run_easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url"
     )
     assert "listens" in sentence
 
@@ -136,9 +136,9 @@ def test_the_owner_needs_no_token_beside_their_data_folder(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "owner-token").write_text(server.token + "\n")
     where = ("--url", server.base_url, "--data", str(tmp_path / "data"))
-    assert easel("canvas", "export", canvas, str(tmp_path / "out"), *where).returncode == 0
-    refused(
-        easel(
+    assert run_easel("canvas", "export", canvas, str(tmp_path / "out"), *where).returncode == 0
+    assert_refused(
+        run_easel(
             "canvas", "export", canvas, str(tmp_path / "out"), "--url", server.base_url, DATA=str(tmp_path)
         ),
         "owner-token",
@@ -149,8 +149,8 @@ def test_the_owner_needs_no_token_beside_their_data_folder(
 def test_the_owner_s_token_is_told_to_no_other_machine(tmp_path: Path) -> None:
     (tmp_path / "owner-token").write_text("the-owner-s-own-token\n")
     for url in ("http://easel.example.org", "https://10.1.2.3:8800", "http://127.0.0.1.example.org"):
-        refused(
-            easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)),
+        assert_refused(
+            run_easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)),
             "EASEL_TOKEN",
             "another machine",
         )
@@ -160,7 +160,9 @@ def test_the_owner_s_token_is_told_to_no_other_machine(tmp_path: Path) -> None:
     "url", ["ftp://x", "http://", "127.0.0.1:8800", "http://x/path", "http://[", "http://u:p@x", "http://x:0"]
 )
 def test_an_address_that_is_none_is_told(url: str, tmp_path: Path) -> None:
-    assert "--url" in refused(easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"))
+    assert "--url" in assert_refused(
+        run_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t")
+    )
 
 
 class Stranger(http.server.BaseHTTPRequestHandler):
@@ -181,8 +183,8 @@ def test_a_server_that_is_no_easel_is_told_and_not_followed(tmp_path: Path) -> N
     with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
         threading.Thread(target=stranger.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{stranger.server_port}"
-        refused(
-            easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"),
+        assert_refused(
+            run_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"),
             "not as an Easel does",
             "302",
         )
@@ -314,10 +316,10 @@ def test_a_person_is_asked_before_their_work_is_written_over(
         os.close(follower)
         said = b""
         while b"[y/N]" not in said:
-            assert select.select([leader], [], [], END_SECONDS)[0], f"it says nothing more than {said!r}"
+            assert select.select([leader], [], [], TIMEOUT_SECONDS)[0], f"it says nothing more than {said!r}"
             said += os.read(leader, 4096)
         os.write(leader, answer.encode())
-        assert asking.wait(END_SECONDS) == (1 if is_kept else 0)
+        assert asking.wait(TIMEOUT_SECONDS) == (1 if is_kept else 0)
         os.close(leader)
         assert b"assets/index.html" in said
         assert (

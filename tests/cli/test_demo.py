@@ -1,9 +1,8 @@
-"""`easel demo`: the canvases for newcomers are there, in order, and their first buttons work with nothing installed."""
+"""`easel demo`: the demo canvases are valid examples and are created in a running or a new server."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,47 +14,54 @@ from easel.core.canvas.spec import parse_spec
 from easel.demo import CANVASES, DemoCanvas
 from easel.host.canvases.agent_tools import LOGS
 from easel.host.tools.native import native_tools
-from tests.browser.canvas import Desk
+from tests.browser.canvas import CanvasApi
+from tests.cli.commands import invoke_easel
 from tests.requirements import rule
 from tests.support.processes import EASEL, Launcher
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.processes import EaselProcess
+
 TOOLS = {tool.definition.name: tool.definition for tool in native_tools()} | {LOGS.name: LOGS}
 FIRST_BUTTON = re.compile(r'data-gsv-action="(\w+)"')
+CANVAS_IDS = {canvas.canvas_id for canvas in CANVASES}
 
 
-@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
-def test_a_demo_is_a_good_example(canvas: DemoCanvas) -> None:
+def canvas_id(canvas: DemoCanvas) -> str:
+    return canvas.canvas_id
+
+
+@pytest.mark.parametrize("canvas", CANVASES, ids=canvas_id)
+def test_demo_spec_is_valid_and_each_action_has_a_button(canvas: DemoCanvas) -> None:
     spec = parse_spec(canvas.spec)
     warnings = check_templates(spec, TOOLS)
-    assert [one for one in warnings if "local__Bash" not in one] == []
+    assert [warning for warning in warnings if "local__Bash" not in warning] == []
     page = canvas.assets[ENTRY]
-    named = set(re.findall(r'data-gsv-action="([^"]+)"', page)) | {
-        spec.bindings[one] for one in re.findall(r'data-gsv-control="([^"]+)"', page)
-    }
-    assert named == set(spec.actions), "every action has a button, and every button an action"
+    actions = set(re.findall(r'data-gsv-action="([^"]+)"', page))
+    bound = {spec.bindings[control] for control in re.findall(r'data-gsv-control="([^"]+)"', page)}
+    assert actions | bound == set(spec.actions)
     for path in re.findall(r'data-gsv-model="state\.([^"]+)"', page):
         assert spec.may_write(tuple(path.split("."))), path
 
 
 @rule("CV-19")
-@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
-def test_what_runs_by_itself_rests_while_nobody_looks(canvas: DemoCanvas) -> None:
-    """A newcomer leaves it running overnight: 28,800 looks at a log that nobody reads."""
+@pytest.mark.parametrize("canvas", CANVASES, ids=canvas_id)
+def test_refresh_jobs_run_only_while_the_canvas_is_watched(canvas: DemoCanvas) -> None:
+    """An unattended demo must not write 28,800 events a day."""
     assert all(job.only_watched for job in parse_spec(canvas.spec).refreshes)
 
 
-@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
-def test_all_of_its_state_is_used(canvas: DemoCanvas) -> None:
+@pytest.mark.parametrize("canvas", CANVASES, ids=canvas_id)
+def test_every_field_of_the_state_is_used(canvas: DemoCanvas) -> None:
     rest = {name: part for name, part in canvas.spec.items() if name not in ("state", "writable")}
     used = canvas.assets[ENTRY] + msgspec.json.encode(rest).decode()
     assert [name for name in canvas.spec["state"] if f"state.{name}" not in used] == []
 
 
-@pytest.mark.parametrize("canvas", CANVASES, ids=lambda one: one.canvas_id)
-def test_the_first_button_asks_nobody_and_needs_no_shell(canvas: DemoCanvas) -> None:
+@pytest.mark.parametrize("canvas", CANVASES, ids=canvas_id)
+def test_first_button_needs_no_confirmation_and_no_shell(canvas: DemoCanvas) -> None:
     spec = parse_spec(canvas.spec)
     found = FIRST_BUTTON.search(canvas.assets[ENTRY])
     assert found
@@ -64,54 +70,46 @@ def test_the_first_button_asks_nobody_and_needs_no_shell(canvas: DemoCanvas) -> 
     assert not needs_consent(action, TOOLS[action.tool])
 
 
-def test_the_command_brings_them_into_a_running_easel_and_leaves_what_is_there(tmp_path: Path) -> None:
-    with Launcher(tmp_path) as launcher:
-        (server,) = launcher.ready(launcher.up())
-        with Desk(server) as desk:
-            for time in range(2):
-                said = subprocess.run(
-                    [*EASEL, "demo", "--port", server.base_url.rpartition(":")[2]],
-                    env=server.environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    check=True,
-                )
-                for canvas in CANVASES:
-                    assert f"{canvas.title}: {server.base_url}/canvas/main/{canvas.canvas_id}" in said.stdout
-                if time == 0:
-                    desk.rpc(
-                        "canvas.patch",
-                        canvasId="release-checklist",
-                        statePatch=[{"op": "replace", "path": "/release", "value": "3.0"}],
-                    )
-            assert desk.state("release-checklist")["release"] == "3.0"
-            pressed = desk.rpc("canvas.action", canvasId="deploy-cockpit", actionId="checkClock")
-            assert pressed["result"]["now"].startswith("20")
+def run_demo(server: EaselProcess) -> str:
+    """Run `easel demo` for this server and return its output."""
+    variables = {
+        name.removeprefix("EASEL_"): value
+        for name, value in server.environment.items()
+        if name.startswith("EASEL_")
+    }
+    done = invoke_easel("demo", "--port", server.base_url.rpartition(":")[2], **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_where_no_easel_runs_one_is_started_with_them(tmp_path: Path) -> None:
+def list_canvases(api: CanvasApi) -> set[str]:
+    return {canvas["canvasId"] for canvas in api.rpc("canvas.list")["canvases"]}
+
+
+def test_demo_starts_a_server_or_adds_missing_canvases_to_a_running_one(tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         (server,) = launcher.ready(launcher.start("up", (*EASEL, "demo", "--port", "0"), {}))
-        with Desk(server) as desk:
-            there = {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]}
-    assert there == {canvas.canvas_id for canvas in CANVASES}
+        with CanvasApi(server) as api:
+            assert list_canvases(api) == CANVAS_IDS
+            api.patch("release-checklist", "/release", "3.0")
+            api.rpc("canvas.delete", canvasId="deploy-cockpit")
+            output = run_demo(server)
+            for canvas in CANVASES:
+                assert f"{canvas.title}: {server.base_url}/canvas/main/{canvas.canvas_id}" in output
+            assert api.state("release-checklist")["release"] == "3.0", "existing canvases are not changed"
+            result = api.rpc("canvas.action", canvasId="deploy-cockpit", actionId="checkClock")
+            assert result["result"]["now"].startswith("20")
 
 
 @rule("RS-14", "SB-01")
-def test_a_server_that_asks_before_everything_has_them_too_and_lets_nothing_run_by_itself(
-    tmp_path: Path,
-) -> None:
+def test_demo_without_refresh_jobs_is_created_when_every_action_needs_confirmation(tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         (server,) = launcher.ready(
             launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {"APPROVAL_MODE": "minimal"})
         )
-        with Desk(server) as desk:
-            assert {one["canvasId"] for one in desk.rpc("canvas.list")["canvases"]} == {
-                canvas.canvas_id for canvas in CANVASES
-            }
-            assert desk.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
-            desk.rpc("canvas.delete", canvasId="log-viewer")
-            command = [*EASEL, "demo", "--port", server.base_url.rpartition(":")[2]]
-            subprocess.run(command, env=server.environment, capture_output=True, timeout=60, check=True)
-            assert desk.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
+        with CanvasApi(server) as api:
+            assert list_canvases(api) == CANVAS_IDS
+            assert api.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
+            api.rpc("canvas.delete", canvasId="log-viewer")
+            run_demo(server)
+            assert api.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []

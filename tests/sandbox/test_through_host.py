@@ -1,4 +1,6 @@
-"""The machine tools in a running Easel: runs of an agent, the audit trail, metrics, and the texts of `up` and `doctor`."""
+"""The machine tools in a running Easel: runs of an agent, the audit trail, metrics, and the texts of `up` and
+`doctor`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.ids import OWNER
-from tests.cli.test_cli import easel as command
+from tests.cli.commands import run_easel
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.sandbox.processes import TIMEOUT_SECONDS, new_nap, sleepers
@@ -157,7 +159,7 @@ def test_all_machine_tools_are_offered_by_default(easel: LiveEasel) -> None:
     assert offered_tools(easel) == LOCAL
 
 
-# --- texts of up and doctor ----------------------------------------------------------------------------------------------
+# --- texts of up and doctor ---------------------------------------------------------------------------------
 
 
 @rule("RS-61", "SB-10")
@@ -170,7 +172,7 @@ def test_up_warns_that_commands_are_not_isolated(tmp_path: Path) -> None:
 @rule("RS-61")
 def test_up_and_doctor_explain_a_missing_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    doctor = command("doctor", DATA=str(tmp_path / "data"), PORT="0")
+    doctor = run_easel("doctor", DATA=str(tmp_path / "data"), PORT="0")
     assert doctor.returncode == 0, doctor.stdout
     assert "ok   Bash: off: bubblewrap is not installed; install the package `bubblewrap`." in doctor.stdout
     with Launcher(tmp_path) as launcher:
@@ -180,9 +182,9 @@ def test_up_and_doctor_explain_a_missing_bubblewrap(tmp_path: Path, monkeypatch:
 
 @rule("SB-14")
 def test_mode_that_cannot_be_used_is_an_error_at_start(tmp_path: Path) -> None:
-    up = command("up", DATA=str(tmp_path), PORT="0", SANDBOX_MODE="nsjail")
+    up = run_easel("up", DATA=str(tmp_path), PORT="0", SANDBOX_MODE="nsjail")
     assert (up.returncode, "EASEL_SANDBOX_MODE=nsjail is not available" in up.stderr) == (2, True), up.stderr
     assert "Traceback" not in up.stderr
-    doctor = command("doctor", DATA=str(tmp_path), PORT="0", SANDBOX_MODE="nsjail")
+    doctor = run_easel("doctor", DATA=str(tmp_path), PORT="0", SANDBOX_MODE="nsjail")
     assert doctor.returncode == 1
     assert "fail Bash: EASEL_SANDBOX_MODE=nsjail" in doctor.stdout

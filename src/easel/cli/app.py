@@ -4,6 +4,7 @@ Each group has a module of its own. A command imports what it needs when it runs
 fast.
 """
 
+import os
 from typing import Annotated
 
 import typer
@@ -85,4 +86,12 @@ def main_options(
 
 
 def main() -> None:
+    _open_closed_streams()
     app()
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null for closed standard streams: libuv aborts if it gets one of their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from easel.cli.terminal import fail, load_settings, say
+from easel.cli.terminal import fail, load_settings
 from easel.errors import BadInput, HostError
 
 if TYPE_CHECKING:
-    from easel.canvas_folder.api_client import Server
+    from easel.canvas_folder.api_client import ApiClient
     from easel.canvas_folder.files import CanvasDir
     from easel.core.canvas.folder import FolderCanvas
     from easel.settings import Settings
@@ -92,21 +92,22 @@ def export_canvas(
     Example: `easel canvas export cockpit ./backup`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.sync import checked_agent, held, records
+    from easel.canvas_folder.sync import check_agent, fetch, fetch_records
     from easel.core.canvas.folder import to_files
 
     with _failing_in_one_sentence():
         server = _server(load_settings(data=data), url, token)
-        there = held(server, canvas)
+        there = fetch(server, canvas)
         if there is None:
             raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
         if agent is not None:
-            checked_agent(there, agent)
-        found = records(server, canvas, events)
+            check_agent(there, agent)
+        found = fetch_records(server, canvas, events)
         content = to_files(there.canvas, there.descriptor, found)
-        other, stale = files.replaced(folder, there.canvas.directory, content)
+        other, stale = files.find_overwritten(folder, there.canvas.directory, content)
         _confirm_overwrite(
-            folder / there.canvas.directory, [path for path in (*other, *stale) if path != "state/latest.json"]
+            folder / there.canvas.directory,
+            [path for path in (*other, *stale) if path != "state/latest.json"],
         )
         files.write(folder, there.canvas.directory, content)
         files.remove(folder, there.canvas.directory, stale)
@@ -139,24 +140,23 @@ def import_canvas(
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.sync import accept as accept_canvas
-    from easel.canvas_folder.sync import carry, checked_agent, held
-    from easel.canvas_folder.watcher import in_words
+    from easel.canvas_folder.sync import check_agent, fetch, push
 
     with _failing_in_one_sentence():
         settings = load_settings(data=data)
         # All canvases are read before the first one is sent.
-        canvases = _read_all(files.find(folder, agent), settings.max_asset_bytes)
+        canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
         server = _server(settings, url, token)
         for canvas in canvases:
-            there = held(server, canvas.canvas_id)
+            there = fetch(server, canvas.canvas_id)
             if there is not None:
-                checked_agent(there, canvas.agent_id)
-            synced = carry(
-                server, there and there.canvas, canvas, most_bytes=settings.max_body_bytes, is_accepted=accept
+                check_agent(there, canvas.agent_id)
+            synced = push(
+                server, there and there.canvas, canvas, max_bytes=settings.max_body_bytes, is_accepted=accept
             )
             typer.echo(
                 f"{canvas.canvas_id}: "
-                + ("is up to date; nothing to do." if synced is None else f"{in_words(synced)}.")
+                + ("is up to date; nothing to do." if synced is None else f"{synced.describe()}.")
             )
             for warning in synced.warnings if synced else ():
                 typer.echo(f"{canvas.canvas_id}: warning: {warning}")
@@ -184,42 +184,44 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.watcher import LOOK_SECONDS, FolderWatcher, WatchLimits
+    from easel.canvas_folder.watcher import POLL_SECONDS, FolderWatcher, WatchLimits
 
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _failing_in_one_sentence():
             settings = load_settings(data=data)
-            files.find(folder, agent)  # problems of the folder are reported before those of the server
+            files.find_canvases(
+                folder, agent
+            )  # problems of the folder are reported before those of the server
             server = _server(settings, url, token)
             limits = WatchLimits(settings.max_asset_bytes, settings.max_body_bytes)
             watcher = FolderWatcher(folder, agent, server, limits, _say_with_time, is_accepted=accept)
             for place in watcher.start():
                 page = server.page_of(place.agent_id, place.canvas_id)
-                say(f"Watching {place.folder} as {place.canvas_id}; open {page}")
+                typer.echo(f"Watching {place.folder} as {place.canvas_id}; open {page}")
             if not accept:
-                say(
+                typer.echo(
                     "Saved changes ask for confirmation before they run anything, until you accept them on "
                     "the page; --accept accepts every save."
                 )
-            say("Ctrl-C stops it.")
+            typer.echo("Ctrl-C stops it.")
             while True:
-                time.sleep(LOOK_SECONDS)
-                watcher.once()
+                time.sleep(POLL_SECONDS)
+                watcher.poll()
     except KeyboardInterrupt:
         typer.echo("Stopped.", err=True)
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
 
 
-def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]":
+def _read_all(places: "list[CanvasDir]", max_bytes: int) -> "list[FolderCanvas]":
     from easel.canvas_folder import files
     from easel.core.canvas.folder import escape_unprintable, read_files
 
     canvases: list[FolderCanvas] = []
     complaints: list[str] = []
     for place in places:
-        found, problems = files.read_settled(place.folder, most_bytes=most_bytes)
+        found, problems = files.read_settled(place.folder, max_bytes=max_bytes)
         reading = read_files(found, place.agent_id, place.canvas_id)
         complaints += [
             f"{escape_unprintable(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)
@@ -233,10 +235,10 @@ def _read_all(places: "list[CanvasDir]", most_bytes: int) -> "list[FolderCanvas]
     return canvases
 
 
-def _server(settings: "Settings", url: str | None, token: str | None) -> "Server":
-    from easel.canvas_folder.api_client import reached
+def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiClient":
+    from easel.canvas_folder.api_client import client_for
 
-    return reached(settings, url, token)
+    return client_for(settings, url, token)
 
 
 def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
@@ -249,7 +251,7 @@ def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
 
 
 def _say_with_time(text: str) -> None:
-    say(f"{time.strftime('%H:%M:%S')} {text}")
+    typer.echo(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 def _count(number: int, noun: str) -> str:
@@ -259,14 +261,14 @@ def _count(number: int, noun: str) -> str:
 @contextlib.contextmanager
 def _failing_in_one_sentence() -> Generator[None]:
     """Turn every expected error into one sentence and exit code 2."""
-    from easel.canvas_folder.api_client import Refused, ServerUnreachable
+    from easel.canvas_folder.api_client import RequestRefused, ServerUnreachable
     from easel.core.canvas.folder import escape_unprintable
 
     try:
         yield
     except HostError as problem:
         fail(problem)
-    except (Refused, ServerUnreachable) as problem:
+    except (RequestRefused, ServerUnreachable) as problem:
         fail(BadInput(problem=escape_unprintable(str(problem))))
     except OSError as problem:
         text = f"{problem.filename or 'A file'}: {problem.strerror or problem}."

@@ -15,14 +15,14 @@ def doctor(data: DataOption = None, port: PortOption = None) -> None:
 
     Example: `easel doctor --data ./my-easel`
     """
-    from easel.canvas_folder.api_client import ready_there
+    from easel.canvas_folder.api_client import is_running_and_ready
     from easel.cli.checks import Verdict, run_checks
 
     settings = load_settings(data=data, port=port)
     verdicts: list[Verdict] = []
 
     async def print_checks() -> None:
-        async for check in run_checks(settings, await asyncio.to_thread(ready_there, settings)):
+        async for check in run_checks(settings, await asyncio.to_thread(is_running_and_ready, settings)):
             verdicts.append(check.verdict)
             typer.echo(f"{check.verdict.value:<4} {check.name}: {check.text}")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from easel.cli.terminal import load_settings, run, say
+from easel.cli.terminal import load_settings, run
 from easel.errors import BadInput, BadSettings
 
 NodeIdOption = Annotated[
@@ -66,7 +66,7 @@ def node(
 
     async def serve_node(stop: asyncio.Event) -> None:
         choice = choose_sandbox(settings)
-        say(f"Bash: {choice.description}")
+        typer.echo(f"Bash: {choice.description}")
         secret = token or _read_token(token_file) or settings.token
         if not secret:
             raise BadSettings(
@@ -76,7 +76,7 @@ def node(
         roots = root or [Path.cwd()]
         try:
             client = build_node(
-                settings, choice, url=url, node_id=node_id, token=secret, roots=roots, report=say
+                settings, choice, url=url, node_id=node_id, token=secret, roots=roots, report=typer.echo
             )
         except BadInput as problem:
             # The message names the field of the protocol; here it is an option.

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
-import sys
 from typing import Annotated
 from urllib.parse import quote
 
@@ -45,27 +44,27 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
 
     Example: `easel demo`
     """
-    from easel.canvas_folder.api_client import Refused, ServerUnreachable, reached
+    from easel.canvas_folder.api_client import RequestRefused, ServerUnreachable, client_for
     from easel.demo import CANVASES
 
     config = load_settings(host=host, port=port, data=data)
     try:
-        server = reached(config, None, None)
+        server = client_for(config, None, None)
         server.call("canvas.list")
     except (BadSettings, ServerUnreachable):
         run(lambda stop: _serve_demo(config, stop))
         return
-    except Refused as problem:
+    except RequestRefused as problem:
         fail(BadSettings(problem=problem.message))
     for canvas in CANVASES:
         try:
             try:
                 server.call("canvas.create", **canvas.params)
-            except Refused as problem:
+            except RequestRefused as problem:
                 if problem.name != "BAD_INPUT":
                     raise
                 server.call("canvas.create", **canvas.without_refresh.params)
-        except Refused as problem:
+        except RequestRefused as problem:
             if problem.name != "ALREADY_EXISTS":
                 fail(BadSettings(problem=f"{canvas.canvas_id}: {problem.message}"))
         typer.echo(f"{canvas.title}: {server.page_of('main', canvas.canvas_id)}")
@@ -106,8 +105,10 @@ async def _serve(
     if with_api:
         _check_token(settings)
     port = settings.port if with_api else settings.worker_port
-    listening = listen(settings.host, port) if with_api or port else None
     async with contextlib.AsyncExitStack() as stack:
+        listening = listen(settings.host, port) if with_api or port else None
+        if listening is not None:
+            stack.callback(listening.close)
         resources = await unless_stopped(stop, stack.enter_async_context(open_resources(settings)))
         sandbox = choose_sandbox(settings)
         shared = await stack.enter_async_context(open_shared_services(resources, sandbox))
@@ -118,7 +119,7 @@ async def _serve(
                 await load_demo(services)
             if with_api:
                 token = services.sign_in.owner_token
-                _print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
+                print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
         _tune_gc()
         if with_worker:
             await build_worker(shared).work(stop)
@@ -159,7 +160,7 @@ def _tune_gc() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
-def _print_banner(
+def print_banner(
     settings: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool
 ) -> None:
     host, port = address
@@ -181,7 +182,6 @@ def _print_banner(
     if with_demo:
         typer.echo("The demo canvases are on that page: open one and click its first button.")
     typer.echo("Ctrl-C stops it.")
-    sys.stdout.flush()
 
 
 def _is_loopback(host: str) -> bool:

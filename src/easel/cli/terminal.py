@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
@@ -26,12 +25,6 @@ def load_settings(**options: Any) -> Settings:
     except BadSettings as problem:
         fail(problem)
     return loaded
-
-
-def say(text: str) -> None:
-    """Print a line at once, also into a pipe."""
-    typer.echo(text)
-    sys.stdout.flush()
 
 
 def fail(problem: HostError) -> NoReturn:
