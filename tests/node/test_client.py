@@ -20,7 +20,7 @@ from easel.node import backoff as node_backoff
 from easel.node import calls as node_calls
 from easel.node import client as node_client
 from easel.node.client import NodeClient
-from tests.edges.gateway.node_peer import NodePeer, names_of, using
+from tests.edges.gateway.node_peer import NodePeer, call_tool, node_tool_names
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
@@ -161,7 +161,7 @@ async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[RunningN
         await node.wait_for_report("Connected to ")
 
         async def is_known() -> bool:
-            return "laptop__Echo" in await names_of(easel)
+            return "laptop__Echo" in await node_tool_names(easel)
 
         await wait_for(is_known)
         yield node
@@ -169,7 +169,7 @@ async def connected(easel: LiveEasel, token: str = "") -> AsyncIterator[RunningN
 
 async def wait_until_disconnected(easel: LiveEasel) -> None:
     async def has_no_tools() -> bool:
-        return await names_of(easel) == set()
+        return await node_tool_names(easel) == set()
 
     await wait_for(has_no_tools)
 
@@ -189,29 +189,29 @@ async def test_node_offers_its_tools_and_runs_calls(easel: LiveEasel) -> None:
     async with connected(easel) as node:
         names = "Echo, Hold, Fail, Break, Large, Print"
         assert node.reports == [f"Connected to {gateway_of(easel)} as laptop, with 6 tools: {names}."]
-        assert await using(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {
+        assert await call_tool(easel, "laptop__Echo", {"n": 1, "more": ["ü", None]}) == {
             "n": 1,
             "more": ["ü", None],
         }
-        assert await failure_of(using(easel, "laptop__Fail")) == "laptop__Fail: not found."
+        assert await failure_of(call_tool(easel, "laptop__Fail")) == "laptop__Fail: not found."
         assert (
-            await failure_of(using(easel, "laptop__Break"))
+            await failure_of(call_tool(easel, "laptop__Break"))
             == "laptop__Break: raised ZeroDivisionError on the node."
         )
         assert "its result of 2000002 bytes is over the limit of 262144" in await failure_of(
-            using(easel, "laptop__Large")
+            call_tool(easel, "laptop__Large")
         )
-        assert await using(easel, "laptop__Echo", {"n": 2}) == {"n": 2}
+        assert await call_tool(easel, "laptop__Echo", {"n": 2}) == {"n": 2}
         assert not node.task.done()
     await wait_until_disconnected(easel)
 
 
 async def test_calls_run_concurrently_and_are_cancelled_one_by_one(easel: LiveEasel) -> None:
     async with connected(easel) as node:
-        held = [using(easel, "laptop__Hold") for _ in range(2)]
+        held = [call_tool(easel, "laptop__Hold") for _ in range(2)]
         for _ in held:
             await node.wait_for_start()
-        assert await asyncio.gather(*(using(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [
+        assert await asyncio.gather(*(call_tool(easel, "laptop__Echo", {"n": n}) for n in range(20))) == [
             {"n": n} for n in range(20)
         ]
         held[0].cancel()
@@ -226,7 +226,7 @@ async def test_calls_run_concurrently_and_are_cancelled_one_by_one(easel: LiveEa
 async def test_output_is_received_while_the_tool_runs(easel: LiveEasel) -> None:
     received: list[str] = []
     async with connected(easel) as node:
-        call = using(easel, "laptop__Print", on_output=received.append)
+        call = call_tool(easel, "laptop__Print", on_output=received.append)
         await node.wait_for_start()
 
         await wait_for(lambda: "line 999\n" in "".join(received))
@@ -238,7 +238,7 @@ async def test_output_is_received_while_the_tool_runs(easel: LiveEasel) -> None:
 
 async def test_stopping_the_node_disconnects_at_once(easel: LiveEasel) -> None:
     async with connected(easel) as node:
-        call = using(easel, "laptop__Hold")
+        call = call_tool(easel, "laptop__Hold")
         await node.wait_for_start()
         node.stop.set()
         await node.wait_for_end()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
 from easel.core.tool.node import check_node_id, full_tool_name, split_tool_name, tool_location
 from easel.core.tool.offer import MAX_SCHEMA_PARTS, OfferLimits, parse_offer
 from easel.errors import BadInput, TooLarge
-from tests.requirements import rule
+from tests.requirements import case, rule
 
 LIMITS = OfferLimits(tools=10, tool_bytes=50_000)
 JSON = st.recursive(
@@ -109,6 +111,109 @@ def test_long_chain_of_references_is_refused() -> None:
     schema = {"type": "object", "$defs": {"a0": {}, **chain}, "properties": {"x": {"$ref": "#/$defs/a999"}}}
     with pytest.raises(BadInput, match="chain of more than"):
         parse_offer("laptop", [{"name": "A", "inputSchema": schema}], LIMITS)
+
+
+# --- invalid offers -----------------------------------------------------------------------------------------
+
+
+def new_tool(name: str = "Echo", schema: Any = None, **members: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"} if schema is None else schema, **members}
+
+
+def with_property(**schema: Any) -> dict[str, Any]:
+    return new_tool(schema={"type": "object", "properties": {"a": schema}})
+
+
+LOOP = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
+DEEP = {"type": "object", "default": json.loads("[" * 120 + "]" * 120)}
+INVALID_OFFERS: list[tuple[str, Any, type[Exception], str]] = [
+    ("an object", {"Echo": {}}, BadInput, "tools: "),
+    ("no tools", [], BadInput, "tools: "),
+    ("text for a tool", ["Echo"], BadInput, "tools[0]: "),
+    ("no name", [{"inputSchema": {"type": "object"}}], BadInput, "tools[0].name: "),
+    ("a space in a name", [new_tool("Ec ho")], BadInput, "tools[0].name: "),
+    ("a letter of another alphabet", [new_tool("Еcho")], BadInput, "tools[0].name: "),
+    ("a line feed in a name", [new_tool("Echo\n")], BadInput, "tools[0].name: "),
+    ("a long name", [new_tool("x" * 65)], BadInput, "tools[0].name: "),
+    ("a duplicate name", [new_tool(), new_tool()], BadInput, "tools[1].name: "),
+    ("no schema", [{"name": "Echo"}], BadInput, "tools[0].inputSchema: "),
+    ("text for a schema", [new_tool(schema="object")], BadInput, "tools[0].inputSchema: "),
+    ("arguments without names", [new_tool(schema={"type": "array"})], BadInput, "inputSchema.type: "),
+    (
+        "a reference to a URL",
+        [with_property(**{"$ref": "http://127.0.0.1:1/x"})],
+        BadInput,
+        "outside the schema",
+    ),
+    (
+        "a reference to a file",
+        [with_property(**{"$ref": "file:///etc/passwd"})],
+        BadInput,
+        "outside the schema",
+    ),
+    ("an id", [with_property(**{"$id": "http://127.0.0.1:1/x"})], BadInput, "$id is not supported"),
+    ("a dialect", [new_tool(schema={"$schema": "http://127.0.0.1:1/x"})], BadInput, "inputSchema.$schema: "),
+    ("a reference to nothing", [with_property(**{"$ref": "#/$defs/x"})], BadInput, "refers to nothing"),
+    ("an endless schema", [new_tool(schema=LOOP)], BadInput, "refers to itself"),
+    ("text for x-shell", [with_property(**{"x-shell": "true"})], BadInput, "x-shell must be true or false"),
+    (
+        "text for a hint",
+        [new_tool(annotations={"readOnlyHint": "yes"})],
+        BadInput,
+        "annotations.readOnlyHint: ",
+    ),
+    ("an unknown hint", [new_tool(annotations={"readOnly": True})], BadInput, "annotations.readOnly: "),
+    ("an unknown member", [new_tool(schemas={})], BadInput, "tools[0].schemas: "),
+    ("deep nesting", [new_tool(schema=DEEP)], BadInput, "deeper than 100 levels"),
+    ("a large definition", [new_tool(description="x y " * 20_000)], TooLarge, "tools[0]"),
+    ("Base64", [new_tool(description="iVBORw0KGgo" * 300)], BadInput, "must not contain Base64"),
+    ("many tools", [new_tool(f"Echo{n}") for n in range(11)], BadInput, "10 is the limit"),
+]
+
+
+@rule("RS-44")
+@case("R7")
+@pytest.mark.parametrize("name, offer, error, part", INVALID_OFFERS, ids=[row[0] for row in INVALID_OFFERS])
+def test_invalid_offer_is_refused_with_its_place(
+    name: str, offer: Any, error: type[Exception], part: str
+) -> None:
+    with pytest.raises(error, match=re.escape(part)):
+        parse_offer("laptop", offer, LIMITS)
+
+
+# --- names --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "node_id",
+    [
+        "gsv",
+        "GSV",
+        "local",
+        "Local",
+        "a__b",
+        "__a",
+        "a_",
+        "a__",
+        "",
+        "-a",
+        " a",
+        "a b",
+        "a/b",
+        "ü",
+        "x" * 129,
+    ],
+)
+def test_invalid_node_id_is_refused(node_id: str) -> None:
+    """Its tools could not be told from native ones, or their names could be split in two ways."""
+    with pytest.raises(BadInput, match=r"^client\.id: "):
+        check_node_id(node_id)
+
+
+def test_full_tool_name_is_split_at_its_first_separator() -> None:
+    assert split_tool_name("server-a__Bash") == ("server-a", "Bash")
+    assert split_tool_name("server-a__My__Tool") == ("server-a", "My__Tool")
+    assert split_tool_name("plain") == ("plain", "")
 
 
 @given(

@@ -1,4 +1,4 @@
-"""A tool node played by hand: a raw WebSocket in node mode that says what a test tells it, and calls that reach it from inside Easel."""
+"""A tool node that a test controls, as a raw WebSocket in node mode, and calls to it from inside Easel."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ SHELL: dict[str, Any] = {
 ANY: dict[str, Any] = {"type": "object"}
 
 
-def a_tool(name: str = "Echo", schema: Any = ANY, **changed: Any) -> dict[str, Any]:
-    return {"name": name, "description": f"Does {name}.", "inputSchema": schema, **changed}
+def new_tool(name: str = "Echo", schema: Any = ANY, **members: Any) -> dict[str, Any]:
+    return {"name": name, "description": f"Does {name}.", "inputSchema": schema, **members}
 
 
 TOOLS = [
-    a_tool("Echo", annotations={"readOnlyHint": True, "idempotentHint": True}),
-    a_tool("Bash", SHELL, annotations={"destructiveHint": True, "openWorldHint": False, "title": "A shell"}),
+    new_tool("Echo", annotations={"readOnlyHint": True, "idempotentHint": True}),
+    new_tool(
+        "Bash", SHELL, annotations={"destructiveHint": True, "openWorldHint": False, "title": "A shell"}
+    ),
 ]
 
 
 class NodePeer:
-    """What a node hears and says. `client` is the bare connection."""
+    """The far end of a node's connection; `client` is the WebSocket."""
 
     def __init__(self, client: GatewayClient, node_id: str) -> None:
         self.client = client
@@ -49,35 +51,34 @@ class NodePeer:
     async def connected(
         cls, easel: LiveEasel, node_id: str, *, at: int = 0, token: str | None = None, tools: Any = None
     ) -> AsyncIterator[NodePeer]:
-        """Gone when this is over: whoever comes next, under this name or another, finds nothing of it."""
+        """Connect a node; at the end, wait until its row is deleted, for the next test."""
         async with GatewayClient.open(easel.instances[at].base_url, token or easel.token) as client:
             hello = await client.connect(node_id, mode="node", tools=TOOLS if tools is None else tools)
             yield cls(client, node_id)
-        await wait_for(lambda: _has_left(easel, hello["server"]["connectionId"]))
+        await wait_for(lambda: _is_unregistered(easel, hello["server"]["connectionId"]))
 
-    async def invoked(self) -> dict[str, Any]:
-        heard = await self.client.event()
-        assert (heard.event, heard.seq) == ("tool.invoke", None)
-        assert set(heard.payload) == {"callId", "tool", "args"}
-        return heard.payload
+    async def receive_call(self) -> dict[str, Any]:
+        event = await self.client.event()
+        assert (event.event, event.seq) == ("tool.invoke", None)
+        assert set(event.payload) == {"callId", "tool", "args"}
+        return event.payload
 
-    async def cancelled(self) -> str:
-        heard = await self.client.event()
-        assert (heard.event, set(heard.payload)) == ("tool.cancel", {"callId"})
-        return heard.payload["callId"]
+    async def receive_cancel(self) -> str:
+        event = await self.client.event()
+        assert (event.event, set(event.payload)) == ("tool.cancel", {"callId"})
+        return event.payload["callId"]
 
     async def answer(self, call_id: str, **answer: Any) -> dict[str, Any]:
         return await self.client.call("tool.result", callId=call_id, **answer)
 
-    async def echo_one(self) -> dict[str, Any]:
-        """Answers the next call with its own arguments."""
-        call = await self.invoked()
+    async def echo_next_call(self) -> dict[str, Any]:
+        """Answer the next call with its own arguments, and return it."""
+        call = await self.receive_call()
         assert await self.answer(call["callId"], result=call["args"]) == {"ok": True}
         return call
 
 
-async def _has_left(easel: LiveEasel, connection_id: str) -> bool:
-    """Its row is the last that goes."""
+async def _is_unregistered(easel: LiveEasel, connection_id: str) -> bool:
     if easel._loop.is_closed():
         return True
     return not await asyncio.to_thread(
@@ -85,7 +86,7 @@ async def _has_left(easel: LiveEasel, connection_id: str) -> bool:
     )
 
 
-def using(
+def call_tool(
     easel: LiveEasel,
     name: str,
     args: Mapping[str, Any] | None = None,
@@ -95,14 +96,14 @@ def using(
     seconds: float | None = None,
     on_output: Callable[[str], None] | None = None,
 ) -> asyncio.Future[Any]:
-    """A call of a tool from inside Easel, as an agent and a canvas make it; cancelling it cancels the call."""
+    """Call a tool from inside Easel, like an agent or a canvas. Cancelling the future cancels the call."""
     context = ToolContext(replace(THE_OWNER, user_id=UserId(user)), "agent:main:main", on_output=on_output)
     call = easel.instances[at].tools.call(name, args or {}, context, timeout_seconds=seconds)
     return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, easel._loop))
 
 
-async def names_of(easel: LiveEasel, *, at: int = 0, user: str = "owner") -> set[str]:
-    """The tools that are offered by nodes, as agents see them."""
+async def node_tool_names(easel: LiveEasel, *, at: int = 0, user: str = "owner") -> set[str]:
+    """Return the tools of nodes that an agent can call."""
     definitions = easel.instances[at].tools.definitions(UserId(user))
     found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(definitions, easel._loop))
     return {name for name in found if not name.startswith(("gsv__", "local__"))}

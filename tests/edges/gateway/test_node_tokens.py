@@ -1,9 +1,8 @@
-"""What tokens open: a node's opens nothing but the gateway in node mode, and a revoked one nothing at all. Walks the table of routes."""
+"""Access by token: a node's token gives access only to node mode of the gateway, a revoked one to nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -18,9 +17,10 @@ from easel.host.auth.tokens import Tokens
 from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.edges.http.live import LiveEasel
 
@@ -34,23 +34,31 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
         yield live
 
 
-def token_for(easel: LiveEasel, kind: str) -> tuple[str, str]:
-    made, secret = easel.do(desk(easel).create("owner", kind))
+@pytest.fixture(scope="module")
+def node_client(small: LiveEasel) -> Iterator[httpx2.Client]:
+    """An HTTP client with the token of a node."""
+    with http_client(small, create_token(small, "node")[1]) as client:
+        yield client
+
+
+def create_token(easel: LiveEasel, kind: str) -> tuple[str, str]:
+    """Create a token. Returns its id, and the token."""
+    made, secret = easel.do(tokens_of(easel).create("owner", kind))
     return made.token_id, secret
 
 
-def desk(easel: LiveEasel) -> Tokens:
+def tokens_of(easel: LiveEasel) -> Tokens:
     return Tokens(easel.instances[0].opened.tokens, easel.instances[0].services.audit)
 
 
-def asking(easel: LiveEasel, secret: str) -> httpx2.Client:
+def http_client(easel: LiveEasel, secret: str) -> httpx2.Client:
     return httpx2.Client(
         base_url=easel.base_url, headers={"Authorization": f"Bearer {secret}"}, timeout=WAIT_SECONDS
     )
 
 
-def place(path: str) -> str:
-    filled = {
+def fill(path: str) -> str:
+    values = {
         "run_id": "run_x",
         "session_id": "s",
         "artifact_id": "a",
@@ -59,42 +67,31 @@ def place(path: str) -> str:
         "token": "t",
         "file": "easel.css",
     }
-    for name, value in filled.items():
+    for name, value in values.items():
         path = path.replace(f"{{{name}}}", value)
     return path.replace("{file:path}", "index.html")
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-# --- a node's -----------------------------------------------------------------------------------------------
+# --- tokens of nodes ----------------------------------------------------------------------------------------
 
 
 @case("O7")
 @pytest.mark.parametrize("row", CLOSED, ids=[f"{row.method} {row.path}" for row in CLOSED])
-def test_a_nodes_token_opens_no_route(small: LiveEasel, row: Any) -> None:
-    _, secret = token_for(small, "node")
-    with asking(small, secret) as http:
-        answer = http.request(row.method, place(row.path), content=b"{" * 10)
+def test_node_token_is_refused_by_every_route(node_client: httpx2.Client, row: Any) -> None:
+    answer = node_client.request(row.method, fill(row.path), content=b"{" * 10)
     assert (answer.status_code, answer.json()["error"]["name"]) == (403, "FORBIDDEN")
 
 
 @case("O7")
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_nodes_token_calls_no_method(small: LiveEasel, method: str) -> None:
-    _, secret = token_for(small, "node")
-    with asking(small, secret) as http:
-        answer = http.post("/api/rpc", json={"method": method, "params": {"canvasId": "c"}})
-    assert answer.status_code == 403
+def test_node_token_is_refused_by_every_method(node_client: httpx2.Client) -> None:
+    for method in METHODS:
+        answer = node_client.post("/api/rpc", json={"method": method, "params": {"canvasId": "c"}})
+        assert answer.status_code == 403, method
 
 
 @pytest.mark.parametrize("by", ["header", "link"])
-async def test_a_nodes_token_opens_no_chat(small: LiveEasel, by: str) -> None:
-    _, secret = token_for(small, "node")
+async def test_node_token_is_refused_by_the_chat(small: LiveEasel, by: str) -> None:
+    _, secret = create_token(small, "node")
     address = f"ws{small.base_url.removeprefix('http')}/ws/chat/{new_session()}" + (
         f"?token={secret}" if by == "link" else ""
     )
@@ -106,35 +103,31 @@ async def test_a_nodes_token_opens_no_chat(small: LiveEasel, by: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["node", "service"])
-def test_no_machine_gets_a_cookie_or_a_page_of_a_persons(small: LiveEasel, kind: str) -> None:
-    _, secret = token_for(small, kind)
+def test_machine_gets_no_cookie_and_no_page(small: LiveEasel, kind: str) -> None:
+    _, secret = create_token(small, kind)
     with small.stranger() as http:
         link, form = http.get("/", params={"token": secret}), http.post("/sign-in", data={"token": secret})
         assert (link.status_code, form.status_code) == (401, 401)
-        assert all("for a program or a machine" in answer.text for answer in (link, form)), (
-            "it is no wrong one, and opens no page"
-        )
+        assert all("for a program or a machine" in answer.text for answer in (link, form))
         assert not http.cookies
         if kind == "node":
             page = http.get("/", headers={"Authorization": f"Bearer {secret}"})
             assert "Sign in" in page.text
 
 
-def test_what_is_open_to_everyone_stays_so(small: LiveEasel) -> None:
-    _, secret = token_for(small, "node")
-    with asking(small, secret) as http:
-        assert http.get("/healthz").status_code == 200
-        for row in OPEN:
-            assert http.request(row.method, place(row.path)).status_code != 403, row.path
+def test_node_token_is_not_refused_by_open_routes(node_client: httpx2.Client) -> None:
+    assert node_client.get("/healthz").status_code == 200
+    for row in OPEN:
+        assert node_client.request(row.method, fill(row.path)).status_code != 403, row.path
 
 
-# --- a person's and a program's -----------------------------------------------------------------------------
+# --- tokens of persons and programs -------------------------------------------------------------------------
 
 
-def test_a_persons_token_signs_in_as_that_person_and_no_more(small: LiveEasel) -> None:
-    """A cookie stands for the token that it was made for, not for the owner's."""
+def test_person_signs_in_as_the_user_of_the_token(small: LiveEasel) -> None:
+    """The cookie authenticates the token that it was issued for, not the owner."""
     small.sql("insert into users (user_id, name) values ('ada', 'ada')")
-    made, secret = small.do(desk(small).create("ada", "user"))
+    made, secret = small.do(tokens_of(small).create("ada", "user"))
     mine = small.finish(script({"say": "private words"}))
     with small.stranger() as http:
         assert http.get("/", params={"token": secret}).status_code == 303
@@ -142,14 +135,14 @@ def test_a_persons_token_signs_in_as_that_person_and_no_more(small: LiveEasel) -
         assert http.get("/api/runs").json()["runs"] == []
         assert http.get(f"/api/runs/{mine}").status_code == 404
         assert http.get("/api/audit").status_code == 403
-        small.do(desk(small).revoke(made.token_id))
-        wait_for(lambda: http.get("/api/runs").status_code == 401)
+        small.do(tokens_of(small).revoke(made.token_id))
+        wait_for_sync(lambda: http.get("/api/runs").status_code == 401, what="the token is refused")
         assert "Sign in" in http.get("/").text
 
 
-def test_a_program_acts_for_its_user_and_administers_nothing(small: LiveEasel) -> None:
-    _, secret = token_for(small, "service")
-    with asking(small, secret) as http:
+def test_service_acts_for_its_user_and_has_no_admin_scope(small: LiveEasel) -> None:
+    _, secret = create_token(small, "service")
+    with http_client(small, secret) as http:
         started = http.post("/api/runs", json={"session_id": new_session(), "message": "noop"})
         assert started.status_code == 202
         assert small.view(started.json()["run_id"])["run_id"]
@@ -158,39 +151,39 @@ def test_a_program_acts_for_its_user_and_administers_nothing(small: LiveEasel) -
         assert http.get("/metrics").status_code == 403
 
 
-# --- revoked ------------------------------------------------------------------------------------------------
+# --- revoked tokens -----------------------------------------------------------------------------------------
 
 
 @case("O9")
-def test_a_revoked_token_opens_nothing_within_seconds(easel: LiveEasel) -> None:
-    token_id, secret = token_for(easel, "user")
-    with asking(easel, secret) as http:
+def test_revoked_token_is_refused(easel: LiveEasel) -> None:
+    token_id, secret = create_token(easel, "user")
+    with http_client(easel, secret) as http:
         assert http.get("/api/runs").status_code == 200
-        easel.do(desk(easel).revoke(token_id))
-        wait_for(lambda: http.get("/api/runs").status_code == 401)
+        easel.do(tokens_of(easel).revoke(token_id))
+        wait_for_sync(lambda: http.get("/api/runs").status_code == 401, what="the token is refused")
 
 
 @case("O9")
-def test_a_stream_ends_with_the_token_that_opened_it(small: LiveEasel) -> None:
-    token_id, secret = token_for(small, "user")
+def test_revoking_a_token_ends_its_stream(small: LiveEasel) -> None:
+    token_id, secret = create_token(small, "user")
     run_id = small.start(script({"say": "one"}, {"wait_ms": 600_000}))
     small.stream_start(run_id)
-    with asking(small, secret) as http, http.stream("GET", f"/api/runs/{run_id}/events") as answer:
+    with http_client(small, secret) as http, http.stream("GET", f"/api/runs/{run_id}/events") as answer:
         lines = in_time(answer.iter_lines())
         while next(lines) != "event: message.delta":
             pass
-        small.do(desk(small).revoke(token_id))
-        rest = list(lines)  # to its end, which comes
+        small.do(tokens_of(small).revoke(token_id))
+        rest = list(lines)
         assert not any(line.startswith("event: done") for line in rest)
     small.cancel(run_id)
 
 
 @case("O9")
-async def test_a_chat_ends_with_the_token_that_opened_it(small: LiveEasel) -> None:
-    token_id, secret = token_for(small, "user")
+async def test_revoking_a_token_closes_its_chat(small: LiveEasel) -> None:
+    token_id, secret = create_token(small, "user")
     address = f"ws{small.base_url.removeprefix('http')}/ws/chat/{new_session()}?token={secret}"
     async with connect(address, proxy=None) as socket:
-        await asyncio.to_thread(small.do, desk(small).revoke(token_id))
+        await asyncio.to_thread(small.do, tokens_of(small).revoke(token_id))
         with pytest.raises(ConnectionClosed):
             async with asyncio.timeout(WAIT_SECONDS):
                 await socket.recv()

@@ -1,0 +1,378 @@
+"""A person's consent, on either store: when it is pending for, to what exactly it is given, and that nothing gets around it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.core.principal import THE_OWNER, PrincipalKind
+from easel.errors import Forbidden
+from easel.host.actions.request import ActionRequest
+from tests.edges.gateway.action_fixtures import (
+    CanvasClient,
+    audit_records,
+    call_tool,
+    expect_refusal,
+    make_spec,
+    run_inside,
+    set_state,
+)
+from tests.edges.gateway.node_peer import NodePeer, new_tool
+from tests.edges.http.live import LiveEasel, new_session
+from tests.requirements import case, rule
+from tests.support.gateway import GatewayClient, Refused
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from tests.edges.gateway.action_fixtures import ControlledTools
+
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
+
+
+# --- when ---------------------------------------------------------------------------------------------------------------
+
+LEVELS = [
+    # confirm  tool          needs confirmation
+    (None,     "test__Act",  True),
+    (None,     "test__Read", False),
+    ("always", "test__Read", True),
+    ("never",  "test__Act",  False),
+]  # fmt: skip
+
+
+@rule("RS-13", "RS-44", "RS-45", "CV-22")
+@pytest.mark.parametrize("confirm, tool, asks", LEVELS)
+async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_otherwise(
+    action_client: GatewayClient, tools: ControlledTools, confirm: str | None, tool: str, asks: bool
+) -> None:
+    action = {
+        "kind": "tool.call",
+        "tool": tool,
+        "args": {"command": "true"},
+        **({"confirm": confirm} if confirm else {}),
+    }
+    canvas = await CanvasClient.create(action_client, {"go": action})
+    used = next(found for found in tools.tools if found.name == tool)
+    count = len(used.calls)
+    answer = await canvas.run("go")
+    assert answer["status"] == ("needs_confirmation" if asks else "completed")
+    assert len(used.calls) == count + (not asks)
+
+
+@rule("RS-14", "CV-41")
+async def test_the_server_asks_where_the_author_would_not(
+    tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
+) -> None:
+    settings = {"approval_mode": "minimal"}
+    with LiveEasel(
+        tmp_path_factory.mktemp("strict"), settings=settings, tools=tools.tools, with_worker=False
+    ) as strict:
+        async with GatewayClient.connected(strict.base_url, strict.token) as client:
+            message = {"kind": "session.send", "message": "hi", "confirm": "never"}
+            canvas = await CanvasClient.create(
+                client,
+                {"read": call_tool(tools.read), "patch": set_state("/n", 1, confirm="never"), "say": message},
+            )
+            for action in ("read", "patch", "say"):
+                assert (await canvas.run(action))["status"] == "needs_confirmation"
+            assert await canvas.revision() == 1
+            spec = make_spec({"read": call_tool(tools.read)}) | {
+                "refresh": [{"id": "r", "everyMs": 60_000, "action": "read"}]
+            }
+            problem = await expect_refusal(client.call("canvas.create", canvasId="jobs", spec=spec))
+            assert (problem.code, "on this server (EASEL_APPROVAL_MODE)" in problem.error["message"]) == (
+                400,
+                True,
+            )
+
+
+@rule("RS-45", "RS-13", "RS-44", "CV-41")
+@case("X4")
+async def test_the_definition_in_force_decides_at_every_press(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
+    """A node comes back with the same tool, declared otherwise each time."""
+    name = new_session()
+    read_only = {"readOnlyHint": True}
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Do", annotations=read_only)]) as node:
+        action = {"kind": "tool.call", "tool": f"{name}__Do", "args": {"x": "echo $({{input.v}})"}}
+        canvas = await CanvasClient.create(action_client, {"go": action})
+        request = asyncio.create_task(canvas.run("go", v="a"))
+        assert (await node.echo_next_call())["args"] == {"x": "echo $(a)"}, (
+            "plain text, for all that is known"
+        )
+        assert (await request)["result"] == {"x": "echo $(a)"}
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Do")]):
+        assert (await canvas.run("go", v="a"))["status"] == "needs_confirmation"
+    shell = {"type": "object", "properties": {"x": {"type": "string", "x-shell": True}}}
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Do", shell, annotations=read_only)]):
+        problem = await expect_refusal(canvas.run("go", v="a"))
+        assert (problem.code, "actions.go.args.x" in problem.error["message"]) == (400, True)
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Renamed", annotations=read_only)]):
+        assert (await expect_refusal(canvas.run("go", v="a"))).code == 503
+
+
+# --- to what ------------------------------------------------------------------------------------------------------------
+
+
+@rule("CV-22", "CV-39", "CV-37")
+@case("X6")
+async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    action = call_tool(
+        tools.bash,
+        args={"command": "printf '%s\\0' {{state.service}} {{input.to}}"},
+        confirm="auto",
+        saveAs="out",
+    )
+    canvas = await CanvasClient.create(action_client, {"go": action}, state={"service": "api"})
+    await canvas.listen()
+    count = len(tools.bash.calls)
+    pending = await canvas.run("go", to="it's; touch PWN")
+    assert pending["resolved"]["args"] == {"command": "printf '%s\\0' api 'it'\\''s; touch PWN'"}
+    assert (len(tools.bash.calls), await canvas.revision()) == (count, 1)
+    [waiting] = await canvas.confirmations()
+    assert (waiting["confirmationId"], waiting["resolved"], waiting["status"]) == (
+        pending["confirmationId"],
+        pending["resolved"],
+        "asked",
+    )
+    await canvas.patch("/service", "other")
+    done = await canvas.confirm(pending)
+    assert done["result"] == {"exitCode": 0, "arguments": ["api", "it's; touch PWN"]}
+    assert tools.bash.args[-1] == pending["resolved"]["args"]
+    assert (done["status"], done["eventId"], done["revision"]) == ("completed", pending["confirmationId"], 3)
+    state = await canvas.state()
+    assert (state["service"], state["out"]["result"]) == ("other", done["result"])
+    events = await action_client.events(5)
+    assert [event.event for event in events] == [
+        "canvas.action.asked",
+        "canvas.updated",
+        "canvas.action.started",
+        "canvas.updated",
+        "canvas.action.finished",
+    ]
+    assert {event.payload.get("eventId", pending["confirmationId"]) for event in events} == {
+        pending["confirmationId"]
+    }
+    assert await canvas.confirmations() == []
+
+
+@rule("CV-22", "CV-48")
+async def test_a_refusal_leaves_everything_as_it_was(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.act, confirm="always", saveAs="x")}, state={"n": 1}
+    )
+    await canvas.listen()
+    count = len(tools.act.calls)
+    pending = await canvas.run("go")
+    assert (await canvas.confirm(pending, approve=False))["status"] == "refused"
+    assert [event.event for event in await action_client.events(2)] == [
+        "canvas.action.asked",
+        "canvas.action.refused",
+    ]
+    assert (
+        len(tools.act.calls),
+        await canvas.state(),
+        await canvas.revision(),
+        await canvas.confirmations(),
+    ) == (
+        count,
+        {"n": 1},
+        1,
+        [],
+    )
+    for approve in (True, False):
+        assert (await expect_refusal(canvas.confirm(pending, approve=approve))).code == 409
+    assert len(tools.act.calls) == count
+
+
+@rule("CV-22")
+@case("X6")
+async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    canvas = await CanvasClient.create(
+        action_client,
+        {
+            "go": call_tool(
+                tools.act, args={"n": new_session()}, confirm="always", saveAs="x", saveMode="append"
+            )
+        },
+    )
+    pending = await canvas.run("go")
+    count = len(tools.act.calls)
+    answers = await asyncio.gather(*(canvas.confirm(pending) for _ in range(20)), return_exceptions=True)
+    assert sorted(answer.code for answer in answers if isinstance(answer, Refused)) == [409] * 19
+    assert len(tools.act.calls) == count + 1
+    assert len((await canvas.state())["x"]) == 1
+
+
+@rule("CV-22", "CV-24", "CV-25")
+async def test_a_patch_and_a_message_wait_for_a_person_too(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
+    session = new_session()
+    say = {
+        "kind": "session.send",
+        "message": "about {{state.n}}",
+        "sessionKey": f"agent:main:{session}",
+        "confirm": "always",
+    }
+    canvas = await CanvasClient.create(
+        action_client, {"patch": set_state("/n", 2, confirm="always"), "say": say}, state={"n": 1}
+    )
+    patch, message = await canvas.run("patch"), await canvas.run("say")
+    assert patch["resolved"] == {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 2}]}
+    assert message["resolved"] == {
+        "kind": "session.send",
+        "sessionKey": f"agent:main:{session}",
+        "message": "about 1",
+    }
+    runs = f"select input_text from runs where session_id = '{session}'"
+    assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 1}, [])
+    assert (await canvas.confirm(patch))["revision"] == 2
+    await canvas.confirm(message)
+    assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 2}, [{"input_text": "about 1"}])
+
+
+@rule("RS-45")
+async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
+    name = new_session()
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Do")]):
+        canvas = await CanvasClient.create(
+            action_client, {"go": call_tool(f"{name}__Do", args={"n": 1}, confirm="always")}
+        )
+        pending = await canvas.run("go")
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Other")]):
+        assert (await expect_refusal(canvas.confirm(pending))).code == 503
+    async with NodePeer.connected(action_easel, name, tools=[new_tool("Do")]) as node:
+        confirm = asyncio.create_task(canvas.confirm(pending))
+        assert (await node.echo_next_call())["args"] == {"n": 1}
+        assert (await confirm)["status"] == "completed"
+
+
+@rule("RS-35", "CV-22", "CC-23")
+@case("X6")
+@pytest.mark.parametrize("heavy", ["base64", "text"])
+async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, heavy: str
+) -> None:
+    value = (
+        base64.b64encode(secrets.token_bytes(6_000)).decode()
+        if heavy == "base64"
+        else "plain words, again and again. " * 300
+    )
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_tool(tools.act, args={"data": "{{input.data}}", "n": 1}, confirm="always")}
+    )
+    await canvas.listen()
+    pending = await canvas.run("go", data=value, requestId="r1")
+    assert pending["resolved"]["args"] == {"data": value, "n": 1}
+    assert await canvas.run("go", data=value, requestId="r1") == pending, "pending again, the same answer"
+    event = (await action_client.event()).payload
+    assert (
+        len(
+            json.dumps(
+                {k: v for k, v in event.items() if k not in ("visibility", "provenance")},
+                separators=(",", ":"),
+            )
+        )
+        <= 2_048
+    )
+    [row] = action_easel.sql(
+        f"select resolved from canvas_actions where event_id = '{pending['confirmationId']}'"
+    )
+    assert (value in json.dumps(row["resolved"])) is (heavy == "text"), "Base64 is in no table"
+    [waiting] = await canvas.confirmations()
+    assert waiting["resolved"] == pending["resolved"], "whoever agrees later sees all of it, too"
+    assert (await canvas.confirm(pending))["result"] == {"data": value, "n": 1}
+    assert tools.act.args[-1] == {"data": value, "n": 1}
+
+
+# --- by whom, and for how long ------------------------------------------------------------------------------------------
+
+
+@rule("RS-59", "CV-22", "RS-15")
+@pytest.mark.parametrize("kind", [PrincipalKind.AGENT])
+async def test_only_a_person_confirms_or_accepts(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: PrincipalKind
+) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
+    pending = await canvas.run("go")
+    principal = replace(THE_OWNER, name="nobody", kind=kind)
+    services, count = action_easel.instances[0].services, len(tools.act.calls)
+    for approve in (True, False):
+        with pytest.raises(Forbidden):
+            await run_inside(
+                action_easel, services.actions.confirm(principal, pending["confirmationId"], approve=approve)
+            )
+    with pytest.raises(Forbidden):
+        await run_inside(action_easel, services.canvases.accept(principal, canvas.name, 1))
+    assert len(tools.act.calls) == count
+
+    async def is_audited() -> bool:
+        return bool(audit_records(action_easel, "guardrail.refused", pending["confirmationId"]))
+
+    await wait_for(is_audited)
+    assert (await canvas.confirm(pending))["status"] == "completed", "it is still a person's to answer"
+
+
+@rule("RS-59", "CV-41")
+async def test_what_an_agent_presses_a_person_is_asked_for(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
+) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="auto")})
+    ask = ActionRequest(canvas_id=canvas.name, action_id="go", input={}, client_id="agent:main:main")
+    answer = await run_inside(action_easel, action_easel.instances[0].services.actions.execute(AGENT, ask))
+    [waiting] = await canvas.confirmations()
+    assert (waiting["confirmationId"], waiting["actor"]["kind"]) == (answer.event_id, "agent")
+    assert (await canvas.confirm(waiting))["status"] == "completed"
+
+
+async def test_what_is_no_confirmation_is_not_found(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
+    for wrong in ("", "x", "evt_" + "0" * 26, "../evt", "\x00", "run_" + "0" * 26, "x" * 10_000):
+        assert (await expect_refusal(canvas.confirm(wrong))).code == 404
+    done = await canvas.run("go")
+    assert (await expect_refusal(canvas.confirm(done["eventId"]))).code == 409, "it never was a question"
+
+
+@rule("CV-22")
+async def test_a_question_that_is_too_old_is_over(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
+) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
+    pending, count = await canvas.run("go"), len(tools.act.calls)
+
+    async def wait(seconds: int) -> None:
+        older = (
+            f"created_at - interval '{seconds} seconds'"
+            if action_easel.database_url
+            else f"created_at - {seconds}000000"
+        )
+        await asyncio.to_thread(
+            action_easel.sql,
+            f"update canvas_actions set created_at = {older} where event_id = '{pending['confirmationId']}'",
+        )
+
+    await wait(850)
+    assert len(await canvas.confirmations()) == 1
+    await wait(60)
+    assert await canvas.confirmations() == []
+    problem = await expect_refusal(canvas.confirm(pending))
+    assert (problem.code, "expired" in problem.error["message"]) == (409, True)
+    assert len(tools.act.calls) == count
