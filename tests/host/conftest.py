@@ -1,4 +1,4 @@
-"""A real store with a clock that tests can turn: SQLite, because these stories are the same on every store."""
+"""A SQLite store with a manual clock, and a harness that runs workers on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TurnableClock:
         self._stopped_at: int | None = None
 
     def stop(self) -> None:
-        """From now on it moves by `ahead` alone: what is not due yet stays so, however slow the machine is."""
+        """Stop the clock, so that it advances only by `ahead`, however slow the machine is."""
         self._stopped_at = wall_clock()
 
     def __call__(self) -> int:
@@ -50,7 +50,7 @@ class TurnableClock:
 
 @dataclass
 class TestTool:
-    """A tool of the test's own, with what it declares of itself."""
+    """A tool that calls a function of the test."""
 
     __test__ = False
     name: str
@@ -69,7 +69,7 @@ class TestTool:
 
 
 class RunHarness:
-    """Everything a run needs, around one store."""
+    """The queue, the store and the workers of runs."""
 
     def __init__(self, database: SqliteDatabase, clock: TurnableClock) -> None:
         self.database = database
@@ -88,33 +88,33 @@ class RunHarness:
         )
 
     def worker(
-        self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **changed: Any
+        self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **options: Any
     ) -> RunWorker:
-        sources = changed.pop("sources", ())
-        toolbox = ToolRegistry(
+        sources = options.pop("sources", ())
+        registry = ToolRegistry(
             [*native_tools(), *tools],
             audit=self.audit,
             timeout_seconds=30,
             max_result_bytes=10_000,
             sources=sources,
         )
-        options = {
+        limits = {
             "slots": 8,
             "claim_seconds": 15.0,
             "poll_seconds": 0.05,
             "drain_seconds": 5.0,
             "run_timeout_seconds": 60.0,
-            **changed,
+            **options,
         }
-        max_steps = options.pop("max_steps", 24)
-        loop = ToolLoop(model or ScriptedModel(), toolbox, max_steps=max_steps)
+        max_steps = limits.pop("max_steps", 24)
+        loop = ToolLoop(model or ScriptedModel(), registry, max_steps=max_steps)
         return RunWorker(
             new_worker_id(),
             runs or self.runs,
             self.artifacts,
             self.database.notifier,
             loop,
-            limits=WorkerLimits(**options),
+            limits=WorkerLimits(**limits),
             audit=self.audit,
         )
 
@@ -140,12 +140,9 @@ def clock() -> TurnableClock:
 async def harness(
     tmp_path: Path, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunHarness]:
-    monkeypatch.setattr(
-        audit_module, "CLOSE_SECONDS", 60.0
-    )  # what was noted is stored when it is closed, on a slow disk too
-    database = await open_sqlite(
-        tmp_path / "easel.db", clock=clock, synchronous="normal"
-    )  # no power is cut here
+    # Queued audit records must be stored when the audit is closed, on a slow disk too.
+    monkeypatch.setattr(audit_module, "CLOSE_SECONDS", 60.0)
+    database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
     harness = RunHarness(database, clock)
     yield harness

@@ -121,7 +121,7 @@ async def all_of(viewer: Subscription) -> list[int]:
 
 
 @rule("RX-34", "RX-35")
-async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: Tails, writer: Writer):
+async def test_viewer_gets_old_and_new_events_once_and_in_order(tails: Tails, writer: Writer):
     await writer.say(250)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(50):
@@ -131,7 +131,7 @@ async def test_a_viewer_gets_what_was_and_what_comes_once_and_in_order(tails: Ta
 
 
 @rule("RX-34", "RX-36")
-async def test_a_page_has_at_most_a_hundred_events(harness: RunHarness, writer: Writer):
+async def test_page_has_at_most_100_events(harness: RunHarness, writer: Writer):
     await writer.say(250)
     await writer.end()
     viewer = await opened(tails_of(harness), writer.run_id)
@@ -139,7 +139,7 @@ async def test_a_page_has_at_most_a_hundred_events(harness: RunHarness, writer: 
     assert pages == [100, 100, 53]
 
 
-async def test_a_viewer_may_start_anywhere(tails: Tails, writer: Writer):
+async def test_viewer_may_start_at_any_cursor(tails: Tails, writer: Writer):
     await writer.say(120)
     last = await writer.end()
     for cursor in (0, 1, 57, 119, last - 1):
@@ -148,13 +148,13 @@ async def test_a_viewer_may_start_anywhere(tails: Tails, writer: Writer):
 
 @rule("RX-35")
 @case("E7")
-async def test_at_the_end_of_an_ended_log_there_is_nothing_to_open(tails: Tails, writer: Writer):
+async def test_nothing_opens_at_the_end_of_an_ended_log(tails: Tails, writer: Writer):
     last = await writer.end()
     assert await tails.open(THE_OWNER, writer.run_id, last, WHOLE_RUN) is None
 
 
 @rule("RS-36")
-async def test_internal_events_are_for_those_who_may_see_them(tails: Tails, writer: Writer):
+async def test_internal_events_need_their_filter(tails: Tails, writer: Writer):
     await writer.think()
     await writer.say()
     last = await writer.end()
@@ -164,14 +164,14 @@ async def test_internal_events_are_for_those_who_may_see_them(tails: Tails, writ
     )
 
 
-async def test_a_stream_whose_last_visible_event_has_passed_ends_with_the_log(tails: Tails, writer: Writer):
+async def test_stream_without_further_visible_events_ends_with_the_log(tails: Tails, writer: Writer):
     await writer.think()
     last = await writer.end()
     assert await all_of(await opened(tails, writer.run_id, last - 1)) == [last]
 
 
 @rule("RX-54")
-async def test_a_foreign_run_is_not_there(tails: Tails, writer: Writer):
+async def test_run_of_another_user_is_not_found(tails: Tails, writer: Writer):
     with pytest.raises(NotFound):
         await tails.open(Principal(UserId("someone else"), "x"), writer.run_id, 0, WHOLE_RUN)
     with pytest.raises(NotFound):
@@ -179,7 +179,7 @@ async def test_a_foreign_run_is_not_there(tails: Tails, writer: Writer):
 
 
 @rule("RS-34")
-async def test_a_cursor_outside_the_log_opens_nothing(tails: Tails, writer: Writer):
+async def test_cursor_outside_the_log_is_refused(tails: Tails, writer: Writer):
     await writer.say(3)
     with pytest.raises(CursorOutOfRange):
         await tails.open(THE_OWNER, writer.run_id, 4, WHOLE_RUN)
@@ -192,7 +192,7 @@ async def all_watched(tails: Tails) -> int:
 
 @rule("RX-11")
 @case("D3")
-async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(harness: RunHarness, writer: Writer):
+async def test_idle_viewers_cost_no_query_and_new_events_one_read_for_all(harness: RunHarness, writer: Writer):
     store = Counting(harness)
     tails = tails_of(harness, store)
     await writer.say()
@@ -210,7 +210,7 @@ async def test_idle_viewers_ask_nothing_and_growth_is_read_once_for_all(harness:
 
 
 @rule("RX-11")
-async def test_with_every_ring_lost_the_poll_delivers_everything(harness: RunHarness, writer: Writer):
+async def test_poll_delivers_all_events_without_notifications(harness: RunHarness, writer: Writer):
     tails = tails_of(harness, poll_seconds=0.02)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     for _ in range(5):
@@ -220,7 +220,7 @@ async def test_with_every_ring_lost_the_poll_delivers_everything(harness: RunHar
     await tails.close()
 
 
-async def test_a_ring_between_the_look_and_the_watch_is_not_lost(harness: RunHarness, writer: Writer):
+async def test_notification_while_opening_is_not_lost(harness: RunHarness, writer: Writer):
     class Slow(Counting):
         async def bounds(self, *args: Any) -> Any:
             found = await self._runs.bounds(*args)
@@ -233,7 +233,7 @@ async def test_a_ring_between_the_look_and_the_watch_is_not_lost(harness: RunHar
 
 
 @case("E8")
-async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothing(
+async def test_slow_viewer_reads_pages_from_the_store_and_misses_nothing(
     harness: RunHarness, writer: Writer
 ):
     store = Counting(harness)
@@ -252,7 +252,7 @@ async def test_a_viewer_that_falls_behind_pages_from_the_store_and_misses_nothin
 
 @rule("RS-34")
 @pytest.mark.parametrize("pages", [0, 1], ids=["before its first page", "between two pages"])
-async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_sees_no_gap(
+async def test_slow_viewer_of_a_pruned_log_is_ended_without_a_gap(
     harness: RunHarness, writer: Writer, pages: int
 ):
     await writer.say(150)
@@ -271,7 +271,7 @@ async def test_a_viewer_that_is_behind_when_the_log_is_shortened_is_ended_and_se
     await tails.close()
 
 
-async def test_a_store_that_is_away_for_a_while_ends_no_stream(harness: RunHarness, writer: Writer):
+async def test_stream_survives_an_unavailable_store(harness: RunHarness, writer: Writer):
     store = Counting(harness)
     tails = tails_of(harness, store, poll_seconds=0.02)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
@@ -288,7 +288,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_stream(harness: RunHarne
     await tails.close()
 
 
-async def test_a_quiet_stream_gives_a_sign_of_life(harness: RunHarness, writer: Writer):
+async def test_idle_stream_gets_heartbeats(harness: RunHarness, writer: Writer):
     tails = tails_of(harness, heartbeat_seconds=0.02)
     viewer = await opened(tails, writer.run_id)
     assert await within_timeout(viewer.next()) == []
@@ -296,7 +296,7 @@ async def test_a_quiet_stream_gives_a_sign_of_life(harness: RunHarness, writer: 
 
 
 @case("E12")
-async def test_closing_ends_every_stream_and_opens_no_new_one(harness: RunHarness, writer: Writer):
+async def test_closing_ends_every_stream_and_refuses_new_ones(harness: RunHarness, writer: Writer):
     tails = tails_of(harness)
     watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
     await asyncio.sleep(0)
@@ -306,7 +306,7 @@ async def test_closing_ends_every_stream_and_opens_no_new_one(harness: RunHarnes
         await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)
 
 
-async def test_the_number_of_streams_has_a_limit_and_places_come_free(harness: RunHarness, writer: Writer):
+async def test_stream_quota_is_enforced_and_freed(harness: RunHarness, writer: Writer):
     tails = tails_of(harness, quota=StreamQuota(2))
     first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
     with pytest.raises(TooMany):
@@ -318,7 +318,7 @@ async def test_the_number_of_streams_has_a_limit_and_places_come_free(harness: R
     await tails.close()
 
 
-async def test_a_log_that_nobody_watches_is_forgotten(tails: Tails, writer: Writer):
+async def test_tail_without_viewers_is_removed(tails: Tails, writer: Writer):
     viewer = await opened(tails, writer.run_id)
     assert await all_watched(tails) == 1
     viewer.close()

@@ -1,4 +1,4 @@
-"""The model that needs no key does exactly what is written."""
+"""The scripted model plays exactly its script."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ TOOLS = [ToolDefinition("gsv__Echo", "Gives back.", {})]
 
 
 async def answer(message: str, *results: Any) -> list[Part]:
-    """What the model says after these tool results."""
+    """Return the model's reply after these tool results."""
     steps = tuple(
         Step("", (ToolCall(CallId(f"call_{n}"), "t", {}),), (ToolResult(CallId(f"call_{n}"), "t", value),))
         for n, value in enumerate(results, 1)
@@ -27,12 +27,12 @@ def script(*steps: dict[str, Any]) -> str:
     return json.dumps({"script": steps})
 
 
-async def test_noop_says_nothing():
+async def test_noop_has_no_output():
     assert await answer("noop") == []
     assert await answer(" noop\n") == []
 
 
-async def test_an_ordinary_message_gets_a_helpful_answer():
+async def test_ordinary_message_gets_a_helpful_answer():
     for message in ("Hello!", "{not json", '{"script": 5}', "[1]", '{"a": 1}', "{" * 5000):
         [part] = await answer(message)
         assert isinstance(part, Text)
@@ -40,14 +40,14 @@ async def test_an_ordinary_message_gets_a_helpful_answer():
         assert '{"script":' in part.text
 
 
-async def test_it_says_thinks_and_ticks_in_order():
+async def test_text_thoughts_and_ticks_come_in_order():
     parts = await answer(
         script({"say": "a"}, {"think": "b"}, {"ticks": 2, "every_ms": 0}, {"wait_ms": 0}, {"say": "c"})
     )
     assert parts == [Text("a"), Thought("b"), Text("tick 1\n"), Text("tick 2\n"), Text("c")]
 
 
-async def test_a_call_pauses_the_turn_until_its_result_is_there():
+async def test_call_ends_the_turn_until_its_result_exists():
     message = script({"say": "a"}, {"call": "t", "args": {"x": 1}}, {"say": "b"}, {"call": "u"}, {"say": "c"})
     assert await answer(message) == [Text("a"), ToolCall(CallId("call_1"), "t", {"x": 1})]
     assert await answer(message, "first") == [Text("b"), ToolCall(CallId("call_2"), "u", {})]
@@ -55,7 +55,7 @@ async def test_a_call_pauses_the_turn_until_its_result_is_there():
 
 
 POINTERS = [
-    # args                             the results                                   become
+    # args                             results                                       resolved
     ({"v": "$last"}, [1, {"a": 2}], {"v": {"a": 2}}),
     ({"v": "$last.a"}, [1, {"a": 2}], {"v": 2}),
     ({"v": "$1.a.0.b"}, [{"a": [{"b": "deep"}]}, 9], {"v": "deep"}),
@@ -67,7 +67,7 @@ POINTERS = [
 
 
 @pytest.mark.parametrize("args, results, become", POINTERS, ids=[str(row[0]) for row in POINTERS])
-async def test_pointers_take_values_out_of_earlier_results(
+async def test_references_are_replaced_by_values_of_earlier_results(
     args: dict[str, Any], results: list[Any], become: dict[str, Any]
 ):
     steps = [{"call": "t"}] * len(results)
@@ -77,7 +77,7 @@ async def test_pointers_take_values_out_of_earlier_results(
 
 
 FAILURES = [
-    # step                             says
+    # step                             reason
     ({"fail": "as asked"}, "as asked"),
     ({"call": "t", "args": {"v": "$last"}}, "there are 0"),
     ({"call": "t", "args": {"v": "$3.a"}}, "there are 0"),
@@ -92,11 +92,11 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("step, says", FAILURES, ids=[str(row[0]) for row in FAILURES])
-async def test_a_script_that_cannot_be_played_fails_with_its_reason(step: Any, says: str):
+async def test_invalid_script_fails_with_its_reason(step: Any, says: str):
     with pytest.raises(ModelFailed, match=says):
         await answer(script(step))
 
 
-async def test_a_pointer_into_nothing_says_what_is_missing():
+async def test_reference_to_a_missing_value_names_it():
     with pytest.raises(ModelFailed, match="'b'"):
         await answer(script({"call": "t"}, {"call": "t", "args": {"v": "$1.a.b"}}), {"a": {}})

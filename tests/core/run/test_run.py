@@ -26,12 +26,12 @@ FAILURE = ToolResult(CallId("call_1"), "gsv__Echo", "no", is_error=True)
 MESSAGE = MessageId("msg_x")
 
 
-def read_back(*envelopes: object) -> list[tuple[str, dict[str, object]]]:
+def to_rows(*envelopes: object) -> list[tuple[str, dict[str, object]]]:
     return [(envelope.type, dict(envelope.data)) for envelope in envelopes]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-STORIES = [
-    # says                                      log                                                                     steps                              begun
+LOGS = [
+    # case, log, steps, started calls
     ("nothing yet", [], (), set()),
     ("only started", [EVENTS.start(1)], (), set()),
     ("a model call that was cut off", [EVENTS.start(1), EVENTS.delta(MESSAGE, "Hel")], (), set()),
@@ -63,44 +63,44 @@ STORIES = [
 
 
 @rule("RX-06", "RX-30", "RS-38")
-@pytest.mark.parametrize("says, log, steps, begun", STORIES, ids=[row[0] for row in STORIES])
-def test_the_log_tells_how_far_a_run_came(
-    says: str, log: list[object], steps: tuple[Step, ...], begun: set[str]
+@pytest.mark.parametrize("case, log, steps, started_calls", LOGS, ids=[row[0] for row in LOGS])
+def test_progress_is_read_from_the_log(
+    case: str, log: list[object], steps: tuple[Step, ...], started_calls: set[str]
 ):
-    found = to_progress(read_back(*log))
+    found = to_progress(to_rows(*log))
     assert found.steps == steps
-    assert found.started_calls == begun
+    assert found.started_calls == started_calls
 
 
-def test_a_result_of_none_is_a_result():
+def test_result_of_none_finishes_its_call():
     nothing = ToolResult(CallId("call_1"), "gsv__Echo", None)
     found = to_progress(
-        read_back(EVENTS.step(1, Step("", (CALL,))), EVENTS.tool_call(CALL), EVENTS.tool_result(nothing))
+        to_rows(EVENTS.step(1, Step("", (CALL,))), EVENTS.tool_call(CALL), EVENTS.tool_result(nothing))
     )
     assert found.steps[-1].results == (nothing,)
     assert found.steps[-1].is_finished
 
 
-def test_what_was_said_is_the_text_of_all_steps_with_a_break_between():
+def test_assistant_text_joins_the_texts_of_all_steps():
     assert assistant_text((Step("a", ()), Step("", ()), Step("b", ()))) == "a\n\nb"
     assert assistant_text(()) == ""
 
 
 @rule("RS-35")
 @given(st.text(), st.integers(min_value=6, max_value=64))
-def test_pieces_add_up_and_none_is_too_large(text: str, most: int):
-    cut = split_text(text, most)
-    assert "".join(cut) == text
-    assert all(0 < len(json.dumps(piece, ensure_ascii=False).encode()) - 2 <= most for piece in cut)
+def test_split_text_keeps_all_characters_within_the_limit(text: str, max_bytes: int):
+    pieces = split_text(text, max_bytes)
+    assert "".join(pieces) == text
+    assert all(0 < len(json.dumps(piece, ensure_ascii=False).encode()) - 2 <= max_bytes for piece in pieces)
 
 
-def test_an_ordinary_delta_is_one_piece():
+def test_short_text_is_not_split():
     assert split_text("x" * (DELTA_BYTES // 4)) == ["x" * (DELTA_BYTES // 4)]
     assert split_text("") == []
 
 
 @rule("RX-35")
-def test_a_run_closes_with_its_message_its_status_and_done():
+def test_run_ends_with_message_status_and_done():
     closing = EVENTS.end_with_message(MESSAGE, "hello", Status.FAILED, "broke")
     assert [event.type for event in closing] == ["message.completed", "run.status", "done"]
     assert closing[0].data["role"] == "assistant"
@@ -117,7 +117,7 @@ def test_a_run_closes_with_its_message_its_status_and_done():
     [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True), ({"destructive": True}, False)],
     ids=str,
 )
-def test_only_a_harmless_or_repeatable_tool_may_be_called_again(declared: dict[str, bool], may: bool):
+def test_only_read_only_and_idempotent_tools_may_be_repeated(declared: dict[str, bool], may: bool):
     assert ToolDefinition("x", "y", {}, **declared).may_repeat is may
 
 
@@ -129,8 +129,8 @@ def test_ids_are_sortable_typed_and_recognised():
     assert answer_id(made[0]) == answer_id(made[0])
 
 
-def test_what_is_named_one_after_another_is_in_that_order(monkeypatch: pytest.MonkeyPatch):
-    """Lists show it in the order of its ids, and two quick presses share a millisecond."""
+def test_ids_sort_in_the_order_of_their_creation(monkeypatch: pytest.MonkeyPatch):
+    """Lists are in the order of ids, and two ids may be created in one millisecond."""
     moments = count(1_794_000_000_999_000_000, step=1_000)
     monkeypatch.setattr(ids, "time", SimpleNamespace(time_ns=lambda: next(moments)))
     made = [new_run_id() for _ in range(2_500)]
@@ -151,7 +151,7 @@ def test_what_is_named_one_after_another_is_in_that_order(monkeypatch: pytest.Mo
         "run_" + "0" * 26 + "\n",
     ],
 )
-def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
+def test_other_text_is_not_a_generated_id(text: str):
     assert not is_generated_id(text)
 
 
@@ -169,7 +169,7 @@ def test_what_is_no_id_of_ours_is_not_worth_a_query(text: str):
         ("a\n", False),
     ],
 )
-def test_session_names_are_plain_words(name: str, fits: bool):
+def test_session_name_has_only_plain_characters(name: str, fits: bool):
     assert is_name(name) is fits
 
 
@@ -183,5 +183,5 @@ def nested(depth: int, value: object = 0) -> object:
     "depth, deep",
     [(0, False), (MAX_DEPTH - 1, False), (MAX_DEPTH, False), (MAX_DEPTH + 1, True), (100_000, True)],
 )
-def test_a_value_may_be_nested_a_hundred_levels_and_no_depth_exhausts_the_stack(depth: int, deep: bool):
+def test_nesting_limit_is_checked_without_exhausting_the_stack(depth: int, deep: bool):
     assert is_too_deep(nested(depth, "leaf")) is deep

@@ -1,4 +1,4 @@
-"""Keys of sessions: each session has one, and no two have the same. By their keys they have their folders."""
+"""Keys of sessions: each session has one, and no two have the same."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ IDS = [
 
 
 @rule("SB-02")
-def test_no_two_sessions_share_a_key_whatever_their_ids_look_like():
-    assert len({to_session_key(one) for one in IDS}) == len(IDS)
+def test_session_keys_are_unique():
+    assert len({to_session_key(session_id) for session_id in IDS}) == len(IDS)
 
 
 @pytest.mark.parametrize("session_id", IDS)
-def test_a_key_leads_back_to_its_session(session_id: str):
+def test_session_id_is_restored_from_its_key(session_id: str):
     assert session_id_of_key(to_session_key(session_id)) == session_id
 
 
@@ -34,5 +34,5 @@ def test_a_key_leads_back_to_its_session(session_id: str):
     "text, is_one",
     [("agent:main:x", True), ("agent:a:b:c", True), ("agent:a", False), ("agent::x", False), ("x", False)],
 )
-def test_what_a_key_looks_like(text: str, *, is_one: bool):
+def test_session_key_format_is_recognised(text: str, *, is_one: bool):
     assert is_session_key(text) is is_one

@@ -1,4 +1,4 @@
-"""What something costs, in time of the processor: a test that waits for its turn is not slow, and one that is held is not either."""
+"""Measure processor time, which does not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TIMES = 3
 
 
 def least_seconds(work: Callable[[], object], enough: float = 0.0) -> float:
-    """The least of several times, or the first that is under `enough`: whatever else happens on a machine makes it more, and never less."""
+    """Return the shortest of several measurements, or the first one under `enough`."""
     least = float("inf")
     for _ in range(TIMES):
-        begun = time.process_time()
+        started = time.process_time()
         work()
-        least = min(least, time.process_time() - begun)
+        least = min(least, time.process_time() - started)
         if least < enough:
             break
     return least

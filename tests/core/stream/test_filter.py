@@ -1,4 +1,4 @@
-"""Who sees what: every type of event, at every visibility, through every view. A transport shows nothing else."""
+"""Which events each filter shows: every type at every visibility."""
 
 from datetime import UTC, datetime
 from itertools import combinations
@@ -18,7 +18,7 @@ VIEWS = {
 }  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas
 
 PLACES = {
-    # type                is          where it may be seen
+    # type                visibility  filters that show it
     "message.delta":     ("public",   {"chat", "run"}),
     "message.completed": ("public",   {"chat", "run"}),
     "tool.call":         ("public",   {"chat", "run"}),
@@ -54,7 +54,7 @@ def seen_by(event_type: str, visibility: Visibility, *, debug: bool) -> set[str]
     return {name for name, view in VIEWS.items() if (view.with_internal() if debug else view).shows(event)}
 
 
-def test_every_type_of_event_has_its_place_in_the_table() -> None:
+def test_table_has_every_event_type() -> None:
     assert set(PLACES) == set(EVENT_TYPES)
     assert {name: kind.visibility.value for name, kind in EVENT_TYPES.items()} == {
         name: row[0] for name, row in PLACES.items()
@@ -81,7 +81,7 @@ def test_every_type_of_event_has_its_place_in_the_table() -> None:
 @pytest.mark.parametrize("debug", [False, True], ids=["as it is", "with debug"])
 @pytest.mark.parametrize("visibility", Visibility)
 @pytest.mark.parametrize("event_type", PLACES)
-def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(
+def test_event_is_shown_by_the_filters_of_its_stream_and_visibility(
     event_type: str, visibility: Visibility, debug: bool
 ) -> None:
     allowed = {Visibility.PUBLIC: True, Visibility.INTERNAL: debug, Visibility.SYSTEM: False}[visibility]
@@ -92,14 +92,14 @@ def test_an_event_is_seen_where_its_stream_goes_by_whoever_may_see_it(
 @pytest.mark.parametrize(
     "event_type", ["run.failed", "tool.error", "http.slow", "canvas.action", "", "message", "message.delta "]
 )
-def test_what_is_in_no_table_is_seen_nowhere(event_type: str) -> None:
-    """An audit action, a slip, or a type that only newer instances know."""
+def test_unknown_event_type_is_never_shown(event_type: str) -> None:
+    """Such as an audit action, or a type of a newer instance."""
     for visibility in Visibility:
         assert seen_by(event_type, visibility, debug=True) == set()
 
 
 @rule("CC-02")
-def test_each_stream_has_one_transport_of_its_own_and_the_system_has_none() -> None:
+def test_each_stream_but_system_has_one_filter() -> None:
     reserved = [CHAT.streams, RUN_STATE.streams, CANVAS.streams]
     assert not any(one & other for one, other in combinations(reserved, 2))
     assert frozenset[Stream]().union(*reserved) == frozenset(Stream) - {Stream.SYSTEM}
@@ -108,7 +108,7 @@ def test_each_stream_has_one_transport_of_its_own_and_the_system_has_none() -> N
 
 
 @rule("CC-13", "RS-06")
-def test_even_a_view_of_everything_has_no_system_events() -> None:
+def test_filter_of_all_streams_shows_no_system_events() -> None:
     everything = EventFilter(frozenset(Stream), sees_internal=True)
     assert {name for name in EVENT_TYPES if everything.shows(logged(name, Visibility.SYSTEM))} == set()
     assert all(everything.shows(logged(name, Visibility.INTERNAL)) for name in EVENT_TYPES)

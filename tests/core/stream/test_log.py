@@ -1,4 +1,4 @@
-"""Envelopes, cursors and rings: the words of the log."""
+"""Cursors of logs, and notifications between instances."""
 
 import contextlib
 import re
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import easel
-from easel.core.stream.envelope import EVENT_TYPES, Provenance, Stream, Visibility, seal
 from easel.core.stream.log import LAST_CURSOR, Bounds, check_cursor, parse_cursor
 from easel.core.stream.notifications import (
     ActionStopped,
@@ -30,40 +29,10 @@ from easel.errors import BadInput, CursorOutOfRange
 from easel.ids import OWNER, RunId, new_call_id, new_connection_id, new_run_id, new_worker_id, scoped_key
 from tests.requirements import case, rule
 
-WHO = Provenance("main", "tool_loop", "run_x")
 SRC = Path(easel.__file__).parent
 
 
-@rule("CC-10", "CC-11")
-@pytest.mark.parametrize("event_type", sorted(EVENT_TYPES))
-def test_visibility_comes_from_the_table_whatever_the_data_says(event_type: str):
-    sealed = seal(event_type, {"visibility": "system", "text": "x"}, WHO)
-    assert sealed.visibility is EVENT_TYPES[event_type].visibility
-    assert sealed.data["visibility"] == EVENT_TYPES[event_type].visibility.value
-
-
-def test_thoughts_and_steps_are_internal_and_everything_else_is_public():
-    internal = {name for name, kind in EVENT_TYPES.items() if kind.visibility is Visibility.INTERNAL}
-    assert internal == {"reasoning.delta", "step.completed"}
-
-
-@rule("CC-16")
-@pytest.mark.parametrize("event_type", sorted(EVENT_TYPES))
-def test_a_state_event_says_who_caused_it_and_a_forged_provenance_is_overwritten(event_type: str):
-    sealed = seal(event_type, {"provenance": {"agent_id": "mallory"}}, WHO)
-    if EVENT_TYPES[event_type].stream is not Stream.NARRATIVE:
-        assert sealed.data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": "run_x"}
-    else:
-        assert "provenance" not in sealed.data
-
-
-def test_sealing_leaves_the_given_data_as_it_was():
-    data = {"text": "x"}
-    seal("message.delta", data, WHO)
-    assert data == {"text": "x"}
-
-
-def test_only_seal_makes_envelopes():
+def test_only_seal_creates_envelopes():
     makers = [
         f"{path.name}:{number}"
         for folder in ("core", "host", "stores", "edges", "llm")
@@ -71,12 +40,14 @@ def test_only_seal_makes_envelopes():
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if re.search(r"\bEnvelope\(", line) and not line.startswith("class ")
     ]
-    assert makers == ["envelope.py:" + makers[0].partition(":")[2]], f"made in more than one place: {makers}"
+    assert makers == ["envelope.py:" + makers[0].partition(":")[2]], (
+        f"more than one place creates envelopes: {makers}"
+    )
 
 
 @case("E5")
 @pytest.mark.parametrize("text", ["0", "1", "9223372036854775807", "0000000000000000012"])
-def test_a_whole_number_is_a_cursor(text: str):
+def test_whole_number_is_a_valid_cursor(text: str):
     assert parse_cursor(text) == int(text)
 
 
@@ -101,19 +72,19 @@ def test_a_whole_number_is_a_cursor(text: str):
         "run_1",
     ],
 )
-def test_anything_else_is_not(text: str):
+def test_other_text_is_no_valid_cursor(text: str):
     with pytest.raises(BadInput):
         parse_cursor(text)
 
 
 @given(st.text())
-def test_no_text_breaks_the_cursor_parser(text: str):
+def test_cursor_parser_accepts_or_refuses_any_text(text: str):
     with contextlib.suppress(BadInput):
         assert 0 <= parse_cursor(text) <= LAST_CURSOR
 
 
 OUTSIDE = [
-    # says                              cursor  bounds                     fits
+    # case                              cursor  bounds                     is valid
     ("the start of a whole log", 0, Bounds(1, 5, ended=False), True),
     ("the head", 5, Bounds(1, 5, ended=False), True),
     ("above the head", 6, Bounds(1, 5, ended=False), False),
@@ -127,7 +98,9 @@ OUTSIDE = [
 
 @rule("RS-34")
 @pytest.mark.parametrize("says, cursor, bounds, fits", OUTSIDE, ids=[row[0] for row in OUTSIDE])
-def test_a_cursor_outside_what_is_held_is_told_so(says: str, cursor: int, bounds: Bounds, fits: bool):
+def test_cursor_outside_the_log_is_refused_with_its_bounds(
+    says: str, cursor: int, bounds: Bounds, fits: bool
+):
     if fits:
         check_cursor(cursor, bounds)
         return
@@ -155,11 +128,11 @@ RINGS = [
 
 
 @pytest.mark.parametrize("notification", RINGS)
-def test_a_ring_is_read_back_as_it_was_rung(notification: Notification):
+def test_notification_survives_encoding(notification: Notification):
     assert from_text(to_text(notification)) == notification
     assert " " not in to_text(notification)
 
 
 @pytest.mark.parametrize("text", ["", "zsomething new", "gx.run_1", "g.", "g"])
-def test_what_a_newer_instance_says_is_ignored(text: str):
+def test_notification_of_a_newer_instance_is_ignored(text: str):
     assert from_text(text) is None

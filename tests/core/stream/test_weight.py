@@ -1,7 +1,6 @@
-"""What an event weighs as it is stored: a database that keeps numbers as decimals writes them out in full."""
+"""The stored size of an event: Postgres writes numbers with an exponent out in full."""
 
 import json
-import random
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +13,6 @@ from easel.core.stream.payload_limit import LIMIT, offload_event, offload_large_
 from easel.core.stream.weight import added_by_storing, added_to_number
 from tests.requirements import case, rule
 
-CHANCE = random.Random(17)
-
 
 def stored_size(data: dict[str, Any]) -> int:
     text = to_json(data)
@@ -23,7 +20,7 @@ def stored_size(data: dict[str, Any]) -> int:
 
 
 WRITTEN = [
-    # as we write it, as Postgres does
+    # number, as Postgres writes it
     (1e308, "1" + "0" * 308),
     (-1e308, "-1" + "0" * 308),
     (1.7976931348623157e308, "17976931348623157" + "0" * 292),
@@ -43,7 +40,7 @@ WRITTEN = [
 
 @rule("RS-35")
 @pytest.mark.parametrize("number, text", WRITTEN, ids=[str(row[0]) for row in WRITTEN])
-def test_a_number_is_weighed_as_it_is_written_out(number: float, text: str):
+def test_number_is_measured_as_postgres_writes_it(number: float, text: str):
     written = to_json(number).encode()
     assert len(written) + added_to_number(written) == len(text)
     for data in (
@@ -59,7 +56,7 @@ def test_a_number_is_weighed_as_it_is_written_out(number: float, text: str):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(9.5e-7)
 @example(123456789e300)
-def test_any_number_weighs_what_it_takes_where_it_takes_more(number: float):
+def test_any_number_is_measured_by_its_longer_form(number: float):
     written = to_json(number)
     assert len(written) + added_to_number(written.encode()) == max(len(written), len(f"{Decimal(written):f}"))
 
@@ -79,7 +76,7 @@ def test_any_number_weighs_what_it_takes_where_it_takes_more(number: float):
         "a:1e308,b",
     ],
 )
-def test_what_looks_like_a_number_in_a_text_is_none(text: str):
+def test_number_inside_a_string_is_not_measured(text: str):
     for data in ({"t": text}, {text: [text, 1.5]}, {"t": [text, {"u": text}], "n": 0.5}):
         assert stored_size(data) == len(to_json(data).encode())
     assert stored_size({"t": [text], "n": [1e308]}) == len(to_json({"t": [text], "n": [1e308]})) + 304
@@ -87,38 +84,39 @@ def test_what_looks_like_a_number_in_a_text_is_none(text: str):
 
 @rule("RS-35", "CC-25")
 @case("R3")
-def test_numbers_that_grow_when_they_are_stored_are_moved_and_come_back_exactly():
+def test_numbers_that_grow_in_the_database_are_offloaded_and_restored_exactly():
     numbers = [1e308] * 300
     light, _, offloaded = offload_event({"call_id": "c1", "result": {"numbers": numbers, "title": "t"}})
     assert light["result"]["title"] == "t"
     assert light["result"]["numbers"]["redacted"] is True
-    assert [one.content for one in offloaded] == [to_json(numbers).encode()], (
-        "the artifact has the JSON as we write it"
+    assert [value.content for value in offloaded] == [to_json(numbers).encode()], (
+        "the artifact must have the compact JSON"
     )
     assert stored_size(dict(light)) <= LIMIT
     assert (
-        restore_markers(light, {one.artifact_id: one.content for one in offloaded})["result"]["numbers"] == numbers
+        restore_markers(light, {value.artifact_id: value.content for value in offloaded})["result"]["numbers"]
+        == numbers
     )
 
 
 @rule("RS-35")
-def test_a_single_number_is_moved_where_that_is_enough():
+def test_single_number_is_offloaded_if_that_suffices():
     data = {"text": "x" * 1_750, "n": 1.25e-307, "m": 3}
     assert len(to_json(data)) < LIMIT < stored_size(data)
     light, _, offloaded = offload_event(data)
     assert light["m"] == 3
-    assert light["text"]["redacted"] is True, "the largest first"
-    data["text"] = "x" * 150  # its marker is larger
+    assert light["text"]["redacted"] is True, "the largest value goes first"
+    data["text"] = "x" * 150  # its marker would be larger
     data["o"] = [1e300] * 5
     light, _, offloaded = offload_event(data)
     assert (light["text"], light["m"]) == (data["text"], 3)
     assert stored_size(dict(light)) <= LIMIT
-    assert {one.content for one in offloaded} <= {b"1.25e-307", b"1e300"}
-    assert restore_markers(light, {one.artifact_id: one.content for one in offloaded}) == data
+    assert {value.content for value in offloaded} <= {b"1.25e-307", b"1e300"}
+    assert restore_markers(light, {value.artifact_id: value.content for value in offloaded}) == data
 
 
 @rule("RS-35")
-def test_an_event_that_fits_as_it_is_stored_is_not_touched():
+def test_event_that_fits_as_stored_is_unchanged():
     data: dict[str, Any] = {"n": [1e308, 2.5e-10], "t": ""}
     data["t"] = "x" * (LIMIT - stored_size(data))
     assert stored_size(data) == LIMIT
@@ -129,7 +127,7 @@ def test_an_event_that_fits_as_it_is_stored_is_not_touched():
     assert len(offloaded) == 1
 
 
-def test_outside_events_a_number_is_no_matter():
+def test_numbers_outside_events_are_not_limited():
     value = {"n": [1e308] * 400}
     assert offload_large_values(value) == (value, ())
 
@@ -150,12 +148,12 @@ VALUES = st.recursive(
 @given(
     st.dictionaries(st.text(max_size=5), VALUES | st.lists(NUMBERS, min_size=20, max_size=200), max_size=5)
 )
-def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict[str, Any]):
+def test_no_event_exceeds_the_limit_with_its_numbers_written_out(data: dict[str, Any]):
     light, _, offloaded = offload_event(data)
-    out = json.loads(to_json(light), parse_float=lambda text: f"#{Decimal(text):f}#")
+    written_out = json.loads(to_json(light), parse_float=lambda text: f"#{Decimal(text):f}#")
     assert (
         len(
-            json.dumps(out, ensure_ascii=False, separators=(",", ":"))
+            json.dumps(written_out, ensure_ascii=False, separators=(",", ":"))
             .replace('"#', "")
             .replace('#"', "")
             .encode()
@@ -163,5 +161,5 @@ def test_no_event_outgrows_the_limit_when_its_numbers_are_written_out(data: dict
         <= LIMIT
     )
     assert restore_markers(
-        json.loads(to_json(light)), {one.artifact_id: one.content for one in offloaded}
+        json.loads(to_json(light)), {value.artifact_id: value.content for value in offloaded}
     ) == json.loads(to_json(data))

@@ -61,7 +61,7 @@ def board_events(easel: LiveEasel, run_id: str, at: int = 0) -> list[Event]:
 
 
 @rule("CC-16", "CC-17", "CC-22")
-def test_a_write_is_answered_with_its_version_and_who_wrote(easel: LiveEasel, run_id: str) -> None:
+def test_write_returns_version_and_author(easel: LiveEasel, run_id: str) -> None:
     answer = written(easel.post(path(run_id), body("plan", {"steps": 3})))
     assert set(answer) == {"key", "version", "seq", "created_at", "updated_at", "provenance"}
     assert (answer["key"], answer["version"]) == ("plan", 1)
@@ -73,7 +73,7 @@ def test_a_write_is_answered_with_its_version_and_who_wrote(easel: LiveEasel, ru
 
 
 @rule("CC-09", "CC-16", "CC-20", "CC-22")
-def test_each_write_is_in_the_runs_log_with_its_provenance(easel: LiveEasel, run_id: str) -> None:
+def test_each_write_is_logged_with_its_provenance(easel: LiveEasel, run_id: str) -> None:
     first = written(easel.post(path(run_id), body("plan", {"steps": 3})))
     second = written(easel.post(path(run_id, "blackboard"), body("draft", "text", edge_id="planner-writer")))
     white, black = board_events(easel, run_id)
@@ -95,7 +95,7 @@ def test_each_write_is_in_the_runs_log_with_its_provenance(easel: LiveEasel, run
 
 
 @rule("CC-09", "RS-04")
-def test_each_write_is_on_the_runs_state_stream_and_no_message_is(easel: LiveEasel, run_id: str) -> None:
+def test_state_stream_has_each_write_and_no_message(easel: LiveEasel, run_id: str) -> None:
     written(easel.post(path(run_id), body("plan", 1)))
     written(easel.post(path(run_id, "blackboard"), body("draft", 2, edge_id="a-b")))
     easel.cancel(run_id)
@@ -114,7 +114,7 @@ def test_each_write_is_on_the_runs_state_stream_and_no_message_is(easel: LiveEas
 
 
 @rule("CC-27")
-def test_a_whiteboard_value_is_one_for_the_whole_run(easel: LiveEasel, run_id: str) -> None:
+def test_whiteboard_value_is_shared_by_the_whole_run(easel: LiveEasel, run_id: str) -> None:
     written(easel.post(path(run_id), body("plan", "first")))
     written(
         easel.post(
@@ -130,7 +130,7 @@ def test_a_whiteboard_value_is_one_for_the_whole_run(easel: LiveEasel, run_id: s
 
 
 @rule("CC-28")
-def test_a_blackboard_value_belongs_to_its_edge(easel: LiveEasel, run_id: str) -> None:
+def test_blackboard_value_belongs_to_its_edge(easel: LiveEasel, run_id: str) -> None:
     for edge_id, value in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
         written(easel.post(path(run_id, "blackboard"), body("k", value, edge_id=edge_id)))
 
@@ -160,7 +160,7 @@ VALUES = [
 ]
 
 
-def test_any_json_comes_back_as_it_was_sent(easel: LiveEasel, run_id: str) -> None:
+def test_any_json_is_read_as_it_was_written(easel: LiveEasel, run_id: str) -> None:
     for value in VALUES:
         written(easel.post(path(run_id), body("k", value)))
         assert easel.get(path(run_id), params={"key": "k"}).json()["value"] == value
@@ -170,13 +170,13 @@ def test_any_json_comes_back_as_it_was_sent(easel: LiveEasel, run_id: str) -> No
 @pytest.mark.parametrize(
     "key", ["null", "a b", "a/b?c=d&e#f", "ключ", "%2e%2e", '{"a":1}', "x" * 200, "global"]
 )
-def test_any_printable_key_works(easel: LiveEasel, run_id: str, key: str) -> None:
+def test_any_printable_key_is_accepted(easel: LiveEasel, run_id: str, key: str) -> None:
     written(easel.post(path(run_id), body(key, "v")))
     assert easel.get(path(run_id), params={"key": key}).json()["value"] == "v"
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_what_is_not_there_is_404(easel: LiveEasel, run_id: str, board: str) -> None:
+def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: str) -> None:
     assert "key nothing" in refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
     for unknown in (new_run_id(), "none"):
         refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
@@ -221,7 +221,7 @@ REFUSED_BODIES = [
 
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
 @case("P4")
-def test_a_body_that_is_not_right_is_refused_and_changes_nothing(easel: LiveEasel, run_id: str) -> None:
+def test_invalid_body_is_refused_and_changes_nothing(easel: LiveEasel, run_id: str) -> None:
     for says, board, sent, named in REFUSED_BODIES:
         assert named in refused(easel.post(path(run_id, board), sent), 400, "BAD_INPUT")["message"], says
     assert [easel.get(path(run_id, board)).json() for board in BOARDS] == [{"entries": []}] * 2
@@ -230,7 +230,7 @@ def test_a_body_that_is_not_right_is_refused_and_changes_nothing(easel: LiveEase
 
 @case("P4")
 @rule("CC-16", "CC-17")
-def test_an_author_inside_the_value_is_only_a_value(easel: LiveEasel, run_id: str) -> None:
+def test_author_inside_a_value_is_ignored(easel: LiveEasel, run_id: str) -> None:
     forged = {
         "agent_id": "root",
         "visibility": "system",
@@ -243,7 +243,7 @@ def test_an_author_inside_the_value_is_only_a_value(easel: LiveEasel, run_id: st
 
 
 @case("R1")
-def test_bombs_are_refused(easel: LiveEasel, run_id: str) -> None:
+def test_oversized_and_deep_values_are_refused(easel: LiveEasel, run_id: str) -> None:
     def sent(value: str) -> httpx2.Response:
         raw = f'{{"key":"k","value":{value},"source_node_id":"n"}}'
         return easel.post(path(run_id), content=raw.encode(), headers={"Content-Type": "application/json"})
@@ -281,7 +281,7 @@ REFUSED_READS = [
 @pytest.mark.parametrize(
     "board, query", [row[1:] for row in REFUSED_READS], ids=[row[0] for row in REFUSED_READS]
 )
-def test_a_read_outside_the_scope_is_refused(
+def test_read_of_an_invalid_edge_is_refused(
     easel: LiveEasel, run_id: str, board: str, query: dict[str, str]
 ) -> None:
     refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
@@ -291,7 +291,7 @@ def test_a_read_outside_the_scope_is_refused(
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_an_expected_version_that_is_not_the_current_one_is_told_the_current_one(
+def test_version_conflict_reports_the_current_version(
     easel: LiveEasel, run_id: str, board: str
 ) -> None:
     edge = {"edge_id": "a-b"} if board == "blackboard" else {}
@@ -310,7 +310,7 @@ def test_an_expected_version_that_is_not_the_current_one_is_told_the_current_one
 
 
 @rule("CC-16")
-def test_of_fifty_writers_at_two_servers_one_wins_each_round(two_edges: LiveEasel) -> None:
+def test_one_of_fifty_concurrent_writers_at_two_servers_wins(two_edges: LiveEasel) -> None:
     run_id = two_edges.start(WAITING)
     with ThreadPoolExecutor(WRITERS) as pool:
         for round_no in range(5):
@@ -340,7 +340,7 @@ def test_of_fifty_writers_at_two_servers_one_wins_each_round(two_edges: LiveEase
 
 @rule("RX-28")
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_run_that_has_ended_takes_no_more_and_still_shows_its_boards(
+def test_finished_run_refuses_writes_and_still_shows_its_boards(
     easel: LiveEasel, run_id: str, board: str
 ) -> None:
     sent = body("k", "kept", **({"edge_id": "a-b"} if board == "blackboard" else {}))
@@ -355,7 +355,7 @@ def test_a_run_that_has_ended_takes_no_more_and_still_shows_its_boards(
     assert easel.get(path(run_id, board)).json()["entries"][0]["value"] == "kept"
 
 
-def test_a_run_that_still_waits_for_its_turn_takes_writes(easel: LiveEasel) -> None:
+def test_queued_run_accepts_writes(easel: LiveEasel) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
     written(easel.post(path(waiting), body()))
@@ -366,7 +366,7 @@ def test_a_run_that_still_waits_for_its_turn_takes_writes(easel: LiveEasel) -> N
 
 
 @rule("RS-37")
-def test_a_run_that_is_cancelled_before_it_started_says_nothing_whatever_is_on_its_boards(
+def test_run_cancelled_before_start_has_an_empty_answer_despite_its_boards(
     easel: LiveEasel,
 ) -> None:
     session = new_session()
@@ -377,7 +377,7 @@ def test_a_run_that_is_cancelled_before_it_started_says_nothing_whatever_is_on_i
     assert [event.type for event in easel.events(waiting)] == ["whiteboard.write", "run.status", "done"]
 
 
-def test_a_write_reaches_who_watches_at_another_server_at_once(two_edges: LiveEasel) -> None:
+def test_write_reaches_a_viewer_at_another_server(two_edges: LiveEasel) -> None:
     run_id = two_edges.start(WAITING)
     two_edges.stream_start(run_id)
     with ThreadPoolExecutor(1) as pool:
@@ -413,7 +413,7 @@ def test_boards_survive_a_restart(
 
 
 @rule("CC-09", "CC-16", "CC-18", "CC-27")
-def test_an_agent_and_a_person_share_the_board(easel: LiveEasel) -> None:
+def test_agent_and_person_share_a_board(easel: LiveEasel) -> None:
     session = new_session()
     active = easel.start(WAITING, session)
     steps = [
@@ -433,7 +433,7 @@ def test_an_agent_and_a_person_share_the_board(easel: LiveEasel) -> None:
     assert easel.get(path(run_id), params={"key": "done"}).json()["value"] == "a kite"
 
 
-def test_the_tools_are_listed_with_what_they_do(easel: LiveEasel) -> None:
+def test_board_tools_are_listed_with_their_hints(easel: LiveEasel) -> None:
     tools = {tool["name"]: tool["annotations"] for tool in easel.get("/api/tools").json()["tools"]}
     for board in ("Whiteboard", "Blackboard"):
         assert tools[f"gsv__{board}Read"] == {
@@ -452,7 +452,7 @@ def test_the_tools_are_listed_with_what_they_do(easel: LiveEasel) -> None:
 
 
 @case("R1")
-def test_the_limits_are_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_board_limits_come_from_the_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = {"max_board_bytes": 100, "max_board_keys": 3, "max_board_total_bytes": 150}
     with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         run_id = live.start()
@@ -478,7 +478,7 @@ def test_the_limits_are_settings(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
-def test_pixels_on_a_board_are_in_no_table_and_can_be_fetched(easel: LiveEasel, run_id: str) -> None:
+def test_base64_on_a_board_is_in_no_table_and_can_be_fetched(easel: LiveEasel, run_id: str) -> None:
     pixels = "iVBORw0KGgoAAAANSUhEUgAA" * 400
     written(easel.post(path(run_id), body("shot", {"pixels": pixels})))
     [event] = board_events(easel, run_id)
@@ -495,7 +495,7 @@ def test_pixels_on_a_board_are_in_no_table_and_can_be_fetched(easel: LiveEasel, 
 GUIDE = PROJECT / "docs" / "guide" / "boards.md"
 
 
-def test_the_guide_works_as_written(small_easel: LiveEasel) -> None:
+def test_guide_examples_work(small_easel: LiveEasel) -> None:
     run_id = small_easel.start(WAITING)
     lines = [line for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("curl ")]
     asks = [curl(line, URL="", RUN=run_id, AUTH="Authorization: none") for line in lines]

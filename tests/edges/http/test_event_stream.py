@@ -53,7 +53,7 @@ def shape(events: list[Event]) -> list[tuple[int, str]]:
 
 
 @rule("RX-24", "RX-25", "RX-33", "RS-02")
-def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEasel) -> None:
+def test_stream_is_the_public_log_from_start_to_done(easel: LiveEasel) -> None:
     run_id = easel.start(TALK)
     events = easel.events(run_id)
     assert [event.type for event in events] == [
@@ -100,14 +100,14 @@ def test_the_stream_is_the_runs_public_log_from_run_start_to_done(easel: LiveEas
 @pytest.mark.parametrize(
     "message, outcome", [("noop", "completed"), (script({"fail": "out of luck"}), "failed")]
 )
-def test_the_shortest_runs_have_the_same_frame(easel: LiveEasel, message: str, outcome: str) -> None:
+def test_shortest_runs_have_start_and_done(easel: LiveEasel, message: str, outcome: str) -> None:
     events = easel.events(easel.start(message))
     assert shape(events) == [(1, "run.start"), (2, "message.completed"), (3, "run.status"), (4, "done")]
     assert {event.data["status"] for event in events[1:]} == {outcome}
     assert ("out of luck" in events[1].data.get("error", "")) == (outcome == "failed")
 
 
-def test_state_events_say_who_caused_them_and_every_event_who_may_see_it(easel: LiveEasel) -> None:
+def test_events_have_visibility_and_state_events_provenance(easel: LiveEasel) -> None:
     run_id = easel.start(TALK)
     for event in easel.events(run_id, debug="1"):
         is_state = event.type in ("run.start", "run.status", "done")
@@ -120,7 +120,7 @@ def test_state_events_say_who_caused_them_and_every_event_who_may_see_it(easel: 
 
 
 @rule("RX-33")
-def test_an_event_is_on_the_wire_as_the_contract_writes_it(easel: LiveEasel) -> None:
+def test_event_has_the_wire_format_of_the_contract(easel: LiveEasel) -> None:
     body = easel.stream(easel.start()).text
     first = next(block for block in body.split("\n\n") if block.startswith("id:"))
     lines = dict(line.split(": ", 1) for line in first.split("\n"))
@@ -142,7 +142,7 @@ def test_hostile_text_cannot_break_out_of_its_event(easel: LiveEasel) -> None:
     assert [event.type for event in events].count("done") == 1
 
 
-def test_what_no_database_can_hold_becomes_a_replacement_and_the_run_goes_on(easel: LiveEasel) -> None:
+def test_unstorable_characters_are_replaced_and_the_run_continues(easel: LiveEasel) -> None:
     message = '{"script":[{"say":"nul \\u0000 end"},{"call":"gsv__Echo","args":{"value":"\\u0000"}},{"say":"after"}]}'
     events = easel.events(easel.start(message))
     assert events[1].data["text"] == "nul \ufffd end"
@@ -153,7 +153,7 @@ def test_what_no_database_can_hold_becomes_a_replacement_and_the_run_goes_on(eas
 @pytest.mark.parametrize(
     "query, sees", [({}, False), ({"debug": "0"}, False), ({"debug": ""}, False), ({"debug": "1"}, True)]
 )
-def test_internal_events_are_shown_only_when_asked_for(
+def test_internal_events_are_sent_only_on_request(
     easel: LiveEasel, query: dict[str, str], sees: bool
 ) -> None:
     run_id = easel.finish(TALK)
@@ -167,7 +167,7 @@ def test_internal_events_are_shown_only_when_asked_for(
 # --- headers and life -------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_says_what_it_is_and_that_nobody_may_keep_it(easel: LiveEasel) -> None:
+def test_response_has_its_content_type_and_forbids_caching(easel: LiveEasel) -> None:
     answer = easel.stream(easel.start())
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["cache-control"] == "no-store"
@@ -178,7 +178,7 @@ def test_the_answer_says_what_it_is_and_that_nobody_may_keep_it(easel: LiveEasel
 
 @rule("RX-35")
 @case("E7")
-def test_the_stream_of_a_run_that_has_ended_ends_after_its_one_done(easel: LiveEasel) -> None:
+def test_stream_of_a_finished_run_ends_after_one_done(easel: LiveEasel) -> None:
     run_id = easel.finish(TALK)
     for _ in range(2):
         types = [event.type for event in easel.events(run_id)]
@@ -188,7 +188,7 @@ def test_the_stream_of_a_run_that_has_ended_ends_after_its_one_done(easel: LiveE
 
 @rule("RX-35")
 @case("E7")
-def test_done_comes_exactly_once_to_streams_opened_while_the_run_ends(easel: LiveEasel) -> None:
+def test_streams_opened_while_a_run_ends_get_done_exactly_once(easel: LiveEasel) -> None:
     for _ in range(10):
         run_id = easel.start(script({"ticks": 3, "every_ms": 5}))
         with ThreadPoolExecutor(8) as pool:
@@ -197,7 +197,7 @@ def test_done_comes_exactly_once_to_streams_opened_while_the_run_ends(easel: Liv
         assert [event.type for event in seen[0]].count("done") == 1
 
 
-def test_a_quiet_stream_gets_a_comment_now_and_then(easel: LiveEasel) -> None:
+def test_idle_stream_gets_heartbeat_comments(easel: LiveEasel) -> None:
     run_id, parser, comments = easel.start(WAITING), Parser(), 0
     began = time.monotonic()
     with (
@@ -211,14 +211,14 @@ def test_a_quiet_stream_gets_a_comment_now_and_then(easel: LiveEasel) -> None:
     easel.cancel(run_id)
 
 
-def test_a_live_stream_carries_events_as_they_happen(easel: LiveEasel) -> None:
+def test_live_stream_sends_events_as_they_happen(easel: LiveEasel) -> None:
     run_id = easel.start(WAITING)
     easel.stream_start(run_id)  # returns while the run is far from its end
     assert easel.view(run_id)["status"] == "running"
     easel.cancel(run_id)
 
 
-def test_asking_only_for_the_head_of_a_stream_does_not_hold_the_connection(small_easel: LiveEasel) -> None:
+def test_head_request_does_not_keep_the_connection(small_easel: LiveEasel) -> None:
     run_id = small_easel.start(WAITING)
     connection = http.client.HTTPConnection(*small_easel.address, timeout=30)
     try:
@@ -232,7 +232,7 @@ def test_asking_only_for_the_head_of_a_stream_does_not_hold_the_connection(small
 
 
 @rule("RX-36")
-def test_the_log_is_read_at_most_a_hundred_events_at_a_time(
+def test_log_is_read_in_pages_of_at_most_100_events(
     easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = easel.finish(chatter(350))
@@ -267,7 +267,7 @@ def ask_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str)
 
 @rule("RX-33", "RX-34", "RX-48")
 @pytest.mark.parametrize("by", ["header", "query"])
-def test_a_cursor_resumes_after_it(easel: LiveEasel, by: str) -> None:
+def test_stream_resumes_after_its_cursor(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish(TALK)
     log = easel.events(run_id, debug="1")
     for cursor in range(len(log)):
@@ -275,13 +275,13 @@ def test_a_cursor_resumes_after_it(easel: LiveEasel, by: str) -> None:
         assert [item for item in Parser().feed(answer.content) if isinstance(item, Event)] == log[cursor:]
 
 
-def test_a_cursor_on_an_internal_event_resumes_after_it_too(easel: LiveEasel) -> None:
+def test_stream_resumes_after_a_cursor_on_an_internal_event(easel: LiveEasel) -> None:
     run_id = easel.finish(TALK)
     assert easel.events(run_id, last_event_id=2)[0].seq == 3
     assert easel.events(run_id, last_event_id=4)[0].seq == 5
 
 
-def test_the_header_wins_over_the_query(easel: LiveEasel) -> None:
+def test_cursor_in_the_header_overrides_the_query(easel: LiveEasel) -> None:
     run_id = easel.finish()
     for header, query, first in ((2, "0", 3), (0, "2", 1), (2, "999", 3), (2, "nonsense", 3)):
         answer = easel.get(
@@ -300,14 +300,14 @@ def test_the_header_wins_over_the_query(easel: LiveEasel) -> None:
 @rule("RX-35")
 @case("E7")
 @pytest.mark.parametrize("by", ["header", "query"])
-def test_a_cursor_at_done_is_no_content(easel: LiveEasel, by: str) -> None:
+def test_cursor_at_done_returns_no_content(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish()
     last = easel.view(run_id)["last_seq"]
     answer = ask_after(easel, run_id, str(last), by)
     assert (answer.status_code, answer.content) == (204, b"")
 
 
-def test_zero_is_the_start_of_a_run_that_has_not_begun(easel: LiveEasel) -> None:
+def test_cursor_zero_is_valid_for_an_unstarted_run(easel: LiveEasel) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
     assert easel.stream(waiting, last_event_id=1).status_code == 410
@@ -319,7 +319,7 @@ def test_zero_is_the_start_of_a_run_that_has_not_begun(easel: LiveEasel) -> None
 @rule("RS-34")
 @pytest.mark.parametrize("by", ["header", "query"])
 @pytest.mark.parametrize("says, cursor, status", ABUSED, ids=[row[0] for row in ABUSED])
-def test_a_cursor_that_is_none_is_refused(
+def test_invalid_cursor_is_refused(
     easel: LiveEasel, says: str, cursor: str, status: int, by: str
 ) -> None:
     run_id = easel.finish()
@@ -333,14 +333,14 @@ def test_a_cursor_that_is_none_is_refused(
 
 @case("E5")
 @pytest.mark.parametrize("cursor", ["", " ", "1\x001", "\x00", "\u0663", "\uff11"])
-def test_a_cursor_of_odd_characters_in_the_query_is_refused(easel: LiveEasel, cursor: str) -> None:
+def test_cursor_with_odd_characters_in_the_query_is_refused(easel: LiveEasel, cursor: str) -> None:
     answer = easel.get(f"/api/runs/{easel.finish()}/events", params={"last_event_id": cursor})
     assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")
 
 
 @case("E5")
 @pytest.mark.parametrize("value", [b"", b"\xb2", b"1\x001", b"\xff"])
-def test_a_cursor_of_odd_bytes_in_the_header_is_refused(small_easel: LiveEasel, value: bytes) -> None:
+def test_cursor_with_odd_bytes_in_the_header_is_refused(small_easel: LiveEasel, value: bytes) -> None:
     connection = http.client.HTTPConnection(*small_easel.address, timeout=30)
     try:
         connection.putrequest("GET", f"/api/runs/{small_easel.finish()}/events")

@@ -77,20 +77,20 @@ def timed(easel: LiveEasel, path: str, text: str) -> tuple[float, httpx2.Respons
 @pytest.mark.parametrize(
     "path, around", [("/api/runs", RUN), ("/api/rpc", CANVAS)], ids=["a typed place", "a free place"]
 )
-def test_a_bomb_is_refused_at_once(easel: LiveEasel, path: str, around: str, bomb: str) -> None:
+def test_json_bomb_is_refused_quickly(easel: LiveEasel, path: str, around: str, bomb: str) -> None:
     assert post(easel, path, around.format(bomb)) in (400, 413)
 
 
 @case("R1")
 @pytest.mark.parametrize("path, text", SAME_KEY_TWICE)
-def test_two_equal_keys_are_refused_because_two_readers_could_believe_different_ones(
+def test_duplicate_keys_are_refused(
     easel: LiveEasel, path: str, text: str
 ) -> None:
     assert post(easel, path, text) == 400
 
 
 @case("R1")
-def test_a_hundred_megabytes_are_refused_without_being_taken(small_easel: LiveEasel) -> None:
+def test_body_of_100_megabytes_is_refused_without_reading_it(small_easel: LiveEasel) -> None:
     process = psutil.Process(os.getpid())  # the server lives in this process
     before = process.memory_info().rss
 
@@ -99,7 +99,7 @@ def test_a_hundred_megabytes_are_refused_without_being_taken(small_easel: LiveEa
     assert process.memory_info().rss - before < AT_MOST_GROWTH
 
 
-def test_honest_json_of_the_same_looks_is_taken(easel: LiveEasel) -> None:
+def test_ordinary_json_of_similar_shape_is_accepted(easel: LiveEasel) -> None:
     deep = "[" * 90 + "]" * 90
     name = new_session()
     answer = easel.ask(

@@ -13,9 +13,9 @@ import pytest
 
 from tests.edges.http.live import LiveEasel, chatter, script
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
 from tests.support.proxy import Proxy
 from tests.support.sse import Event, Follower, Stream
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -73,7 +73,7 @@ def long_run(two_edges: LiveEasel) -> str:
 
 @case("E2")
 @rule("RX-03", "RX-34", "RX-48")
-async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance_it_is_the_log(
+async def test_stream_cut_after_every_event_resumes_by_header_at_the_other_instance(
     two_edges: LiveEasel, long_run: str
 ) -> None:
     path = f"/api/runs/{long_run}/events?debug=1"
@@ -94,7 +94,7 @@ async def test_cut_after_every_event_and_resumed_by_header_at_the_other_instance
 
 @case("E4")
 @rule("RX-48")
-async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the_log(
+async def test_stream_reopened_at_any_event_resumes_by_query(
     two_edges: LiveEasel, long_run: str
 ) -> None:
     path = f"/api/runs/{long_run}/events"
@@ -112,7 +112,7 @@ async def test_a_page_that_is_reloaded_at_any_event_resumes_by_query_and_has_the
 
 @case("E3")
 @rule("RX-34", "RX-48")
-async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -> None:
+async def test_stream_cut_at_any_byte_resumes_without_gap_or_repetition(two_edges: LiveEasel) -> None:
     run_id = two_edges.finish(
         script(
             {"say": "über"},
@@ -139,7 +139,7 @@ async def test_cut_at_any_byte_and_resumed_it_is_the_log(two_edges: LiveEasel) -
 
 
 @rule("RX-03", "RX-34", "RX-48")
-async def test_a_reader_that_changes_the_instance_after_every_event_of_a_live_run_misses_nothing(
+async def test_viewer_of_a_live_run_that_alternates_instances_misses_nothing(
     two_edges: LiveEasel,
 ) -> None:
     run_id = two_edges.start(script({"ticks": 25, "every_ms": 60}))
@@ -166,7 +166,7 @@ async def next_event(items: AsyncIterator[object]) -> Event:
 
 
 @rule("RS-34")
-def test_a_pruned_log_is_gone_with_its_bounds_and_resumes_at_its_oldest(easel: LiveEasel) -> None:
+def test_cursor_in_a_pruned_log_is_gone_and_resumes_at_the_oldest_event(easel: LiveEasel) -> None:
     run_id = easel.finish(script({"say": "soon forgotten"}))
     last = easel.events(run_id)[-1]
     assert easel.prune() >= 1
@@ -182,7 +182,7 @@ def test_a_pruned_log_is_gone_with_its_bounds_and_resumes_at_its_oldest(easel: L
     assert easel.view(run_id)["status"] == "completed"
 
 
-def test_retention_leaves_a_run_that_goes_on_alone(easel: LiveEasel) -> None:
+def test_retention_keeps_the_log_of_an_active_run(easel: LiveEasel) -> None:
     run_id = easel.start(script({"say": "a"}, {"wait_ms": 600_000}))
     easel.stream_start(run_id)
     easel.prune()
@@ -191,7 +191,7 @@ def test_retention_leaves_a_run_that_goes_on_alone(easel: LiveEasel) -> None:
 
 
 @rule("RS-34")
-async def test_a_log_that_is_pruned_while_it_is_read_is_cut_and_never_has_a_hole(patient: LiveEasel) -> None:
+async def test_stream_of_a_log_pruned_while_reading_is_cut_without_a_gap(patient: LiveEasel) -> None:
     run_id = patient.finish_unread(BULKY)
     async with slow_stream(patient, run_id) as stream:
         items = stream.items()
@@ -242,13 +242,13 @@ def stalled(easel: LiveEasel) -> float:
 
 
 @rule("RX-48")
-async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impatient: LiveEasel) -> None:
+async def test_stalled_reader_is_cut_and_resumes_without_a_gap(impatient: LiveEasel) -> None:
     run_id = impatient.finish_unread(BULKY)
     before = stalled(impatient)
     async with slow_stream(impatient, run_id) as stream:
         items = stream.items()
         seen = [await next_event(items)]
-        wait_until(lambda: stalled(impatient) > before, within=FOR_EVER, what="the stalled reader is cut")
+        wait_for_sync(lambda: stalled(impatient) > before, within=FOR_EVER, what="the stalled reader is cut")
         seen += [item async for item in items if isinstance(item, Event)]
         assert not stream.ended_in_order
     assert seen[-1].type != "done"
@@ -260,7 +260,7 @@ async def test_a_reader_that_takes_nothing_is_cut_and_resumes_without_a_gap(impa
 
 
 @pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
-async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_any_more(
+async def test_stalled_reader_is_cut_and_frees_its_memory(
     impatient: LiveEasel, message: str
 ) -> None:
     run_id = impatient.finish_unread(message)
@@ -272,8 +272,8 @@ async def test_a_reader_that_never_reads_is_cut_and_holds_nothing_of_the_server_
             f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode()
         )
         ours = deaf.getsockname()[1]
-        wait_until(lambda: stalled(impatient) > before, within=FOR_EVER, what="the deaf reader is cut")
-        wait_until(
+        wait_for_sync(lambda: stalled(impatient) > before, within=FOR_EVER, what="the deaf reader is cut")
+        wait_for_sync(
             lambda: not server_ends(ours),
             within=FOR_EVER,
             what="its connection and what was buffered for it are gone",
@@ -290,7 +290,7 @@ def server_ends(client_port: int) -> list[str]:
 
 
 @case("E8")
-async def test_a_reader_of_a_long_log_is_served_in_helpings_that_cost_little(patient: LiveEasel) -> None:
+async def test_long_log_is_sent_in_small_chunks(patient: LiveEasel) -> None:
     """What is handed to a connection in one go stays in memory until its reader has taken it."""
     run_id = patient.finish_unread(BULKY)
     helpings: list[int] = []
@@ -299,19 +299,19 @@ async def test_a_reader_of_a_long_log_is_served_in_helpings_that_cost_little(pat
     assert max(helpings) < MAX_CHUNK_BYTES
 
 
-async def test_a_reader_that_waits_on_a_quiet_run_is_never_taken_for_stalled(impatient: LiveEasel) -> None:
+async def test_reader_of_an_idle_run_is_not_cut_as_stalled(impatient: LiveEasel) -> None:
     run_id = impatient.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
     follower = Follower([impatient.base_url], run_id, impatient.token)
     assert await follower.read_to_end(within=FOR_EVER) == impatient.events(run_id)
     assert follower.connected == 1
 
 
-def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
+def test_reader_that_disconnects_during_a_log_read_is_removed(
     impatient: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = impatient.start(script({"say": "x"}, {"wait_ms": 600_000}))
     impatient.stream_start(run_id)
-    wait_until(
+    wait_for_sync(
         lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
         within=FOR_EVER,
         what="nobody watches",
@@ -330,11 +330,11 @@ def test_a_reader_that_leaves_while_the_log_is_being_read_for_it_is_forgotten(
         leaving.sendall(ask.encode())
         assert is_reading.wait(FOR_EVER)
         ours = leaving.getsockname()[1]
-    wait_until(
+    wait_for_sync(
         lambda: not server_ends(ours), within=FOR_EVER, what="the server knows that its reader has left"
     )
     impatient.do(_set(may_go_on))
-    wait_until(
+    wait_for_sync(
         lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
         within=FOR_EVER,
         what="and so does the tail",
@@ -347,7 +347,7 @@ async def _set(event: asyncio.Event) -> None:
 
 
 @case("D3")
-def test_more_streams_than_allowed_are_refused_and_told_to_come_back(
+def test_streams_over_the_limit_are_refused_with_retry_after(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with (
@@ -362,7 +362,7 @@ def test_more_streams_than_allowed_are_refused_and_told_to_come_back(
         assert (answer.status_code, answer.json()["error"]["name"]) == (429, "TOO_MANY")
         assert int(answer.headers["retry-after"]) >= 1
         open_streams.close()
-        wait_until(
+        wait_for_sync(
             lambda: can_watch(easel, run_id),
             within=FOR_EVER,
             what="there is room again once the others have left",

@@ -32,7 +32,7 @@ ENDED_FIELDS = RUN_FIELDS | {"started_at", "finished_at"}
 
 
 @rule("RX-31")
-def test_a_started_run_is_answered_with_its_id_and_the_word_queued(easel: LiveEasel) -> None:
+def test_started_run_returns_its_id_and_status_queued(easel: LiveEasel) -> None:
     answer = easel.post("/api/runs", {"session_id": new_session(), "message": "noop"})
     assert answer.status_code == 202
     assert answer.headers["content-type"] == "application/json"
@@ -42,7 +42,7 @@ def test_a_started_run_is_answered_with_its_id_and_the_word_queued(easel: LiveEa
 
 
 @rule("RX-31")
-def test_a_run_is_stored_when_it_is_answered(easel: LiveEasel) -> None:
+def test_run_is_stored_before_the_response(easel: LiveEasel) -> None:
     session = new_session()
     first = easel.start(WAITING, session)
     second = easel.start("noop", session)  # waits behind the first, so that nobody touches it
@@ -53,7 +53,7 @@ def test_a_run_is_stored_when_it_is_answered(easel: LiveEasel) -> None:
     easel.cancel(first)
 
 
-def test_a_session_of_the_callers_own_making_is_created_by_its_first_run(easel: LiveEasel) -> None:
+def test_first_run_creates_its_session(easel: LiveEasel) -> None:
     session = new_session()
     easel.finish("noop", session)
     easel.finish("noop", session)
@@ -61,12 +61,12 @@ def test_a_session_of_the_callers_own_making_is_created_by_its_first_run(easel: 
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c:d-9", "agent:main:x", "9" * 128])
-def test_a_session_may_have_any_plain_name(easel: LiveEasel, name: str) -> None:
+def test_session_may_have_any_plain_name(easel: LiveEasel, name: str) -> None:
     assert easel.view(easel.start("noop", name))["session_id"] == name
 
 
 @rule("RX-31")
-def test_any_text_arrives_as_it_was_sent(easel: LiveEasel) -> None:
+def test_any_message_text_is_stored_as_sent(easel: LiveEasel) -> None:
     message = "line\r\nline\ttab \u2028 e\u0301 \U0001f469\u200d\U0001f680 \x01\x7f \ufeff {{input.x}} <img onerror=1> \\u0000 %00"
     assert easel.view(easel.start(message))["input_text"] == message
 
@@ -75,7 +75,7 @@ def test_any_text_arrives_as_it_was_sent(easel: LiveEasel) -> None:
 
 
 @rule("RX-32")
-def test_a_run_tells_its_status_now(easel: LiveEasel) -> None:
+def test_run_shows_its_current_status(easel: LiveEasel) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
     easel.cancel(waiting)
@@ -92,7 +92,7 @@ def test_a_run_tells_its_status_now(easel: LiveEasel) -> None:
 
 
 @rule("RX-32")
-def test_a_run_view_has_the_fields_of_the_contract_and_no_more(easel: LiveEasel) -> None:
+def test_run_has_exactly_the_members_of_the_contract(easel: LiveEasel) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
     assert set(easel.view(waiting)) == RUN_FIELDS
@@ -108,7 +108,7 @@ def test_a_run_view_has_the_fields_of_the_contract_and_no_more(easel: LiveEasel)
     assert set(easel.view(easel.finish(script({"fail": "x"})))) == ENDED_FIELDS | {"error_message"}
 
 
-def test_times_are_utc_and_in_order(easel: LiveEasel) -> None:
+def test_timestamps_are_utc_and_in_order(easel: LiveEasel) -> None:
     run = easel.view(easel.finish())
     assert all(run[name].endswith("Z") for name in ("created_at", "started_at", "finished_at"))
     created, started, finished = (
@@ -118,7 +118,7 @@ def test_times_are_utc_and_in_order(easel: LiveEasel) -> None:
     assert abs(datetime.now(UTC) - finished) < timedelta(minutes=1)
 
 
-def test_last_seq_of_an_ended_run_is_the_number_of_done(easel: LiveEasel) -> None:
+def test_last_seq_of_a_finished_run_is_that_of_done(easel: LiveEasel) -> None:
     run_id = easel.finish(script({"say": "a"}, {"call": "gsv__Clock", "args": {}}))
     assert easel.view(run_id)["last_seq"] == easel.events(run_id)[-1].seq
 
@@ -137,12 +137,12 @@ def test_runs_are_listed_newest_first_and_by_session(easel: LiveEasel) -> None:
     assert "next" not in of_session
 
 
-def test_a_listed_run_looks_like_the_run_itself(easel: LiveEasel) -> None:
+def test_listed_run_equals_the_run_itself(easel: LiveEasel) -> None:
     run_id = easel.finish(script({"fail": "because"}))
     assert easel.get("/api/runs", params={"limit": 1}).json()["runs"] == [easel.view(run_id)]
 
 
-def test_an_unknown_session_has_no_runs(easel: LiveEasel) -> None:
+def test_unknown_session_has_no_runs(easel: LiveEasel) -> None:
     answer = easel.get("/api/runs", params={"session_id": new_session()})
     assert (answer.status_code, answer.json()) == (200, {"runs": []})
 
@@ -174,7 +174,7 @@ def test_runs_are_listed_by_status(easel: LiveEasel, asked: str, expected: set[s
         easel.cancel(active)
 
 
-def test_pages_of_a_listing_hold_every_run_once_whatever_is_started_meanwhile(easel: LiveEasel) -> None:
+def test_pages_of_a_listing_have_every_run_once_despite_new_runs(easel: LiveEasel) -> None:
     session = new_session()
     started = [easel.start("noop", session) for _ in range(7)]
     seen: list[str] = []
@@ -194,7 +194,7 @@ def test_pages_of_a_listing_hold_every_run_once_whatever_is_started_meanwhile(ea
 
 
 @rule("RX-12", "RX-27")
-def test_cancelling_a_running_run_is_answered_at_once_and_ends_it(easel: LiveEasel) -> None:
+def test_cancel_of_a_running_run_returns_at_once_and_ends_it(easel: LiveEasel) -> None:
     run_id = easel.start(WAITING)
     easel.stream_start(run_id)
     answer = easel.cancel(run_id)
@@ -215,7 +215,7 @@ def test_cancelling_a_running_run_is_answered_at_once_and_ends_it(easel: LiveEas
 
 
 @rule("RS-37", "RX-12")
-def test_cancelling_a_queued_run_ends_it_at_once(easel: LiveEasel) -> None:
+def test_cancel_of_a_queued_run_ends_it_at_once(easel: LiveEasel) -> None:
     session = new_session()
     active = easel.start(WAITING, session)
     queued = easel.start("noop", session)
@@ -226,7 +226,7 @@ def test_cancelling_a_queued_run_ends_it_at_once(easel: LiveEasel) -> None:
     easel.cancel(active)
 
 
-def test_a_second_cancel_is_harmless_while_it_runs_and_refused_when_it_has_ended(easel: LiveEasel) -> None:
+def test_second_cancel_is_accepted_while_running_and_refused_afterwards(easel: LiveEasel) -> None:
     run_id = easel.start(WAITING)
     easel.stream_start(run_id)
     assert [easel.cancel(run_id).status_code for _ in range(2)] in (
@@ -241,7 +241,7 @@ def test_a_second_cancel_is_harmless_while_it_runs_and_refused_when_it_has_ended
 
 
 @pytest.mark.parametrize("message", ["noop", script({"fail": "x"})])
-def test_an_ended_run_cannot_be_cancelled_and_stays_as_it_was(easel: LiveEasel, message: str) -> None:
+def test_finished_run_cannot_be_cancelled(easel: LiveEasel, message: str) -> None:
     run_id = easel.finish(message)
     before = easel.view(run_id)
     assert easel.cancel(run_id).status_code == 409
@@ -251,7 +251,7 @@ def test_an_ended_run_cannot_be_cancelled_and_stays_as_it_was(easel: LiveEasel, 
 # --- idempotency ------------------------------------------------------------------------------------------------------
 
 
-def test_the_header_and_the_field_are_the_same_key(easel: LiveEasel) -> None:
+def test_idempotency_key_in_header_and_body_is_the_same_key(easel: LiveEasel) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     by_header = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
     by_field = easel.post("/api/runs", {**body, "idempotency_key": key(body)})
@@ -266,7 +266,7 @@ def key(body: dict[str, str]) -> str:
     return f"key of {body['session_id']}"
 
 
-def test_a_repeated_key_gets_the_first_answer_also_after_the_run_has_ended(easel: LiveEasel) -> None:
+def test_repeated_idempotency_key_returns_the_first_run(easel: LiveEasel) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     first = easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
     easel.events(first.json()["run_id"])
@@ -275,7 +275,7 @@ def test_a_repeated_key_gets_the_first_answer_also_after_the_run_has_ended(easel
 
 
 @pytest.mark.parametrize("change", [{"message": "another"}, {"session_id": "another-session"}])
-def test_a_key_used_for_another_body_is_refused_and_nothing_is_started(
+def test_idempotency_key_with_another_body_is_refused(
     easel: LiveEasel, change: dict[str, str]
 ) -> None:
     body = {"session_id": new_session(), "message": "noop"}
@@ -288,13 +288,13 @@ def test_a_key_used_for_another_body_is_refused_and_nothing_is_started(
     assert easel.sql("select count(*) as n from runs") == count
 
 
-def test_two_different_keys_in_one_request_are_refused(easel: LiveEasel) -> None:
+def test_different_keys_in_header_and_body_are_refused(easel: LiveEasel) -> None:
     body = {"session_id": new_session(), "message": "noop", "idempotency_key": "one"}
     assert easel.post("/api/runs", body, headers={"Idempotency-Key": "two"}).status_code == 400
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 201, "tab\there"])
-def test_a_key_that_is_none_is_refused_by_header_as_by_field(easel: LiveEasel, bad: str) -> None:
+def test_invalid_idempotency_key_is_refused_in_header_and_body(easel: LiveEasel, bad: str) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     by_field = easel.post("/api/runs", {**body, "idempotency_key": bad})
     by_header = easel.post("/api/runs", body, headers={"Idempotency-Key": bad})
@@ -303,7 +303,7 @@ def test_a_key_that_is_none_is_refused_by_header_as_by_field(easel: LiveEasel, b
 
 @case("J10")
 @rule("RX-03")
-def test_the_same_key_fifty_times_at_once_on_two_instances_is_one_run(two_edges: LiveEasel) -> None:
+def test_fifty_concurrent_requests_with_one_key_start_one_run(two_edges: LiveEasel) -> None:
     for attempt in range(4):
         body = {
             "session_id": new_session(),
@@ -329,7 +329,7 @@ def test_the_same_key_fifty_times_at_once_on_two_instances_is_one_run(two_edges:
 
 
 @rule("RX-03")
-def test_every_instance_tells_the_same_of_a_run_and_takes_its_cancel(two_edges: LiveEasel) -> None:
+def test_every_instance_shows_and_cancels_a_run(two_edges: LiveEasel) -> None:
     run_id = two_edges.start(WAITING, at=0)
     two_edges.stream_start(run_id, at=1)
     assert two_edges.view(run_id, at=0) == two_edges.view(run_id, at=1)

@@ -10,13 +10,13 @@ import pytest
 
 from tests.edges.http.live import WAITING, in_time, new_session, script
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
 
 
-def test_a_message_makes_its_session_and_names_it(easel: LiveEasel) -> None:
+def test_first_message_creates_and_titles_its_session(easel: LiveEasel) -> None:
     name = new_session()
     easel.finish(
         "What is\n  the  weather like today in a place whose name is much too long for any title bar?", name
@@ -30,7 +30,7 @@ def test_a_message_makes_its_session_and_names_it(easel: LiveEasel) -> None:
     assert "active_run_id" not in session
 
 
-def test_the_history_has_both_sides_whole_and_in_order(easel: LiveEasel) -> None:
+def test_history_has_all_messages_whole_and_in_order(easel: LiveEasel) -> None:
     name, long = new_session(), "many words " * 1_000
     easel.finish(script({"say": long}), name)
     easel.finish(script({"fail": "no more"}), name)
@@ -53,7 +53,7 @@ def test_the_history_has_both_sides_whole_and_in_order(easel: LiveEasel) -> None
 
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
-def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets_all_of_it(
+def test_base64_in_a_message_is_offloaded_and_the_agent_gets_the_whole_text(
     easel: LiveEasel,
 ) -> None:
     name = new_session()
@@ -84,7 +84,7 @@ def test_pixels_in_a_message_are_kept_beside_the_tables_and_the_agent_still_gets
     assert len(easel.view(run_id)["input_text"]) < 300
 
 
-def test_sessions_are_made_by_name_or_without_one(easel: LiveEasel) -> None:
+def test_session_is_created_with_or_without_an_id(easel: LiveEasel) -> None:
     made = easel.post("/api/sessions", {"title": "  Two   words "})
     assert made.status_code == 201
     assert made.json()["title"] == "Two words"
@@ -99,12 +99,12 @@ def test_sessions_are_made_by_name_or_without_one(easel: LiveEasel) -> None:
     "body",
     [{"session_id": "../x"}, {"session_id": ""}, {"title": ""}, {"title": "a\u202eb"}, {"title": "x" * 201}],
 )
-def test_a_session_with_a_bad_name_or_title_is_refused(easel: LiveEasel, body: dict[str, str]) -> None:
+def test_session_with_an_invalid_id_or_title_is_refused(easel: LiveEasel, body: dict[str, str]) -> None:
     answer = easel.post("/api/sessions", body)
     assert (answer.status_code, answer.json()["error"]["name"]) == (400, "BAD_INPUT")
 
 
-def test_the_listing_searches_and_turns_pages(easel: LiveEasel) -> None:
+def test_listing_is_searched_and_paged(easel: LiveEasel) -> None:
     mark = new_session()
     names = [f"{mark}-{n}" for n in range(5)]
     for name in names:
@@ -123,7 +123,7 @@ def test_the_listing_searches_and_turns_pages(easel: LiveEasel) -> None:
         assert easel.get("/api/sessions", params={"before": bad}).status_code == 400
 
 
-def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(easel: LiveEasel) -> None:
+def test_deleting_a_session_deletes_and_stops_its_runs(easel: LiveEasel) -> None:
     name = new_session()
     done, working = easel.finish("noop", name), easel.start(WAITING, name)
     easel.stream_start(working)
@@ -137,7 +137,7 @@ def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(eas
     ):
         assert easel.get(path).status_code == 404
     assert easel.stream(working).status_code == 404
-    wait_until(
+    wait_for_sync(
         lambda: "easel_runs_running 0.0" in easel.get("/metrics").text, within=30, what="its worker let go"
     )
     easel.finish("noop", name)
@@ -146,7 +146,7 @@ def test_a_deleted_session_is_gone_with_its_runs_and_stops_what_works_for_it(eas
     )
 
 
-def test_who_watches_a_session_that_is_deleted_sees_the_stream_end(easel: LiveEasel) -> None:
+def test_stream_of_a_deleted_session_ends(easel: LiveEasel) -> None:
     name = new_session()
     run_id = easel.start(WAITING, name)
     with (
@@ -161,7 +161,7 @@ def test_who_watches_a_session_that_is_deleted_sees_the_stream_end(easel: LiveEa
 
 
 @rule("RX-47")
-def test_the_old_chat_route_goes_through_the_queue_and_the_log(easel: LiveEasel) -> None:
+def test_chat_route_uses_the_queue_and_the_log(easel: LiveEasel) -> None:
     name = new_session()
     answer = easel.post(f"/api/chat/{name}", {"message": script({"say": "hello"})})
     assert answer.status_code == 200

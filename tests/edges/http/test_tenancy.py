@@ -40,7 +40,7 @@ def foreign_run(easel: LiveEasel) -> str:
 @rule("RX-54")
 @case("O10")
 @pytest.mark.parametrize("row", RUN_ROUTES, ids=[f"{row.method} {row.path}" for row in RUN_ROUTES])
-def test_a_foreign_run_answers_as_one_that_never_was(easel: LiveEasel, foreign_run: str, row: object) -> None:
+def test_run_of_another_user_is_not_found(easel: LiveEasel, foreign_run: str, row: object) -> None:
     method, path = row.method, row.path  # type: ignore[attr-defined]
     sent: dict[str, Any] = {"json": BODIES[row.body]} if row.body else {}  # type: ignore[attr-defined]
     unknown = new_run_id()
@@ -53,13 +53,13 @@ def test_a_foreign_run_answers_as_one_that_never_was(easel: LiveEasel, foreign_r
 
 @rule("RX-54")
 @pytest.mark.parametrize("cursor", ["0", "1", "999"])
-def test_no_cursor_opens_a_foreign_stream(easel: LiveEasel, foreign_run: str, cursor: str) -> None:
+def test_stream_of_another_user_is_not_found_with_any_cursor(easel: LiveEasel, foreign_run: str, cursor: str) -> None:
     assert easel.stream(foreign_run, last_event_id=cursor).status_code == 404
     assert easel.stream(foreign_run, debug="1").status_code == 404
 
 
 @rule("RX-54")
-def test_a_foreign_run_is_in_no_listing(easel: LiveEasel, foreign_run: str) -> None:
+def test_run_of_another_user_is_not_listed(easel: LiveEasel, foreign_run: str) -> None:
     mine = easel.finish("noop", SHARED_SESSION)
     for query in (
         {},
@@ -75,7 +75,7 @@ def test_a_foreign_run_is_in_no_listing(easel: LiveEasel, foreign_run: str) -> N
 
 
 @rule("RX-54")
-def test_a_refused_cancel_leaves_the_foreign_run_as_it_was(easel: LiveEasel, foreign_run: str) -> None:
+def test_refused_cancel_does_not_change_the_run_of_another_user(easel: LiveEasel, foreign_run: str) -> None:
     question = f"select status, cancel_requested_at from runs where run_id = '{foreign_run}'"
     before = easel.sql(question)[0]["cancel_requested_at"]
     assert easel.cancel(foreign_run).status_code == 404
@@ -84,7 +84,7 @@ def test_a_refused_cancel_leaves_the_foreign_run_as_it_was(easel: LiveEasel, for
 
 
 @rule("RX-54")
-def test_two_users_sessions_of_one_name_never_meet(easel: LiveEasel, foreign_run: str) -> None:
+def test_sessions_with_one_name_are_separate_per_user(easel: LiveEasel, foreign_run: str) -> None:
     """If they shared the session, the active run of one would hold up the other's."""
     new = NewRun(new_run_id(), UserId("mallory"), SessionId("held-up"), WAITING, 3)
     easel.do(easel.instances[0].opened.runs.enqueue(new))
@@ -93,7 +93,7 @@ def test_two_users_sessions_of_one_name_never_meet(easel: LiveEasel, foreign_run
 
 
 @rule("RX-54")
-def test_two_users_idempotency_keys_of_one_name_never_meet(easel: LiveEasel, foreign_run: str) -> None:
+def test_idempotency_keys_are_separate_per_user(easel: LiveEasel, foreign_run: str) -> None:
     body = {"session_id": new_session(), "message": "noop", "idempotency_key": "a key of mallory"}
     answer = easel.post("/api/runs", body)
     assert answer.status_code == 202
@@ -101,7 +101,7 @@ def test_two_users_idempotency_keys_of_one_name_never_meet(easel: LiveEasel, for
 
 
 @rule("RX-54")
-def test_the_worker_executes_the_other_users_run_for_that_user_only(
+def test_worker_executes_a_run_for_its_own_user_only(
     easel: LiveEasel, foreign_run: str
 ) -> None:
     assert easel.sql(f"select user_id from runs where run_id = '{foreign_run}'") == [{"user_id": "mallory"}]

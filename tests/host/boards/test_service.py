@@ -73,7 +73,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 @rule("CC-16", "CC-17", "CC-22")
 @case("P4")
-async def test_a_person_writes_in_the_name_of_who_is_signed_in(harness: RunHarness, boards: Boards):
+async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHarness, boards: Boards):
     await harness.database.write(
         lambda connection: connection.execute(
             "insert into users (user_id, name) values ('ada', 'Ada')"
@@ -90,7 +90,7 @@ async def test_a_person_writes_in_the_name_of_who_is_signed_in(harness: RunHarne
         await boards.read_all(OWNER, run.run_id, Board.WHITEBOARD, None)
 
 
-async def test_a_write_rings_with_the_place_of_its_event(harness: RunHarness, boards: Boards):
+async def test_write_notifies_with_the_position_of_its_event(harness: RunHarness, boards: Boards):
     heard: list[Notification] = []
     harness.database.notifier.listen(heard.append)
     run_id = await harness.start("noop")
@@ -103,7 +103,7 @@ async def test_a_write_rings_with_the_place_of_its_event(harness: RunHarness, bo
 
 
 @rule("CC-27")
-async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(harness: RunHarness, boards: Boards):
+async def test_whiteboard_is_read_with_and_without_the_global_edge(harness: RunHarness, boards: Boards):
     run_id = await harness.start("noop")
     await boards.write(THE_OWNER, run_id, WHITE)
     found = await boards.read(OWNER, run_id, Board.WHITEBOARD, "plan", None)
@@ -114,7 +114,7 @@ async def test_the_whiteboard_is_read_alike_with_and_without_its_only_edge(harne
 
 
 @rule("CC-20", "CC-28")
-async def test_a_blackboard_value_is_read_with_its_edge(harness: RunHarness, boards: Boards):
+async def test_blackboard_value_is_read_with_its_edge(harness: RunHarness, boards: Boards):
     run_id = await harness.start("noop")
     for edge_id in ("a-b", "b-c"):
         await boards.write(THE_OWNER, run_id, BoardWriteRequest(Board.BLACKBOARD, "k", edge_id, "a", edge_id))
@@ -127,7 +127,7 @@ async def test_a_blackboard_value_is_read_with_its_edge(harness: RunHarness, boa
         await boards.read_all(OWNER, run_id, Board.BLACKBOARD, "global")
 
 
-async def test_what_is_not_there_is_told_apart(harness: RunHarness, boards: Boards):
+async def test_unknown_run_and_unknown_key_are_different_errors(harness: RunHarness, boards: Boards):
     run_id = await harness.start("noop")
     with pytest.raises(NotFound, match="whiteboard key nothing"):
         await boards.read(OWNER, run_id, Board.WHITEBOARD, "nothing", None)
@@ -143,7 +143,7 @@ async def test_what_is_not_there_is_told_apart(harness: RunHarness, boards: Boar
 
 @rule("CC-23", "CC-26", "RS-35")
 @case("R3")
-async def test_what_is_too_heavy_is_kept_and_its_marker_leads_to_the_exact_bytes(
+async def test_offloaded_value_is_stored_and_its_marker_names_the_exact_bytes(
     harness: RunHarness, boards: Boards, artifacts: Artifacts
 ):
     pixels, text = "iVBORw0KGgoAAAANSUhEUgAA" * 400, "Plain words, and many of them. " * 300
@@ -187,7 +187,7 @@ class AwayKeeper:
 
 
 @case("D7")
-async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(harness: RunHarness):
+async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: RunHarness):
     boards = Boards(harness.database.boards, AwayKeeper(), harness.database.notifier, LIMITS)
     run_id = await harness.start("noop")
     with pytest.raises(Unavailable):
@@ -203,7 +203,7 @@ async def test_a_write_whose_heavy_part_cannot_be_kept_is_not_stored(harness: Ru
 
 
 @rule("CC-16", "CC-17", "CC-18", "CC-27")
-async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarness, boards: Boards):
+async def test_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarness, boards: Boards):
     run_id, results = await played(
         harness,
         boards,
@@ -252,7 +252,7 @@ async def test_an_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunH
 
 
 @rule("CC-20", "CC-28")
-async def test_an_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness, boards: Boards):
+async def test_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness, boards: Boards):
     run_id, results = await played(
         harness,
         boards,
@@ -291,7 +291,7 @@ REFUSED_CALLS = [
 
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
 @case("P4")
-async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing(
+async def test_invalid_call_returns_an_error_to_the_model_and_changes_nothing(
     harness: RunHarness, boards: Boards
 ):
     run_id, results = await played(harness, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
@@ -302,7 +302,7 @@ async def test_a_call_that_is_not_right_is_told_to_the_model_and_changes_nothing
 
 
 @rule("RS-35")
-async def test_an_agent_reads_a_heavy_value_whole(harness: RunHarness, boards: Boards):
+async def test_agent_reads_an_offloaded_value_whole(harness: RunHarness, boards: Boards):
     written = {"pixels": "iVBORw0KGgoAAAANSUhEUgAA" * 200, "redacted": True}
     run_id = await harness.start(
         script(call("WhiteboardRead", key="k"), call("WhiteboardWrite", key="copy", value="$last.value"))
@@ -316,7 +316,7 @@ async def test_an_agent_reads_a_heavy_value_whole(harness: RunHarness, boards: B
     assert await boards.restore(OWNER, copy) == written
 
 
-async def test_a_board_too_large_to_read_whole_is_read_key_by_key(harness: RunHarness, boards: Boards):
+async def test_board_over_the_result_limit_is_read_key_by_key(harness: RunHarness, boards: Boards):
     """What a tool may answer has a limit of its own: 10,000 bytes here."""
     writes = [call("WhiteboardWrite", key=f"k{nth}", value="x" * 4_000) for nth in range(3)]
     _, results = await played(
@@ -327,7 +327,7 @@ async def test_a_board_too_large_to_read_whole_is_read_key_by_key(harness: RunHa
 
 
 @rule("RS-38")
-def test_the_tools_say_honestly_what_they_do(boards: Boards) -> None:
+def test_board_tools_declare_their_effects(boards: Boards) -> None:
     definitions = [tool.definition for tool in board_tools(boards)]
     assert {one.name: (one.read_only, one.idempotent, one.destructive) for one in definitions} == {
         "gsv__WhiteboardRead": (True, False, False),
@@ -350,7 +350,7 @@ async def taken_over(harness: RunHarness, clock: TurnableClock) -> None:
 
 @case("J7")
 @rule("RX-13", "RS-39")
-async def test_an_agent_whose_claim_is_lost_writes_nothing(
+async def test_agent_without_a_claim_writes_nothing(
     harness: RunHarness, boards: Boards, clock: TurnableClock
 ):
     run_id = await harness.start("noop")
@@ -382,7 +382,7 @@ class LateWrite:
 
 @case("J7")
 @rule("RX-13", "RS-39")
-async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(
+async def test_worker_stops_a_run_when_its_tool_finds_the_claim_lost(
     harness: RunHarness, boards: Boards, clock: TurnableClock
 ):
     late = LateWrite(harness, boards, clock)
@@ -401,7 +401,7 @@ async def test_a_worker_whose_tool_hears_of_the_loss_lets_the_run_go(
     assert await harness.types(run_id) == ["run.start", "step.completed", "tool.call"]
 
 
-async def test_a_tool_is_told_for_which_run_it_works(harness: RunHarness):
+async def test_tool_gets_the_context_of_its_run(harness: RunHarness):
     seen: list[ToolContext] = []
 
     class Curious(TestTool):

@@ -76,7 +76,9 @@ async def test_run_of_a_stopped_worker_starts_after_the_delay_and_the_next_one_a
         deferred = await harness.start("noop")
         advance = f"update run_counters set turn_no = turn_no + {2 * NEAR_TURNS}"
         await harness.database.write(lambda connection: connection.execute(advance).rowcount)
-        newer = await harness.start("noop", "new")  # claimed at once: the search near the queue's end starts here
+        newer = await harness.start(
+            "noop", "new"
+        )  # claimed at once: the search near the queue's end starts here
         assert (await wait_until_ended(harness, newer)).status is Status.COMPLETED
         assert await queued_seconds(harness, deferred) >= DELAY_SECONDS
         harness.clock.stop()  # so that no further delay ever ends

@@ -52,7 +52,7 @@ def seal(run_id: RunId) -> RunEvents:
 
 
 @rule("RX-06", "RX-30", "RX-37", "RX-49")
-async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_the_log_shows(harness: RunHarness):
+async def test_taken_over_run_continues_after_its_last_finished_step(harness: RunHarness):
     used: list[Any] = []
 
     async def count(args: Mapping[str, Any]) -> Any:
@@ -96,7 +96,7 @@ async def test_a_run_goes_on_after_its_last_finished_step_as_a_new_attempt_that_
 @pytest.mark.parametrize(
     "declared, again", [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True)], ids=str
 )
-async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
+async def test_unfinished_call_is_repeated_only_if_the_tool_allows_it(
     harness: RunHarness, declared: dict[str, bool], again: bool
 ):
     used: list[Any] = []
@@ -123,11 +123,13 @@ async def test_a_call_in_flight_is_made_again_only_if_that_is_harmless(
 
 @rule("RX-38", "RS-38")
 @case("J6")
-async def test_a_run_that_loses_every_worker_fails_with_the_reason(harness: RunHarness):
+async def test_run_that_loses_every_worker_fails(harness: RunHarness):
     run_id = await harness.start("noop")
     for attempt in (1, 2, 3):
         claims = await (
-            harness.runs.claim_queued(DEAD, 1, 15, 0) if attempt == 1 else harness.runs.claim_expired(DEAD, 1, 15)
+            harness.runs.claim_queued(DEAD, 1, 15, 0)
+            if attempt == 1
+            else harness.runs.claim_expired(DEAD, 1, 15)
         )
         assert claims[0].attempt == attempt
         harness.clock.ahead += LATER
@@ -140,7 +142,7 @@ async def test_a_run_that_loses_every_worker_fails_with_the_reason(harness: RunH
 
 @rule("RX-13", "RS-39")
 @case("J2", "J3")
-async def test_a_worker_that_wakes_up_too_late_writes_nothing_and_stops(harness: RunHarness):
+async def test_frozen_worker_writes_nothing_after_its_claim_expired(harness: RunHarness):
     inside, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -230,7 +232,7 @@ def own_clock(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> HandClock
 
 @rule("RX-13", "RX-26")
 @case("J7")
-async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
+async def test_worker_that_cannot_renew_stops_its_run_before_the_claim_expires(
     harness: RunHarness, own_clock: HandClock
 ):
     stopped = asyncio.Event()
@@ -268,9 +270,7 @@ async def test_a_worker_that_cannot_renew_stops_itself_before_its_claim_ends(
 
 
 @rule("RX-26")
-async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
-    harness: RunHarness, own_clock: HandClock
-):
+async def test_renewed_claim_is_not_taken_over(harness: RunHarness, own_clock: HandClock):
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -296,7 +296,7 @@ async def test_a_run_longer_than_the_claim_is_not_taken_from_a_healthy_worker(
 
 
 @rule("RX-49")
-async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its_attempt(harness: RunHarness):
+async def test_stopping_worker_finishes_the_step_and_releases_the_run(harness: RunHarness):
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def held(_: Mapping[str, Any]) -> Any:
@@ -319,7 +319,7 @@ async def test_a_stopping_worker_lets_a_step_end_and_hands_the_run_back_with_its
 
 
 @rule("RX-49")
-async def test_what_does_not_end_in_time_is_handed_back_all_the_same(harness: RunHarness):
+async def test_step_longer_than_the_drain_time_is_interrupted_and_released(harness: RunHarness):
     run_id = await harness.start(script({"say": "x"}, {"wait_ms": 60_000}))
     async with working(harness.worker(drain_seconds=0.1)) as stop:
 
@@ -334,7 +334,7 @@ async def test_what_does_not_end_in_time_is_handed_back_all_the_same(harness: Ru
 
 
 @rule("RX-29")
-async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(harness: RunHarness):
+async def test_append_without_a_reply_is_repeated_and_stored_once(harness: RunHarness):
     class Forgetful(CutOff):
         forgotten = 0
 
@@ -355,7 +355,7 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_stored_once(harne
     assert (run.status, run.last_seq) == (Status.COMPLETED, len(types))
 
 
-async def test_a_database_that_is_away_for_a_while_costs_no_run(harness: RunHarness):
+async def test_run_survives_an_unavailable_database(harness: RunHarness):
     runs = CutOff(harness)
     ids: Sequence[RunId] = [
         await harness.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
@@ -392,7 +392,7 @@ class Offers:
 
 @rule("RX-49")
 @pytest.mark.parametrize("is_taken_over", [False, True], ids=["asking the model", "repeating a call"])
-async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(
+async def test_run_survives_an_unavailable_database_while_listing_tools(
     harness: RunHarness, is_taken_over: bool
 ):
     """What nodes offer is in the store too, and so is whether a call that a lost worker had begun may be made again."""
@@ -411,7 +411,7 @@ async def test_a_database_that_is_away_when_tools_are_looked_for_fails_no_run(
     assert (run.status, run.error_message) == (Status.COMPLETED, None)
 
 
-async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no_other(harness: RunHarness):
+async def test_event_that_cannot_be_stored_fails_only_its_run(harness: RunHarness):
     class Picky(CutOff):
         async def append(self, batch: Batch) -> Any:
             if any(
@@ -432,7 +432,7 @@ async def test_an_event_that_cannot_be_stored_fails_its_run_with_a_reason_and_no
 
 
 @rule("RS-37")
-async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_said(harness: RunHarness):
+async def test_released_run_keeps_its_text_when_cancelled(harness: RunHarness):
     run_id = await harness.start(script({"say": "so far"}, {"call": "gsv__Clock"}, {"wait_ms": 60_000}))
     async with working(harness.worker(drain_seconds=0)) as stop:
 
@@ -449,7 +449,7 @@ async def test_a_run_that_was_handed_back_and_is_then_cancelled_keeps_what_it_sa
     assert log[-3][1]["text"] == "so far"
 
 
-async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(harness: RunHarness):
+async def test_second_claim_by_the_same_worker_stops_the_first_task(harness: RunHarness):
     """As when a crash of the database has undone a claim that was not on the disk yet."""
     begun: list[int] = []
     first_stopped, go_on = asyncio.Event(), asyncio.Event()
@@ -482,7 +482,7 @@ async def test_a_worker_that_claims_again_what_it_holds_gives_the_first_hold_up(
 
 
 @rule("RX-49")
-async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(harness: RunHarness):
+async def test_run_is_released_when_the_database_is_available_again(harness: RunHarness):
     class AwayForAMoment(CutOff):
         refused = 0
 
@@ -504,7 +504,7 @@ async def test_a_run_is_handed_back_as_soon_as_the_database_is_there_again(harne
     assert (run.status, run.max_attempts) == (Status.QUEUED, 4)
 
 
-async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fails(harness: RunHarness):
+async def test_taken_over_run_starts_although_the_next_query_fails(harness: RunHarness):
     class HalfAway(CutOff):
         async def claim_queued(self, *_: Any, **__: Any) -> Any:
             raise Unavailable(what="The database")
@@ -520,7 +520,7 @@ async def test_what_was_taken_over_is_worked_on_although_the_next_statement_fail
 
 
 @rule("RS-35", "RX-30")
-async def test_a_run_goes_on_with_the_whole_of_what_was_too_heavy_for_its_log(harness: RunHarness):
+async def test_taken_over_run_gets_offloaded_values_restored(harness: RunHarness):
     """The finished step's text, arguments and result were all moved out of the log; the next attempt has them again, exactly."""
     seen: list[Conversation] = []
 

@@ -41,7 +41,7 @@ class DeafClaims:
 
 @case("D4")
 @rule("RX-22", "RX-49")
-async def test_a_run_whose_claim_was_not_answered_goes_on_at_once_and_at_its_first_attempt(harness: RunHarness):
+async def test_run_with_an_unacknowledged_claim_starts_at_once_on_its_first_attempt(harness: RunHarness):
     run_ids = [await harness.start("noop", session) for session in ("a", "b")]
     deaf: Any = DeafClaims(harness, "never")
     async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
@@ -54,7 +54,7 @@ async def test_a_run_whose_claim_was_not_answered_goes_on_at_once_and_at_its_fir
 
 @case("D4")
 @rule("RX-49")
-async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what_it_had_claimed(harness: RunHarness):
+async def test_worker_stopped_during_a_claim_releases_the_claimed_runs(harness: RunHarness):
     run_id = await harness.start("noop")
     deaf: Any = DeafClaims(harness, "late")
     async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
@@ -65,7 +65,7 @@ async def test_a_worker_that_is_stopped_in_the_middle_of_a_claim_hands_back_what
 
 
 @case("D4")
-async def test_a_worker_that_heard_every_answer_asks_no_such_question(harness: RunHarness):
+async def test_worker_with_all_replies_does_not_query_unacknowledged_claims(harness: RunHarness):
     asked: list[str] = []
 
     class Watched:

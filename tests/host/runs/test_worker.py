@@ -31,7 +31,7 @@ NEVER = 3600.0  # seconds until a worker would look for something by itself
 
 
 @rule("RX-24", "RX-25", "RX-28")
-async def test_a_noop_is_started_closed_and_done(harness: RunHarness):
+async def test_empty_run_has_start_message_status_and_done(harness: RunHarness):
     run_id = await harness.start("noop")
     async with working(harness.worker()):
         run = await wait_until_ended(harness, run_id)
@@ -43,7 +43,7 @@ async def test_a_noop_is_started_closed_and_done(harness: RunHarness):
 
 
 @rule("RX-24", "RX-33")
-async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has_something_to_say(
+async def test_start_is_notified_when_the_run_is_claimed(
     harness: RunHarness,
 ):
     heard: list[Notification] = []
@@ -60,7 +60,7 @@ async def test_that_a_run_has_started_is_told_when_it_is_claimed_not_when_it_has
         await wait_until_ended(harness, run_id)
 
 
-async def test_what_was_said_is_the_sum_of_its_deltas(harness: RunHarness):
+async def test_deltas_add_up_to_the_answer(harness: RunHarness):
     long = "wörd " * 2_000
     run_id = await harness.start(
         script(
@@ -78,13 +78,17 @@ async def test_what_was_said_is_the_sum_of_its_deltas(harness: RunHarness):
     assert text == f"a{long}\n\nb"
     marker = next(data["text"] for kind, data in log if kind == "message.completed")
     assert marker["redacted"] is True, "an event is light, so the whole text is beside it"
-    assert (await harness.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))).decode() == text
+    assert (
+        await harness.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))
+    ).decode() == text
     [_, answer] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert answer.content == text, "long plain text stays whole in the message store"
-    assert max(len(event.data) for event in await harness.log(run_id) if event.type == "message.delta") <= 2_048
+    assert (
+        max(len(event.data) for event in await harness.log(run_id) if event.type == "message.delta") <= 2_048
+    )
 
 
-async def test_a_failure_of_the_model_is_the_runs_reason(harness: RunHarness):
+async def test_failure_of_the_model_fails_the_run_with_its_reason(harness: RunHarness):
     run_id = await harness.start(script({"say": "so far"}, {"fail": "no more"}))
     async with working(harness.worker()):
         run = await wait_until_ended(harness, run_id)
@@ -95,7 +99,7 @@ async def test_a_failure_of_the_model_is_the_runs_reason(harness: RunHarness):
 
 
 @rule("CC-23")
-async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(harness: RunHarness):
+async def test_long_failure_reason_is_shortened(harness: RunHarness):
     """A provider's error may hold all that it was sent; no table and no log line takes that over."""
     run_id = await harness.start(script({"fail": "bad image: " + "QUJD" * 3_000 + " in part 3"}))
     async with working(harness.worker()):
@@ -108,7 +112,7 @@ async def test_a_reason_that_quotes_everything_is_cut_before_it_is_stored(harnes
     assert answer.error_message == run.error_message
 
 
-async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(harness: RunHarness):
+async def test_failed_tool_call_is_returned_to_the_model(harness: RunHarness):
     async def broken(_: Mapping[str, Any]) -> Any:
         raise ValueError("secret detail")
 
@@ -128,7 +132,7 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(harnes
     assert errors[2].startswith("gsv__Sleep: ms:")
 
 
-async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(harness: RunHarness):
+async def test_result_over_the_limit_is_an_error_for_the_model(harness: RunHarness):
     async def large(_: Mapping[str, Any]) -> Any:
         return "x" * 20_000
 
@@ -141,7 +145,7 @@ async def test_a_result_over_the_limit_is_refused_and_the_model_is_told(harness:
     assert "over the limit" in result["error"]
 
 
-async def test_a_run_that_never_ends_is_ended_by_the_step_limit(harness: RunHarness):
+async def test_step_limit_ends_a_run(harness: RunHarness):
     run_id = await harness.start(script(*[{"call": "gsv__Clock"}] * 9))
     async with working(harness.worker(max_steps=3)):
         run = await wait_until_ended(harness, run_id)
@@ -149,7 +153,7 @@ async def test_a_run_that_never_ends_is_ended_by_the_step_limit(harness: RunHarn
     assert "3 steps" in (run.error_message or "")
 
 
-async def test_a_run_that_takes_too_long_is_stopped(harness: RunHarness):
+async def test_run_timeout_ends_a_run(harness: RunHarness):
     run_id = await harness.start(script({"say": "x"}, {"wait_ms": 60_000}))
     async with working(harness.worker(run_timeout_seconds=0.1)):
         run = await wait_until_ended(harness, run_id)
@@ -157,7 +161,7 @@ async def test_a_run_that_takes_too_long_is_stopped(harness: RunHarness):
     assert "timed out after 0.1 s" in (run.error_message or "")
 
 
-async def test_the_time_limit_counts_over_all_attempts(harness: RunHarness):
+async def test_run_timeout_counts_all_attempts(harness: RunHarness):
     run_id = await harness.start(script({"wait_ms": 60_000}))
     await harness.runs.claim_queued(harness.worker().worker_id, 1, 15, 0)
     harness.clock.ahead = 100
@@ -168,7 +172,7 @@ async def test_the_time_limit_counts_over_all_attempts(harness: RunHarness):
 
 @rule("RX-27")
 @case("J9")
-async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(harness: RunHarness):
+async def test_cancel_stops_the_running_tool_and_ends_the_run_within_a_second(harness: RunHarness):
     inside, stopped = asyncio.Event(), asyncio.Event()
 
     async def endless(_: Mapping[str, Any]) -> Any:
@@ -194,7 +198,7 @@ async def test_a_cancel_stops_the_tool_that_runs_and_ends_within_a_second(harnes
 
 
 @rule("RX-11", "RX-27")
-async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(harness: RunHarness):
+async def test_cancel_with_a_lost_notification_is_found_by_the_poll(harness: RunHarness):
     run_id = await harness.start(script({"wait_ms": 60_000}))
     async with working(harness.worker(claim_seconds=NEVER)):  # so that no renewal comes to know of it
 
@@ -208,7 +212,7 @@ async def test_a_cancel_whose_ring_is_lost_is_found_by_the_poll(harness: RunHarn
         assert (await wait_until_ended(harness, run_id)).status is Status.CANCELLED
 
 
-async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_order(harness: RunHarness):
+async def test_sessions_run_concurrently_and_runs_of_one_session_in_order(harness: RunHarness):
     together = asyncio.Barrier(6)
 
     async def meet(_: Mapping[str, Any]) -> Any:
@@ -233,7 +237,7 @@ async def test_runs_of_many_sessions_are_executed_together_and_those_of_one_in_o
 
 
 @rule("RX-46")
-async def test_a_worker_set_to_one_run_executes_one_at_a_time(harness: RunHarness):
+async def test_worker_with_one_slot_executes_one_run_at_a_time(harness: RunHarness):
     at_once, most = 0, 0
 
     async def count(_: Mapping[str, Any]) -> Any:
@@ -250,7 +254,7 @@ async def test_a_worker_set_to_one_run_executes_one_at_a_time(harness: RunHarnes
     assert most == 1
 
 
-async def test_a_worker_that_breaks_inside_says_so_without_the_details(harness: RunHarness):
+async def test_unexpected_error_fails_the_run_with_a_reference_only(harness: RunHarness):
     class Broken:
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
@@ -267,7 +271,7 @@ async def test_a_worker_that_breaks_inside_says_so_without_the_details(harness: 
 
 
 @pytest.mark.parametrize("text", ["nul \x00 inside", "half \ud800 a pair"])
-async def test_what_a_database_cannot_hold_is_replaced_and_nothing_is_lost(harness: RunHarness, text: str):
+async def test_unstorable_characters_of_a_result_are_replaced(harness: RunHarness, text: str):
     async def odd(_: Mapping[str, Any]) -> Any:
         return {"text": text}
 

@@ -1,4 +1,4 @@
-"""Small helpers to drive a worker by hand and to wait for what it does."""
+"""Helpers to run a worker and to wait for its runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def script(*steps: dict[str, Any]) -> str:
 
 
 class HandClock:
-    """A module's `time` that moves by `ahead` alone: what it measures is what the test says, however slow the machine is."""
+    """Replaces `time` of a module: it advances only by `ahead`, however slow the machine is."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -44,7 +44,7 @@ async def wait_until_ended(harness: RunHarness, run_id: RunId) -> Run:
 
 @contextlib.asynccontextmanager
 async def working(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
-    """The worker works until the block ends; setting the event stops it earlier."""
+    """Run the worker until the block ends; setting the event stops it earlier."""
     stop = asyncio.Event()
     task = asyncio.create_task(worker.work(stop))
     try:

@@ -4,7 +4,7 @@ Owns the marker's members, the escaping of markers made by clients, and restorin
 artifacts are stored: the host stores and fetches the bytes.
 
 **Text or JSON.** An artifact is named by its bytes, and the string `[1]` and the list `[1]` have the same
-bytes. So the `uri` tells which of the two was offloaded: it ends in `#json` unless the value was a string. A
+bytes. So the `uri` shows which of the two was offloaded: it ends in `#json` unless the value was a string. A
 fragment is never sent to a server, so the `uri` always returns the exact bytes.
 
 **Forged markers.** In the result of `offload_event` or `offload_large_values`, an object with `redacted` true

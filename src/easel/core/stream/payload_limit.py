@@ -1,8 +1,8 @@
 """The size limit of stored values: which values are offloaded to artifacts. RS-35
 
-Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64 over
-2 KB. Does not know what a marker looks like (`marker`), what counts as Base64 (`base64_runs`), or where artifacts
-are stored.
+Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64
+over 2 KB. Does not know what a marker looks like (`marker`), what counts as Base64 (`base64_runs`), or where
+artifacts are stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set

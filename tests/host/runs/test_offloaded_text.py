@@ -51,21 +51,25 @@ async def rows(harness: RunHarness, run_id: RunId) -> list[tuple[str, dict[str, 
 
 
 async def whole(harness: RunHarness, value: Any) -> Any:
-    return restore_markers(value, {name: await harness.artifacts.read(OWNER, name) for name in markers_in(value)})
+    return restore_markers(
+        value, {name: await harness.artifacts.read(OWNER, name) for name in markers_in(value)}
+    )
 
 
 @rule("CC-23", "RS-35")
 @case("R3")
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("how", SAID)
-async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
+async def test_streamed_base64_is_offloaded_from_the_deltas(
     harness: RunHarness, how: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
         "easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0
     )  # a machine that stops is no model that pauses
     steps = [{kind: step["say"]} if "say" in step else step for step in SAID[how]]
-    run_id = await harness.start(script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."}))
+    run_id = await harness.start(
+        script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
+    )
     async with working(harness.worker()):
         assert (await wait_until_ended(harness, run_id)).status == "completed"
     log = await rows(harness, run_id)
@@ -84,7 +88,7 @@ async def test_base64_that_a_model_streams_is_moved_out_of_its_deltas(
 
 
 @rule("RX-06", "RS-38")
-async def test_what_the_model_reads_of_its_own_words_is_whole(harness: RunHarness):
+async def test_model_gets_its_own_offloaded_text_whole(harness: RunHarness):
     """The step that came before is read from the log, where its text is a reference."""
     run_id = await harness.start(
         script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
@@ -119,7 +123,7 @@ async def sizes(harness: RunHarness, pause: Callable[[RunId], Awaitable[None]]) 
     ]
 
 
-async def test_what_is_held_back_goes_out_when_nothing_follows_for_long(
+async def test_held_text_is_written_when_no_text_follows(
     harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ):
     async def a_moment(_: RunId) -> None:
