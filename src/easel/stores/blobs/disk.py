@@ -1,10 +1,10 @@
 """Blobs as files under a folder.
 
-Owns how a file becomes durable before it has its name, and that nothing under the folder leads a reader or a writer out
-of it. Knows no key rules and no limits: `blobs` has checked them.
+Owns that a file is durable before it has its name, and that no path leads out of the folder. Does not know
+the rules of keys and the limits: `store` has checked them.
 
-The standard library, and not obstore's local store: that one syncs nothing that it wrote, follows links out of its root
-and replaces what is there when it streams.
+obstore's local store is not used: it does not sync files, follows links out of its root and replaces existing
+files when it streams.
 """
 
 import asyncio
@@ -25,12 +25,13 @@ from easel.stores.blobs.store import CHUNK_BYTES, MAX_PUT_ATTEMPTS, STAGING, awa
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BLOCK = 1024 * 1024  # what is written at once
-ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}  # the last two: the way leads through a file or a link
+BLOCK_BYTES = 1024 * 1024  # per write
+# The last two: the path leads through a file or a link.
+ABSENT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
-def threaded(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A disk makes a thread wait, never the loop."""
+def run_in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Run a method in a thread, so that the disk never blocks the event loop."""
 
     @wraps(work)
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -44,22 +45,22 @@ def disk_faults(key: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in ABSENT:
+        if error.errno in ABSENT_ERRORS:
             raise NotFound(what="blob", id=key) from error
         raise Unavailable(what="The blob store") from error
 
 
-def regular(found: os.stat_result) -> os.stat_result:
-    """Links, folders and pipes are no blobs."""
-    if not stat.S_ISREG(found.st_mode):
+def check_is_file(status: os.stat_result) -> os.stat_result:
+    """Return the status of a regular file. Raises `NotADirectoryError` for a link, a folder or a pipe."""
+    if not stat.S_ISREG(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    return found
+    return status
 
 
 class Disk:
-    """Each step of a path is opened without following links, so nothing under the root leads out of it."""
+    """Files under a root. Every step of a path is opened without following links."""
 
-    block = BLOCK
+    block = BLOCK_BYTES
     limit = None
 
     def __init__(self, root: Path) -> None:
@@ -72,7 +73,7 @@ class Disk:
     async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
         draft = fs.Draft()
         try:
-            await self._begin(draft)
+            await self._create(draft)
             async for block in source:
                 await self._write(draft, block)
             return await self._publish(draft, key)
@@ -86,53 +87,53 @@ class Disk:
         return self._chunks(key, start, size if end is None else min(end, size))
 
     async def _chunks(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        # Opened anew for each chunk: a thousand slow readers hold no descriptor.
+        # Opened for each chunk: slow readers hold no descriptor.
         for at in range(start, end, CHUNK_BYTES):
             yield await self._read(key, at, min(CHUNK_BYTES, end - at))
 
-    @threaded
+    @run_in_thread
     def size(self, key: str) -> int | None:
         *path, name = key.split("/")
         with suppress(NotFound), disk_faults(key), self._folder(path) as folder:
-            return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
+            return check_is_file(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
         return None
 
-    @threaded
+    @run_in_thread
     def delete(self, key: str) -> None:
         *path, name = key.split("/")
         with suppress(NotFound), disk_faults(key), self._folder(path) as folder:
-            regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            check_is_file(os.stat(name, dir_fd=folder, follow_symlinks=False))
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
-        with suppress(OSError):  # the first folder that is not empty ends it
+        with suppress(OSError):  # ends at the first folder that is not empty
             while path and path[0] != STAGING:
                 *path, name = path
                 with self._folder(path) as folder:
                     os.rmdir(name, dir_fd=folder)
 
     async def list(self, folder: str) -> AsyncIterator[str]:
-        waiting = [folder]
-        while waiting:
-            folders, files = await self._entries(waiting.pop())
-            waiting += folders
+        pending = [folder]
+        while pending:
+            folders, files = await self._entries(pending.pop())
+            pending += folders
             for key in files:
                 yield key
 
-    @threaded
+    @run_in_thread
     def sweep(self, before: datetime) -> int:
-        swept = 0
+        count = 0
         with (
             suppress(NotFound),
             disk_faults(STAGING),
-            self._folder([STAGING]) as aside,
-            os.scandir(aside) as entries,
+            self._folder([STAGING]) as staging,
+            os.scandir(staging) as entries,
         ):
             for entry in entries:
-                with suppress(FileNotFoundError):  # its writer, or another sweep, was quicker
+                with suppress(FileNotFoundError):  # deleted by its writer or another sweep
                     if entry.stat(follow_symlinks=False).st_mtime < before.timestamp():
-                        os.unlink(entry.name, dir_fd=aside)
-                        swept += 1
-        return swept
+                        os.unlink(entry.name, dir_fd=staging)
+                        count += 1
+        return count
 
     @contextmanager
     def _folder(self, path: Sequence[str], *, make: bool = False) -> Generator[int]:
@@ -146,24 +147,24 @@ class Disk:
         with fs.closing(folder):
             yield folder
 
-    @threaded
-    def _begin(self, draft: fs.Draft) -> None:
+    @run_in_thread
+    def _create(self, draft: fs.Draft) -> None:
         with disk_faults(STAGING), self._folder([STAGING], make=True) as staging:
             draft.create(staging)
 
-    @threaded
+    @run_in_thread
     def _write(self, draft: fs.Draft, block: bytes) -> None:
         with disk_faults(STAGING):
             draft.write(block)
 
-    @threaded
+    @run_in_thread
     def _publish(self, draft: fs.Draft, key: str) -> int:
-        """Give the draft its name, unless the name exists already. Returns the size of the blob, which is durable then."""
+        """Give the draft its name, unless the name exists. Returns the size of the blob, which is durable."""
         *path, name = key.split("/")
         try:
             draft.sync()
             for _ in range(MAX_PUT_ATTEMPTS):
-                # A delete removes the folders that it emptied, perhaps the one just opened: then start from the root.
+                # A delete removes folders that it emptied, perhaps the one just opened: then open them again.
                 with (
                     suppress(FileNotFoundError),
                     self._folder([STAGING]) as staging,
@@ -172,16 +173,16 @@ class Disk:
                     with suppress(FileExistsError):
                         draft.publish(staging, folder, name, replace=False)
                     os.fsync(folder)
-                    return regular(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
+                    return check_is_file(os.stat(name, dir_fd=folder, follow_symlinks=False)).st_size
         except OSError as error:
-            if error.errno in ABSENT:
+            if error.errno in ABSENT_ERRORS:
                 raise BadInput(
-                    problem=f"The blob key {key} leads through a blob or a link, or ends at a folder."
+                    problem=f"The blob key {key} must not lead through a blob or a link, or end at a folder."
                 ) from error
             raise Unavailable(what="The blob store") from error
         raise Unavailable(what="The blob store")
 
-    @threaded
+    @run_in_thread
     def _discard(self, draft: fs.Draft) -> None:
         if draft.descriptor >= 0:
             draft.close()
@@ -189,19 +190,19 @@ class Disk:
             with suppress(OSError, Unavailable), self._folder([STAGING]) as staging:
                 draft.discard(staging)
 
-    @threaded
+    @run_in_thread
     def _read(self, key: str, at: int, length: int) -> bytes:
         *path, name = key.split("/")
         with disk_faults(key), self._folder(path) as folder:
-            # O_NONBLOCK: a pipe in the place of a blob must not hold us.
+            # O_NONBLOCK: a pipe in place of a blob must not block.
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             try:
-                regular(os.fstat(file))
+                check_is_file(os.fstat(file))
                 return os.pread(file, length, at)
             finally:
                 os.close(file)
 
-    @threaded
+    @run_in_thread
     def _entries(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         path = folder.split("/") if folder else []
         with (
@@ -210,7 +211,7 @@ class Disk:
             self._folder(path) as opened,
             os.scandir(opened) as entries,
         ):
-            found = [("/".join([*path, entry.name]), entry) for entry in entries]
-            folders = [key for key, entry in found if entry.is_dir(follow_symlinks=False)]
-            return folders, [key for key, entry in found if entry.is_file(follow_symlinks=False)]
+            keys = [("/".join([*path, entry.name]), entry) for entry in entries]
+            folders = [key for key, entry in keys if entry.is_dir(follow_symlinks=False)]
+            return folders, [key for key, entry in keys if entry.is_file(follow_symlinks=False)]
         return [], []

@@ -49,7 +49,9 @@ class PostgresCanvases:
             event_type=event.type,
             visibility=event.visibility.value,
             payload=event.json,
-            refers_to=sorted(event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])),
+            refers_to=sorted(
+                event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])
+            ),
             **stored,
             **_asset_columns(new.assets),
             **_job_columns(new.refreshes),

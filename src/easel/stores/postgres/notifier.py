@@ -48,7 +48,11 @@ class PostgresNotifier:
         self._deliver(notification)  # listeners in this process do not wait for the round trip
         if len(self._outbox) < MAX_PENDING:
             # Of a growing log only the newest notification matters.
-            key = (type(notification), notification.key) if isinstance(notification, LogAppended) else notification
+            key = (
+                (type(notification), notification.key)
+                if isinstance(notification, LogAppended)
+                else notification
+            )
             self._outbox[key] = notification
             self._wake.set()
             self._sent.clear()

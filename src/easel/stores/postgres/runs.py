@@ -192,14 +192,14 @@ class PostgresRuns:
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
         if not claims:
             return {}
-        held = await self._database.rows(
+        rows = await self._database.rows(
             SQL["renew_claims"],
             worker_id=claims[0].worker_id,
             run_ids=[claim.run_id for claim in claims],
             attempts=[claim.attempt for claim in claims],
             seconds=seconds,
         )
-        return {RunId(row["run_id"]): row["cancel_requested"] for row in held}
+        return {RunId(row["run_id"]): row["cancel_requested"] for row in rows}
 
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]:
         return {

@@ -47,11 +47,15 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "step": int(change.is_mutation),
     }
     references = frozenset[str]().union(
-        *(event.refers_to for event in change.events), mentioned_artifacts(spec or ""), mentioned_artifacts(state or "")
+        *(event.refers_to for event in change.events),
+        mentioned_artifacts(spec or ""),
+        mentioned_artifacts(state or ""),
     )
     if change.transition is not None:
         answer = change.transition.execution.answer
-        references |= mentioned_artifacts(to_json(change.transition.execution.resolved)) | mentioned_artifacts(to_json(answer))
+        references |= mentioned_artifacts(
+            to_json(change.transition.execution.resolved)
+        ) | mentioned_artifacts(to_json(answer))
     return arguments, sorted(references)
 
 

@@ -51,7 +51,9 @@ class SqliteCanvases:
             "is_accepted": new.is_accepted,
         }
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
-        refers_to = event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])
+        refers_to = (
+            event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])
+        )
 
         def work(connection: sqlite3.Connection) -> CanvasSnapshot | None:
             now = self._database.clock()

@@ -3,14 +3,16 @@
 -- sweep deletes them.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key)
 select :user_id::text, new.artifact_id, new.size, new.media_type, new.blob_key
-  from unnest(:artifact_ids::text[], :sizes::bigint[], :media_types::text[], :blob_keys::text[]) as new(artifact_id, size, media_type, blob_key)
+  from unnest(:artifact_ids::text[], :sizes::bigint[], :media_types::text[], :blob_keys::text[])
+         as new(artifact_id, size, media_type, blob_key)
  order by new.artifact_id
 on conflict (user_id, artifact_id) do update set touched_at = now()
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: withdraw_artifact
 -- Delete an upload that has no stored blob yet. Returns its blob key, or no row if it was swept.
-delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored returning blob_key;
+delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored
+returning blob_key;
 
 -- name: complete_upload
 -- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
@@ -29,7 +31,8 @@ returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 with put as (
   select artifacts.user_id, artifacts.artifact_id
     from unnest(:artifact_ids::text[], :blob_keys::text[]) as given(artifact_id, blob_key)
-    join artifacts on artifacts.user_id = :user_id and artifacts.artifact_id = given.artifact_id and artifacts.blob_key = given.blob_key
+    join artifacts on artifacts.user_id = :user_id and artifacts.artifact_id = given.artifact_id
+                  and artifacts.blob_key = given.blob_key
    order by artifacts.artifact_id
      for no key update of artifacts
 )
@@ -68,7 +71,8 @@ select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds
 -- skipped.
 select artifacts.user_id, artifacts.artifact_id
   from artifacts
-  join unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id) using (user_id, artifact_id)
+  join unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
+       using (user_id, artifact_id)
  order by artifacts.user_id, artifacts.artifact_id
    for update of artifacts skip locked;
 
@@ -79,9 +83,11 @@ delete from artifacts
  where artifacts.user_id = old.user_id and artifacts.artifact_id = old.artifact_id
    and artifacts.touched_at < now() - make_interval(secs => :seconds)
    and not exists (select 1 from artifact_refs r
-                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id and r.run_id is not null)
+                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id
+                      and r.run_id is not null)
    and not exists (select 1 from artifact_refs r
-                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id and r.canvas_id is not null)
+                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id
+                      and r.canvas_id is not null)
 returning artifacts.blob_key;
 
 -- name: find_unknown_blobs

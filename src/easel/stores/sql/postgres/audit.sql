@@ -5,7 +5,8 @@
 with recursive head as (
   select last_seq, last_hash from audit_head for update
 ), entries as (
-  select * from unnest(:user_ids::text[], :ats::timestamptz[], :storage_classes::text[], :actions::text[], :rests::text[])
+  select * from unnest(:user_ids::text[], :ats::timestamptz[], :storage_classes::text[], :actions::text[],
+                       :rests::text[])
     with ordinality as given(user_id, at, storage_class, action, rest, nth)
 ), chain(nth, seq, record, hash) as (
   select 0::bigint, last_seq, ''::text, last_hash from head
@@ -17,7 +18,8 @@ with recursive head as (
    cross join lateral (select '{"seq":' || (chain.seq + 1) || ',' || entries.rest as record) as numbered
 ), added as (
   insert into audit (seq, user_id, at, storage_class, action, record, hash)
-  select chain.seq, user_id, at, storage_class, action, chain.record, chain.hash from chain join entries using (nth)
+  select chain.seq, user_id, at, storage_class, action, chain.record, chain.hash
+    from chain join entries using (nth)
 )
 update audit_head set last_seq = newest.seq, last_hash = newest.hash
   from (select seq, hash from chain order by nth desc limit 1) as newest
@@ -32,14 +34,18 @@ select (select last_seq from audit_head) as last_seq, (select last_hash from aud
 -- name: records_after
 -- Return a page of the chain in its order, for verification. A time outside the readable range is returned as
 -- the nearest one inside it.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+       storage_class, action, record, hash
+  from audit
  where seq > :seq and seq <= :last
  order by seq
  limit :limit;
 
 -- name: list_records
 -- List records, newest first. Every filter is applied before the limit.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+       storage_class, action, record, hash
+  from audit
  where seq < :before
    and (:storage_class::text is null or storage_class = :storage_class)
    and (:since::timestamptz is null or at >= :since)
@@ -49,7 +55,9 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, st
 
 -- name: list_records_of_action
 -- List the records of one action by its own index, newest first.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash from audit
+select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+       storage_class, action, record, hash
+  from audit
  where action = :action and seq < :before
    and (:storage_class::text is null or storage_class = :storage_class)
    and (:since::timestamptz is null or at >= :since)

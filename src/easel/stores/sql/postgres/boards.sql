@@ -7,9 +7,11 @@ select 1 from runs where run_id = :run_id and user_id = :user_id for update;
 -- Return the status of the run, the version of the key, and the number and size of the other values on its
 -- boards. Requires the lock of the run.
 select r.status,
-       coalesce(max(b.version) filter (where b.board = :board and b.edge_id = :edge_id and b.key = :key), 0) as version,
+       coalesce(max(b.version) filter (where b.board = :board and b.edge_id = :edge_id and b.key = :key), 0)
+         as version,
        count(b.key) as keys,
-       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0)::bigint as other_bytes
+       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0)::bigint
+         as other_bytes
   from runs r left join boards b on b.run_id = r.run_id
  where r.run_id = :run_id and r.user_id = :user_id
  group by r.run_id;
@@ -21,11 +23,14 @@ with grown as (
   update runs set last_seq = last_seq + 1
    where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
      and (:worker_id::text is null
-          or (owner_id = :worker_id and attempt = :attempt::int and status = 'running' and lease_until > clock_timestamp()))
+          or (owner_id = :worker_id and attempt = :attempt::int and status = 'running'
+              and lease_until > clock_timestamp()))
   returning run_id, user_id, last_seq
 ), kept as (
-  insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at, updated_at)
-  select run_id, user_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint, :agent_id, :node_id,
+  insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id,
+                      created_at, updated_at)
+  select run_id, user_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
+         :agent_id, :node_id,
          statement_timestamp(), statement_timestamp()
     from grown
   on conflict (run_id, board, edge_id, key) do update
@@ -52,8 +57,10 @@ select last_seq as seq, created_at, updated_at from grown, kept;
 -- name: read_board
 -- Return one value, the values of an edge or a whole board of this user's run. One row without a key: the run
 -- has no such value. No row: there is no such run.
-select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
+select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at,
+       b.updated_at
   from runs r left join boards b
-    on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id) and (:key::text is null or b.key = :key)
+    on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id)
+     and (:key::text is null or b.key = :key)
  where r.run_id = :run_id and r.user_id = :user_id
  order by b.edge_id collate "C", b.key collate "C";

@@ -42,14 +42,16 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
+    from canvas_actions
+   where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
    order by lease_until limit :limit) as dead
 union all
 select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
+    from canvas_actions
+   where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
    order by created_at limit :limit) as unanswered;
 
 -- name: adopt_execution
@@ -71,7 +73,8 @@ select distinct owner_id from canvas_actions where status = 'running' and owner_
 -- Delete some of the executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < clock_timestamp() - make_interval(secs => :seconds) limit 500)
+                                where ended_at < clock_timestamp() - make_interval(secs => :seconds)
+                                limit 500)
 returning event_id;
 
 -- name: claim_refreshes
@@ -82,8 +85,10 @@ with due as (
   select user_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
      and ((:unwatched::boolean and not only_watched) or exists (
-           select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
-     and (user_id, canvas_id, refresh_id) not in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+           select 1 from canvas_views v
+            where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
+     and (user_id, canvas_id, refresh_id) not in (
+           select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
    order by next_at limit :capacity
      for update skip locked
 )
@@ -99,14 +104,16 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= clock_timestamp())
    and ((:unwatched::boolean and not only_watched) or exists (
-         select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
+         select 1 from canvas_views v
+          where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
 -- Extend the claims of these jobs. An expired claim is extended too, unless another instance has claimed the
 -- job.
 update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
  where owner_id = :owner_id
-   and (user_id, canvas_id, refresh_id) in (select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
+   and (user_id, canvas_id, refresh_id) in (
+         select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
 
 -- name: finish_refresh
 -- Release a job: store when it is due again, and its error if it failed.

@@ -2,10 +2,13 @@
 -- Create a canvas with the first event of its log. Returns no row if it exists. Its log continues after the
 -- log of a deleted canvas of the same id.
 with ended as (
-  select coalesce(max(last_seq), 0) as seq from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
+  select coalesce(max(last_seq), 0) as seq from ended_canvases
+   where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
-  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted, oldest_seq, last_seq)
-  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb, :is_accepted::bool,
+  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
+                        oldest_seq, last_seq)
+  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
+         :is_accepted::bool,
          ended.seq + 1, ended.seq + 1
     from ended
   on conflict do nothing
@@ -18,18 +21,22 @@ with ended as (
   select made.user_id, made.canvas_id, a.path, a.blob_key, a.size
     from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 ), refreshed as (
-  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
+  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
+                                put_off_at)
   select made.user_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
          clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
-    from made, unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
+    from made,
+         unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
   select a.user_id, a.artifact_id, made.canvas_id
-    from made join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    from made
+    join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
 )
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
+select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
+       revision, last_seq, spec_revision,
        is_accepted, created_at, updated_at
   from made;
 
@@ -40,23 +47,32 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 -- name: get_canvas
 -- Return one canvas of this user with its assets, views and failing refresh jobs, all read at one moment.
 -- CV-46
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state, revision, last_seq, spec_revision,
+select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
+       revision, last_seq, spec_revision,
        is_accepted, created_at, updated_at,
-       (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')::text
+       (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
+               ::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
-       (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id, expires_at > clock_timestamp()) order by view_id), '[]')::text
+       (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id,
+                                                  expires_at > clock_timestamp())
+                                 order by view_id), '[]')::text
           from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id) as views,
-       (select coalesce(json_agg(json_build_array(refresh_id, action_id, failures, extract(epoch from next_at - clock_timestamp())::float8, error::json)
+       (select coalesce(json_agg(json_build_array(refresh_id, action_id, failures,
+                                                  extract(epoch from next_at - clock_timestamp())::float8,
+                                                  error::json)
                                  order by refresh_id collate "C"), '[]')::text
-          from canvas_refreshes r where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
+          from canvas_refreshes r
+         where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
 -- Return a page of this user's canvases by id, of one agent or of all. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key, jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
+select user_id, canvas_id, agent_id, title, owner_session_key,
+       jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
- where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text) and canvas_id collate "C" > :after::text
+ where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text)
+   and canvas_id collate "C" > :after::text
  order by canvas_id collate "C" limit :limit;
 
 -- name: end_canvas
@@ -78,21 +94,27 @@ with grown as (
          owner_session_key = coalesce(:owner_session_key::text, owner_session_key),
          spec = coalesce(:spec::text::jsonb, spec),
          state = coalesce(:state::text::jsonb, state),
-         spec_revision = case when :spec is null and :is_accepted::bool is not false then spec_revision else revision + :step::bigint end,
+         spec_revision = case when :spec is null and :is_accepted::bool is not false then spec_revision
+                              else revision + :step::bigint end,
          is_accepted = coalesce(:is_accepted::bool, is_accepted),
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),
-         updated_at = case when :step::bigint = 0 then updated_at else greatest(clock_timestamp(), updated_at + interval '1 millisecond') end
+         updated_at = case when :step::bigint = 0 then updated_at
+                           else greatest(clock_timestamp(), updated_at + interval '1 millisecond') end
    where user_id = :user_id and canvas_id = :canvas_id
   returning user_id, canvas_id, revision, last_seq, spec_revision, is_accepted, updated_at
 ), logged as (
   insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
-  select user_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp()
-    from grown, unnest(:event_types::text[], :visibilities::text[], :payloads::text[]) with ordinality as e(event_type, visibility, payload, nth)
+  select user_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
+         e.payload::jsonb, clock_timestamp()
+    from grown,
+         unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
+           with ordinality as e(event_type, visibility, payload, nth)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, canvas_id)
   select a.user_id, a.artifact_id, g.canvas_id
-    from grown g join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    from grown g
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -101,13 +123,16 @@ select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
 -- name: count_pending_executions
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > clock_timestamp() - make_interval(secs => :seconds);
+ where user_id = :user_id and canvas_id = :canvas_id and status = 'asked'
+   and created_at > clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: start_execution
 -- Store a new execution. No row is stored if its request id has an execution already. CV-36
-insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
+                            actor, tool, resolved, answer, revision, owner_id,
                             started_at, ended_at, lease_until)
-values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
+        :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id,
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
@@ -118,26 +143,33 @@ returning event_id;
 -- name: advance_execution
 -- Change an execution if it is still in the expected status. A running one must belong to the given owner.
 update canvas_actions
-   set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
+   set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision,
+       confirmed_by = coalesce(:confirmed_by, confirmed_by),
        started_at = coalesce(started_at, case when :status <> 'refused' then clock_timestamp() end),
        ended_at = case when :status in ('completed', 'failed', 'refused') then clock_timestamp() end,
-       lease_until = case when :status = 'running' then clock_timestamp() + make_interval(secs => :seconds) end,
+       lease_until = case when :status = 'running'
+                          then clock_timestamp() + make_interval(secs => :seconds) end,
        owner_id = coalesce(owner_id, :owner_id)
- where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id)
+ where user_id = :user_id and event_id = :event_id and status = :out_of
+   and (:out_of <> 'running' or owner_id = :owner_id)
 returning event_id;
 
 -- name: delete_refreshes
 -- Delete the refresh jobs that the new spec does not have or has changed.
 delete from canvas_refreshes c
  where user_id = :user_id and canvas_id = :canvas_id
-   and not exists (select 1 from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
+   and not exists (select 1
+                     from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[],
+                                 :only_watched::boolean[])
                                  as r(refresh_id, action_id, every_ms, only_watched)
-                    where r.refresh_id = c.refresh_id and r.action_id = c.action_id and r.every_ms = c.every_ms
+                    where r.refresh_id = c.refresh_id and r.action_id = c.action_id
+                      and r.every_ms = c.every_ms
                       and r.only_watched = c.only_watched);
 
 -- name: add_refreshes
 -- Add the refresh jobs of the new spec. Existing jobs keep their due times.
-insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
+                              put_off_at)
 select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
        clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
   from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
@@ -165,23 +197,28 @@ select found.blob_key
 -- name: add_view
 -- Store a view, which expires unless its instance renews it.
 insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
-values (:user_id, :canvas_id, :view_id, :client_id, :connection_id, clock_timestamp() + make_interval(secs => :seconds));
+values (:user_id, :canvas_id, :view_id, :client_id, :connection_id,
+        clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
 -- Delete views.
-delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
+delete from canvas_views
+ where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
 -- Extend the views of these connections.
-update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds) where connection_id = any(:connection_ids::text[]);
+update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+ where connection_id = any(:connection_ids::text[]);
 
 -- name: list_views
 -- List the views of a connection.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+ where connection_id = :connection_id;
 
 -- name: list_expired_views
 -- List views that their instance did not renew in time.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= clock_timestamp() order by expires_at limit :limit;
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+ where expires_at <= clock_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
 -- Return the first and the last place of a canvas's log.
@@ -190,24 +227,31 @@ select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id
 -- name: canvas_heads
 -- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
-  from canvases join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
+  from canvases
+  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
 
 -- name: canvas_after
 -- Return a page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload::text as payload
-  from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
+  from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor
+ order by seq limit :limit;
 
 -- name: find_old_logs
 -- Return the next canvases of all users in order, and whether the first event of each log is old.
-select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
-  from (select * from canvases where (user_id, canvas_id) > (:user_id::text, :canvas_id::text) order by user_id, canvas_id limit :limit) c
+select c.user_id, c.canvas_id,
+       c.oldest_seq < c.last_seq
+         and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
+  from (select * from canvases
+         where (user_id, canvas_id) > (:user_id::text, :canvas_id::text)
+         order by user_id, canvas_id limit :limit) c
   left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.user_id, c.canvas_id;
 
 -- name: trim_canvas_log
 -- Delete some of the old events at the start of a log; the last event is kept.
 with held as (
-  select user_id, canvas_id, oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id for update
+  select user_id, canvas_id, oldest_seq, last_seq from canvases
+   where user_id = :user_id and canvas_id = :canvas_id for update
 ), first as (
   select e.seq, e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
     from held h join canvas_events e on e.user_id = h.user_id and e.canvas_id = h.canvas_id
@@ -220,7 +264,8 @@ with held as (
    where c.user_id = h.user_id and c.canvas_id = h.canvas_id and b.oldest_seq > h.oldest_seq
   returning c.user_id, c.canvas_id, c.oldest_seq
 ), gone as (
-  delete from canvas_events e using shortened s where e.user_id = s.user_id and e.canvas_id = s.canvas_id and e.seq < s.oldest_seq
+  delete from canvas_events e using shortened s
+   where e.user_id = s.user_id and e.canvas_id = s.canvas_id and e.seq < s.oldest_seq
   returning e.seq
 )
 select count(*) as events from gone;

@@ -5,22 +5,27 @@ select connection_id from nodes where user_id = :user_id and node_id = :node_id 
 
 -- name: count_nodes
 -- Count the other connected nodes of this user.
-select count(*) as others from nodes where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
+select count(*) as others from nodes
+ where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
 
 -- name: register_node
 -- Store the connection of a node, replacing an earlier one. It expires unless its instance renews it.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, expires_at)
-values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json, clock_timestamp() + make_interval(secs => :seconds))
+values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+        clock_timestamp() + make_interval(secs => :seconds))
 on conflict (user_id, node_id) do update
-   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version, platform = excluded.platform,
+   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version,
+       platform = excluded.platform,
        tools = excluded.tools, connected_at = clock_timestamp(), expires_at = excluded.expires_at
 returning connected_at;
 
 -- name: register_node_again
 -- Restore the row of a connected node after it expired. Returns no row if the node has connected elsewhere
 -- since.
-insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at, expires_at)
-values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json, :connected_at, clock_timestamp() + make_interval(secs => :seconds))
+insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+                   expires_at)
+values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+        :connected_at, clock_timestamp() + make_interval(secs => :seconds))
 on conflict do nothing
 returning connected_at;
 
@@ -31,11 +36,13 @@ delete from nodes where connection_id = :connection_id returning user_id, node_i
 -- name: fail_calls
 -- Fail the open calls to a connection that has ended. The row of the node must be locked or deleted before,
 -- so that no new call is missed.
-update calls set status = 'answered', answer = '{"lost": true}' where target = :target and status in ('asked', 'taken') returning call_id;
+update calls set status = 'answered', answer = '{"lost": true}'
+ where target = :target and status in ('asked', 'taken') returning call_id;
 
 -- name: renew_nodes
 -- Extend the rows of these connections. Returns those that are still the current connection of their node.
-update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds) where connection_id = any(:connection_ids::text[]) returning connection_id;
+update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+ where connection_id = any(:connection_ids::text[]) returning connection_id;
 
 -- name: list_nodes
 -- List the connected nodes of a user, on any instance.
@@ -47,7 +54,8 @@ select user_id, node_id, connection_id, instance_id, version, platform, tools::t
 -- Store a call to a connection, if it is connected. The shared lock keeps the row of the node until the call
 -- is stored, so that a concurrent unregistration fails the call. DESIGN §5
 insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
-select :call_id, user_id, connection_id, :method, :params::text::json, 'asked', clock_timestamp() + make_interval(secs => :timeout_seconds),
+select :call_id, user_id, connection_id, :method, :params::text::json, 'asked',
+       clock_timestamp() + make_interval(secs => :timeout_seconds),
        clock_timestamp() + make_interval(secs => :caller_ttl_seconds)
   from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
    for key share
@@ -57,13 +65,16 @@ returning call_id;
 -- Take the open calls to the connections of this instance, each once, unless the caller or the deadline has
 -- expired.
 update calls set status = 'taken'
- where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp() and heard_until > clock_timestamp()
-returning call_id, user_id, target, method, params::text as params, extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;
+ where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp()
+   and heard_until > clock_timestamp()
+returning call_id, user_id, target, method, params::text as params,
+          extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;
 
 -- name: answer_call
 -- Store the only answer of a call. Returns no row if the call was cancelled or its deadline has passed.
 update calls set status = 'answered', answer = :answer::text::json
- where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null and deadline > clock_timestamp()
+ where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null
+   and deadline > clock_timestamp()
 returning call_id;
 
 -- name: delete_call
@@ -72,26 +83,31 @@ delete from calls where call_id = :call_id and user_id = :user_id and status <> 
 
 -- name: cancel_call
 -- Mark a taken call as cancelled, so that the instance that runs it stops it.
-update calls set cancelled_at = clock_timestamp() where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
+update calls set cancelled_at = clock_timestamp()
+ where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: take_cancelled_calls
 -- Take the calls that this instance must stop: they were cancelled, or, if requested, their caller did not
 -- renew in time. Compared with the start of the statement: a database that stalled has delayed the renewals
 -- of callers too.
 delete from calls
- where target = any(:targets::text[]) and status = 'taken' and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
+ where target = any(:targets::text[]) and status = 'taken'
+   and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
 returning call_id;
 
 -- name: renew_calls
 -- Extend the wait of the callers. Returns the calls that still exist.
-update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds) where call_id = any(:call_ids::text[]) returning call_id;
+update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds)
+ where call_id = any(:call_ids::text[]) returning call_id;
 
 -- name: collect_answers
 -- Take the answers of these calls. A call whose connection has ended or whose instance has stopped renewing
 -- it is returned without an answer.
 delete from calls c
  where call_id = any(:call_ids::text[])
-   and (status = 'answered' or not exists (select 1 from nodes n where n.connection_id = c.target and n.expires_at > clock_timestamp()))
+   and (status = 'answered'
+        or not exists (select 1 from nodes n
+                           where n.connection_id = c.target and n.expires_at > clock_timestamp()))
 returning call_id, answer::text as answer;
 
 -- name: sweep_calls

@@ -3,25 +3,32 @@
 -- row is locked first, so that arrivals have one order in the queue and in the thread. The run prefers the
 -- last worker of the session. RX-31, SB-12
 with ended as (
-  select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
+  select coalesce(max(last_thread_seq), 0) as seq from ended_threads
+   where user_id = :user_id and session_id = :session_id
 ), place as (
   insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
-  select :user_id, :session_id, :run_id, :title, ended.seq + 1, ended.seq + (:message_id::text is not null)::int from ended
+  select :user_id, :session_id, :run_id, :title, ended.seq + 1,
+         ended.seq + (:message_id::text is not null)::int from ended
   on conflict (user_id, session_id) do update
-    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(), last_message_at = now(),
-        title = coalesce(sessions.title, excluded.title), last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
+    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(),
+        last_message_at = now(),
+        title = coalesce(sessions.title, excluded.title),
+        last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
   returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), queued as (
-  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key, request_digest, input_artifact,
+  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
+                    request_digest, input_artifact,
                     turn_no, turn_at, preferred_worker)
-  select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
+  select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
+         :request_digest, :input_artifact,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
-  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq, :payload::text::jsonb from place
+  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
+         :payload::text::jsonb from place
    where :message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
@@ -75,7 +82,8 @@ returning *;
 -- Cancel a queued run with its closing events. Requires the lock of the run. RS-37
 with ended as (
   update runs
-     set status = 'cancelled', finished_at = statement_timestamp(), last_seq = last_seq + cardinality(:event_types::text[]),
+     set status = 'cancelled', finished_at = statement_timestamp(),
+         last_seq = last_seq + cardinality(:event_types::text[]),
          cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp()), lease_until = null
    where run_id = :run_id and status = 'queued'
   returning *
@@ -85,23 +93,28 @@ with ended as (
    where :spoken > 0 and s.user_id = ended.user_id and s.session_id = ended.session_id
   returning s.last_thread_seq - :spoken as base, s.last_thread_seq
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
-  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then user_id end, case when e.spoken_nth is not null then session_id end, t.base + e.spoken_nth
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                          thread_seq)
+  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility,
+         e.payload::jsonb, clock_timestamp(),
+         case when e.spoken_nth is not null then user_id end,
+         case when e.spoken_nth is not null then session_id end, t.base + e.spoken_nth
     from ended
     cross join unnest(:event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
       with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
     left join threaded t on true
 ), answered as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, status, thread_seq, payload)
-  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb, 'cancelled', t.last_thread_seq,
+  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb,
+         'cancelled', t.last_thread_seq,
          :payload::text::jsonb
     from ended, threaded t
    where :message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
   select a.user_id, a.artifact_id, ended.run_id
-    from ended join artifacts a on a.user_id = ended.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    from ended
+    join artifacts a on a.user_id = ended.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -114,7 +127,8 @@ select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t 
 with next as (
   select run_id from runs
    where status = 'queued' and turn_no > :after_turn
-     and (preferred_worker <> :worker_id and turn_at > clock_timestamp() - make_interval(secs => :prefer_seconds)
+     and (preferred_worker <> :worker_id
+          and turn_at > clock_timestamp() - make_interval(secs => :prefer_seconds)
           and turn_at <= clock_timestamp()) is not true
    order by turn_no
    limit :capacity
@@ -131,10 +145,12 @@ with next as (
 ), opened as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
   select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
+         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}',
+                   to_jsonb(run_id)), clock_timestamp()
     from taken where :opening is not null
 )
-select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq - (:opening is not null)::int as last_seq, turn_no,
+select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+       last_seq - (:opening is not null)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
        cancel_requested_at is not null as cancel_requested
@@ -160,10 +176,12 @@ with lost as (
 ), opened as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
   select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}', to_jsonb(run_id)), clock_timestamp()
+         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}',
+                   to_jsonb(run_id)), clock_timestamp()
     from taken where opens
 )
-select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq - opens::int as last_seq, turn_no,
+select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+       last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
        cancel_requested_at is not null as cancel_requested
@@ -176,7 +194,8 @@ with held as materialized (select run_id, owner_id from runs where status = 'run
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from held
  where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:acknowledged::text[])
-   and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0 and r.lease_until > clock_timestamp()
+   and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
+   and r.lease_until > clock_timestamp()
 returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
           r.last_seq - (:opened::bool and r.attempt <= r.max_attempts)::int as last_seq, r.turn_no,
           extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
@@ -198,7 +217,8 @@ returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
 -- Starts from the running runs: the index on the owner covers everything this worker ever ran.
-with held as materialized (select run_id, owner_id from runs where status = 'running' and cancel_requested_at is not null)
+with held as materialized (select run_id, owner_id from runs
+                            where status = 'running' and cancel_requested_at is not null)
 select run_id from held where owner_id = :worker_id;
 
 -- name: append_batches
@@ -209,15 +229,20 @@ select run_id from held where owner_id = :worker_id;
 -- are not locked. Where a run ends, `pass_turn` updates its session once for both.
 with asked as (
   select *
-    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[], :spoken::int[], :ends_as::text[], :errors::text[],
+    from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[],
+                :spoken::int[], :ends_as::text[], :errors::text[],
                 :message_ids::text[], :contents::text[])
       as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error, message_id, content)
 ), placed as (
-  -- A row of its own for each, and not a join: so the planner expects as many rows as it is given, and hashes them below.
+  -- A lateral subquery instead of a join: the planner then estimates the rows correctly and uses a hash join
+  -- below.
   select a.run_id, s.last_thread_seq
-    from (select * from unnest(:speaking_run_ids::text[], :user_ids::text[], :session_ids::text[]) as a(run_id, user_id, session_id)
+    from (select *
+            from unnest(:speaking_run_ids::text[], :user_ids::text[], :session_ids::text[])
+                   as a(run_id, user_id, session_id)
            order by user_id, session_id) a
-   cross join lateral (select last_thread_seq from sessions s where s.user_id = a.user_id and s.session_id = a.session_id for update) s
+   cross join lateral (select last_thread_seq from sessions s
+                        where s.user_id = a.user_id and s.session_id = a.session_id for update) s
 ), held as (
   select r.run_id, p.last_thread_seq
     from runs r left join placed p using (run_id)
@@ -233,23 +258,29 @@ with asked as (
     from held join asked a using (run_id)
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
-  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq, r.cancel_requested_at is not null as cancel_requested, a.spoken,
+  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq,
+            r.cancel_requested_at is not null as cancel_requested, a.spoken,
             held.last_thread_seq as thread_base, a.ends_as, a.error, a.message_id, a.content
 ), threaded as (
   update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
    where g.spoken > 0 and g.ends_as is null and s.user_id = g.user_id and s.session_id = g.session_id
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                          thread_seq)
   select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then g.user_id end, case when e.spoken_nth is not null then g.session_id end,
+         case when e.spoken_nth is not null then g.user_id end,
+         case when e.spoken_nth is not null then g.session_id end,
          g.thread_base + e.spoken_nth
-    from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
+    from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[],
+                :payloads::text[], :spoken_nths::int[])
       as e(run_id, nth, event_type, visibility, payload, spoken_nth)
     join grown g using (run_id)
 ), answered as (
-  insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq)
-  select message_id, user_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error, thread_base + spoken from grown
+  insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message,
+                        thread_seq)
+  select message_id, user_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error,
+         thread_base + spoken from grown
    where message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
@@ -260,12 +291,14 @@ with asked as (
      for key share of a
   on conflict do nothing
 )
-select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq from grown;
+select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq
+  from grown;
 
 -- name: repeated_batch
 -- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
 select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested,
-       (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
+       (select max(e.thread_seq) from run_events e
+         where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
@@ -273,7 +306,8 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 -- Give the turn of each ended run's session to its oldest waiting run, if any. Stores the end of the thread
 -- and the worker too, so that the session is updated once. Requires the locks of the sessions.
 with ended as (
-  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[], :worker_ids::text[])
+  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
+                       :worker_ids::text[])
     as e(user_id, session_id, run_id, thread_seq, worker_id)
 ), passed as (
   update sessions s
@@ -281,20 +315,23 @@ with ended as (
          last_worker_id = coalesce(e.worker_id, s.last_worker_id),
          active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
                            (select w.run_id from runs w
-                             where w.user_id = s.user_id and w.session_id = s.session_id and w.status = 'queued' and w.turn_no is null
+                             where w.user_id = s.user_id and w.session_id = s.session_id
+                               and w.status = 'queued' and w.turn_no is null
                              order by w.queue_no limit 1) end
     from ended e
    where s.user_id = e.user_id and s.session_id = e.session_id
   returning s.active_run_id, s.last_worker_id
 )
-update runs r set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), preferred_worker = passed.last_worker_id
+update runs r
+   set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), preferred_worker = passed.last_worker_id
   from passed where r.run_id = passed.active_run_id and r.turn_no is null
 returning r.user_id, r.session_id, r.preferred_worker;
 
 -- name: release_claim
 -- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
 update runs
-   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1,
+       preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 
@@ -341,11 +378,13 @@ with old as (
   returning e.user_id, e.session_id, e.thread_seq
 ), forgotten as (
   update sessions s set oldest_thread_seq = greatest(s.oldest_thread_seq, g.up_to + 1)
-    from (select user_id, session_id, max(thread_seq) as up_to from gone where thread_seq is not null group by user_id, session_id) g
+    from (select user_id, session_id, max(thread_seq) as up_to from gone
+           where thread_seq is not null group by user_id, session_id) g
    where s.user_id = g.user_id and s.session_id = g.session_id
 )
 select count(*) as runs from shortened;
 
 -- name: probe
 -- Write one row durably.
-insert into probes (probed_at) values (clock_timestamp()) on conflict (only_row) do update set probed_at = excluded.probed_at;
+insert into probes (probed_at) values (clock_timestamp())
+on conflict (only_row) do update set probed_at = excluded.probed_at;

@@ -2,7 +2,8 @@
 -- Create a session without a message. Returns no row if it exists. Its thread continues after the thread of a
 -- deleted session of the same id.
 with ended as (
-  select coalesce(max(last_thread_seq), 0) as seq from ended_threads where user_id = :user_id and session_id = :session_id
+  select coalesce(max(last_thread_seq), 0) as seq from ended_threads
+   where user_id = :user_id and session_id = :session_id
 )
 insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq)
 select :user_id, :session_id, :title, ended.seq + 1, ended.seq from ended
@@ -37,7 +38,8 @@ select run_id from runs where user_id = :user_id and session_id = :session_id;
 -- name: end_thread
 -- Store where the thread of a session ended, so that a new session of the same id continues its numbers.
 insert into ended_threads (user_id, session_id, last_thread_seq)
-select user_id, session_id, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
+select user_id, session_id, last_thread_seq from sessions
+ where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
 on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
@@ -59,7 +61,8 @@ select oldest_thread_seq, last_thread_seq from sessions where user_id = :user_id
 -- name: thread_heads
 -- Return the last place of each watched thread: one poll per instance, for all its subscribers.
 select user_id, session_id, last_thread_seq
-  from sessions join unnest(:user_ids::text[], :session_ids::text[]) as w(user_id, session_id) using (user_id, session_id);
+  from sessions
+  join unnest(:user_ids::text[], :session_ids::text[]) as w(user_id, session_id) using (user_id, session_id);
 
 -- name: thread_after
 -- Return a page of a thread: the narrative events of runs and the messages they answer. RX-36
@@ -71,7 +74,8 @@ select thread_seq, event_type, visibility, created_at, payload::text as payload
         union all
         (select thread_seq, 'message.completed', 'public', created_at, payload
            from messages
-          where user_id = :user_id and session_id = :session_id and thread_seq > :cursor and payload is not null
+          where user_id = :user_id and session_id = :session_id and thread_seq > :cursor
+            and payload is not null
           order by thread_seq limit :limit)) as said
  order by thread_seq
  limit :limit;

@@ -3,7 +3,8 @@
 -- small.
 with over as (delete from ended_sign_ins where forget_at < clock_timestamp())
 insert into ended_sign_ins (sign_in_id, user_id, forget_at)
-select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds) from users where user_id = :user_id
+select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds) from users
+ where user_id = :user_id
 on conflict (sign_in_id) do nothing;
 
 -- name: revoked_sign_ins

@@ -6,11 +6,13 @@ returning token_id, user_id, kind, name, node_id, created_at, revoked_at;
 
 -- name: token_by_digest
 -- Return the token with this digest, unless it was revoked.
-select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens where digest = :digest and revoked_at is null;
+select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens
+ where digest = :digest and revoked_at is null;
 
 -- name: token_by_id
 -- Return the token that a cookie was signed for, unless it was revoked.
-select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens where token_id = :token_id and revoked_at is null;
+select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens
+ where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
 -- Return those of these tokens that were not revoked.

@@ -8,7 +8,8 @@ returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: withdraw_artifact
 -- Delete an upload that has no stored blob yet. Returns its blob key, or no row if it was swept.
-delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored returning blob_key;
+delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored
+returning blob_key;
 
 -- name: complete_upload
 -- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
@@ -17,7 +18,8 @@ insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stor
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, 1, :now, :now)
 on conflict (user_id, artifact_id) do update
    set touched_at = excluded.touched_at,
-       blob_key = iif(artifacts.is_stored and artifacts.blob_key is not :missing_key, artifacts.blob_key, excluded.blob_key),
+       blob_key = iif(artifacts.is_stored and artifacts.blob_key is not :missing_key, artifacts.blob_key,
+                      excluded.blob_key),
        is_stored = 1
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
@@ -54,9 +56,11 @@ select user_id, artifact_id, touched_at < :before as is_old
 delete from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and touched_at < :before
    and not exists (select 1 from artifact_refs r
-                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id and r.run_id is not null)
+                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id
+                      and r.run_id is not null)
    and not exists (select 1 from artifact_refs r
-                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id and r.canvas_id is not null)
+                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id
+                      and r.canvas_id is not null)
 returning blob_key;
 
 -- name: find_unknown_blobs

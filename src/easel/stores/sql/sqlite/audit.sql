@@ -20,14 +20,18 @@ select (select last_seq from audit_head) as last_seq, (select last_hash from aud
 -- name: records_after
 -- Return a page of the chain in its order, for verification. A time outside the readable range is returned as
 -- the nearest one inside it.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at, storage_class, action, record, hash from audit
+select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+       storage_class, action, record, hash
+  from audit
  where seq > :seq and seq <= :last
  order by seq
  limit :limit;
 
 -- name: list_records
 -- List records, newest first. Every filter is applied before the limit.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at, storage_class, action, record, hash from audit
+select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+       storage_class, action, record, hash
+  from audit
  where seq < :before
    and (:storage_class is null or storage_class = :storage_class)
    and (:since is null or at >= :since)
@@ -37,7 +41,9 @@ select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
 
 -- name: list_records_of_action
 -- List the records of one action by its own index, newest first.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at, storage_class, action, record, hash from audit
+select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+       storage_class, action, record, hash
+  from audit
  where action = :action and seq < :before
    and (:storage_class is null or storage_class = :storage_class)
    and (:since is null or at >= :since)

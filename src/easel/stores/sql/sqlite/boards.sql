@@ -2,9 +2,11 @@
 -- Return the status of the run, the version of the key, and the number and size of the other values on its
 -- boards. There is one writer, so this does not change before the commit.
 select r.status,
-       coalesce(max(b.version) filter (where (b.board, b.edge_id, b.key) = (:board, :edge_id, :key)), 0) as version,
+       coalesce(max(b.version) filter (where (b.board, b.edge_id, b.key) = (:board, :edge_id, :key)), 0)
+         as version,
        count(b.key) as keys,
-       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0) as other_bytes
+       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0)
+         as other_bytes
   from runs r left join boards b on b.run_id = r.run_id
  where r.run_id = :run_id and r.user_id = :user_id
  group by r.run_id;
@@ -14,12 +16,14 @@ select r.status,
 -- attempt. RX-13
 update runs set last_seq = last_seq + 1
  where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
-   and (:worker_id is null or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
+   and (:worker_id is null
+        or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
 returning last_seq;
 
 -- name: store_value
 -- Store the value with its new version.
-insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at, updated_at)
+insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at,
+                    updated_at)
 values (:run_id, :user_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id, :now, :now)
 on conflict (run_id, board, edge_id, key) do update
   set value = excluded.value, size = excluded.size, version = excluded.version,
@@ -42,6 +46,7 @@ on conflict do nothing;
 -- has no such value. No row: there is no such run.
 select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
   from runs r left join boards b
-    on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id) and (:key is null or b.key = :key)
+    on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id)
+     and (:key is null or b.key = :key)
  where r.run_id = :run_id and r.user_id = :user_id
  order by b.edge_id, b.key;

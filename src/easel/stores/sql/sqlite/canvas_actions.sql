@@ -42,7 +42,8 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions where status = 'running' and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
+    from canvas_actions
+   where status = 'running' and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
    order by lease_until limit :limit) as dead
 union all
 select * from (
@@ -59,8 +60,11 @@ update canvas_actions
    set owner_id = :owner_id, lease_until = :until
  where user_id = :user_id and event_id = :event_id and status = 'running'
    and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
-   and exists (select 1 from runs r where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id)
-returning (select run_id from runs r where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id) as run_id,
+   and exists (select 1 from runs r
+                where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id)
+returning (select run_id from runs r
+            where r.user_id = canvas_actions.user_id
+              and r.idempotency_key = canvas_actions.event_id) as run_id,
           (:now - started_at) / 1e6 as seconds;
 
 -- name: other_active_owners
@@ -83,9 +87,11 @@ update canvas_refreshes
          select user_id, canvas_id, refresh_id from canvas_refreshes r
           where next_at <= :now and (lease_until is null or lease_until <= :now)
             and ((:unwatched and not only_watched) or exists (
-                  select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now))
+                  select 1 from canvas_views v
+                   where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now))
             and (user_id, canvas_id, refresh_id) not in (
-                  select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:running))
+                  select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+                    from json_each(:running))
           order by next_at limit :capacity)
 returning user_id, canvas_id, refresh_id, action_id, every_ms, failures;
 
@@ -95,7 +101,8 @@ select (min(next_at) - :now) / 1e6 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= :now)
    and ((:unwatched and not only_watched) or exists (
-         select 1 from canvas_views v where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now));
+         select 1 from canvas_views v
+          where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > :now));
 
 -- name: renew_refreshes
 -- Extend the claims of these jobs. An expired claim is extended too, unless another instance has claimed the
@@ -103,10 +110,12 @@ select (min(next_at) - :now) / 1e6 as seconds
 update canvas_refreshes set lease_until = :until
  where owner_id = :owner_id
    and (user_id, canvas_id, refresh_id) in (
-         select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:jobs));
+         select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+           from json_each(:jobs));
 
 -- name: finish_refresh
 -- Release a job: store when it is due again, and its error if it failed.
 update canvas_refreshes
-   set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at, put_off_at = :now
+   set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at,
+       put_off_at = :now
  where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

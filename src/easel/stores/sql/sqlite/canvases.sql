@@ -1,9 +1,11 @@
 -- name: create_canvas
 -- Create a canvas; its first event follows in the same transaction. Returns no row if it exists. Its log
 -- continues after the log of a deleted canvas of the same id.
-insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted, oldest_seq, last_seq, created_at,
+insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
+                      oldest_seq, last_seq, created_at,
                       updated_at)
-select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted, coalesce(max(last_seq), 0) + 1,
+select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted,
+       coalesce(max(last_seq), 0) + 1,
        coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
@@ -14,16 +16,22 @@ returning *;
 -- CV-46
 select *,
        (select json_group_array(json_array(path, blob_key, size))
-          from (select * from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id order by path)) as assets,
+          from (select * from canvas_assets a
+                 where a.user_id = c.user_id and a.canvas_id = c.canvas_id order by path)) as assets,
        (select json_group_array(json_array(view_id, client_id, connection_id, expires_at > :now))
-          from (select * from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by view_id)) as views,
-       (select json_group_array(json_array(refresh_id, action_id, failures, (next_at - :now) / 1e6, json(error)))
-          from (select * from canvas_refreshes r where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0 order by refresh_id)) as failing
+          from (select * from canvas_views v
+                 where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by view_id)) as views,
+       (select json_group_array(json_array(refresh_id, action_id, failures, (next_at - :now) / 1e6,
+                                           json(error)))
+          from (select * from canvas_refreshes r
+                 where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0
+                 order by refresh_id)) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
 -- Return a page of this user's canvases by id, of one agent or of all. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key, json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
+select user_id, canvas_id, agent_id, title, owner_session_key,
+       json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
  where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
@@ -61,21 +69,27 @@ select count(*) as waiting from canvas_actions
 
 -- name: start_execution
 -- Store a new execution. No row is stored if its request id has an execution already. CV-36
-insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool, resolved, answer, revision, owner_id,
+insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
+                            actor, tool, resolved, answer, revision, owner_id,
                             created_at, started_at, ended_at, lease_until)
-values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool, :resolved, :answer, :revision, :owner_id,
-        :now, iif(:status <> 'asked', :now, null), iif(:status in ('completed', 'failed', 'refused'), :now, null), iif(:status = 'running', :until, null))
+values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool,
+        :resolved, :answer, :revision, :owner_id,
+        :now, iif(:status <> 'asked', :now, null),
+        iif(:status in ('completed', 'failed', 'refused'), :now, null),
+        iif(:status = 'running', :until, null))
 on conflict do nothing;
 
 -- name: advance_execution
 -- Change an execution if it is still in the expected status. A running one must belong to the given owner.
 update canvas_actions
-   set status = :status, answer = coalesce(:answer, answer), revision = :revision, confirmed_by = coalesce(:confirmed_by, confirmed_by),
+   set status = :status, answer = coalesce(:answer, answer), revision = :revision,
+       confirmed_by = coalesce(:confirmed_by, confirmed_by),
        started_at = coalesce(started_at, iif(:status <> 'refused', :now, null)),
        ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
        lease_until = iif(:status = 'running', :until, null),
        owner_id = coalesce(owner_id, :owner_id)
- where user_id = :user_id and event_id = :event_id and status = :out_of and (:out_of <> 'running' or owner_id = :owner_id);
+ where user_id = :user_id and event_id = :event_id and status = :out_of
+   and (:out_of <> 'running' or owner_id = :owner_id);
 
 -- name: delete_refreshes
 -- Delete the refresh jobs that the new spec does not have or has changed.
@@ -85,13 +99,16 @@ delete from canvas_refreshes
 
 -- name: add_refresh
 -- Add a refresh job of the new spec. An existing job keeps its due time.
-insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at, put_off_at)
-values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000, :now)
+insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
+                              put_off_at)
+values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000,
+        :now)
 on conflict do nothing;
 
 -- name: put_asset
 -- Store an asset, replacing the one at its path.
-insert into canvas_assets (user_id, canvas_id, path, blob_key, size) values (:user_id, :canvas_id, :path, :blob_key, :size)
+insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
+values (:user_id, :canvas_id, :path, :blob_key, :size)
 on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_asset
@@ -103,7 +120,8 @@ delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id an
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before
-   and not exists (select 1 from canvas_assets where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
+   and not exists (select 1 from canvas_assets
+                    where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
 
 -- name: add_view
 -- Store a view, which expires unless its instance renews it.
@@ -116,15 +134,18 @@ delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and
 
 -- name: renew_views
 -- Extend the views of these connections.
-update canvas_views set expires_at = :expires_at where connection_id in (select value from json_each(:connection_ids));
+update canvas_views set expires_at = :expires_at
+ where connection_id in (select value from json_each(:connection_ids));
 
 -- name: list_views
 -- List the views of a connection.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where connection_id = :connection_id;
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+ where connection_id = :connection_id;
 
 -- name: list_expired_views
 -- List views that their instance did not renew in time.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views where expires_at <= :now order by expires_at limit :limit;
+select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+ where expires_at <= :now order by expires_at limit :limit;
 
 -- name: add_canvas_event
 -- Store one event at its place in the log.
@@ -134,7 +155,8 @@ values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 -- name: add_reference
 -- Keep an artifact that a canvas refers to as long as the canvas.
 insert into artifact_refs (user_id, artifact_id, canvas_id)
-select user_id, artifact_id, :canvas_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
+select user_id, artifact_id, :canvas_id from artifacts
+ where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: canvas_bounds
@@ -145,17 +167,20 @@ select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id
 -- Return the last place of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
- where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:canvases));
+ where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')
+                                  from json_each(:canvases));
 
 -- name: canvas_after
 -- Return a page of a canvas's log. RX-36
 select seq, event_type, visibility, created_at, payload
-  from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor order by seq limit :limit;
+  from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor
+ order by seq limit :limit;
 
 -- name: find_old_logs
 -- Return the next canvases of all users in order, and whether the first event of each log is old.
 select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_at < :before, 0) as is_old
-  from (select * from canvases where (user_id, canvas_id) > (:user_id, :canvas_id) order by user_id, canvas_id limit :limit) c
+  from (select * from canvases
+         where (user_id, canvas_id) > (:user_id, :canvas_id) order by user_id, canvas_id limit :limit) c
   left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.user_id, c.canvas_id;
 
@@ -164,11 +189,13 @@ select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_
 update canvases as c
    set oldest_seq = coalesce((select min(seq) from canvas_events e
                                where e.user_id = c.user_id and e.canvas_id = c.canvas_id
-                                 and e.seq >= c.oldest_seq and e.seq < min(c.last_seq, c.oldest_seq + :step) and e.created_at >= :before),
+                                 and e.seq >= c.oldest_seq and e.seq < min(c.last_seq, c.oldest_seq + :step)
+                                 and e.created_at >= :before),
                              min(c.last_seq, c.oldest_seq + :step))
  where user_id = :user_id and canvas_id = :canvas_id and oldest_seq < last_seq
 returning oldest_seq;
 
 -- name: delete_canvas_events
 -- Delete the events before the start of a log.
-delete from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq < :oldest_seq returning seq;
+delete from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq < :oldest_seq
+returning seq;

@@ -8,18 +8,22 @@ select count(*) as others from nodes where user_id = :user_id and node_id <> :no
 
 -- name: register_node
 -- Store the connection of a node, replacing an earlier one. It expires unless its instance renews it.
-insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at, expires_at)
+insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+                   expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools, :now, :expires_at)
 on conflict (user_id, node_id) do update
-   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version, platform = excluded.platform,
+   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version,
+       platform = excluded.platform,
        tools = excluded.tools, connected_at = excluded.connected_at, expires_at = excluded.expires_at
 returning connected_at;
 
 -- name: register_node_again
 -- Restore the row of a connected node after it expired. Returns no row if the node has connected elsewhere
 -- since.
-insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at, expires_at)
-values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools, :connected_at, :expires_at)
+insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+                   expires_at)
+values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools, :connected_at,
+        :expires_at)
 on conflict do nothing
 returning connected_at;
 
@@ -29,11 +33,13 @@ delete from nodes where connection_id = :connection_id returning user_id, node_i
 
 -- name: fail_calls
 -- Fail the open calls to a connection that has ended.
-update calls set status = 'answered', answer = '{"lost": true}' where target = :target and status in ('asked', 'taken') returning call_id;
+update calls set status = 'answered', answer = '{"lost": true}'
+ where target = :target and status in ('asked', 'taken') returning call_id;
 
 -- name: renew_nodes
 -- Extend the rows of these connections. Returns those that are still the current connection of their node.
-update nodes set expires_at = :expires_at where connection_id in (select value from json_each(:connection_ids)) returning connection_id;
+update nodes set expires_at = :expires_at
+ where connection_id in (select value from json_each(:connection_ids)) returning connection_id;
 
 -- name: list_nodes
 -- List the connected nodes of a user.
@@ -49,13 +55,15 @@ returning call_id;
 -- name: take_calls
 -- Take the open calls to these connections, each once, unless the caller or the deadline has expired.
 update calls set status = 'taken'
- where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now and heard_until > :now
+ where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now
+   and heard_until > :now
 returning call_id, user_id, target, method, params, (deadline - :now) / 1000000.0 as seconds_left;
 
 -- name: answer_call
 -- Store the only answer of a call. Returns no row if the call was cancelled or its deadline has passed.
 update calls set status = 'answered', answer = :answer
- where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null and deadline > :now
+ where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null
+   and deadline > :now
 returning call_id;
 
 -- name: delete_call
@@ -64,24 +72,28 @@ delete from calls where call_id = :call_id and user_id = :user_id and status <> 
 
 -- name: cancel_call
 -- Mark a taken call as cancelled, so that the instance that runs it stops it.
-update calls set cancelled_at = :now where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
+update calls set cancelled_at = :now
+ where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: take_cancelled_calls
 -- Take the calls that this instance must stop: they were cancelled, or, if requested, their caller did not
 -- renew in time.
 delete from calls
- where target in (select value from json_each(:targets)) and status = 'taken' and (cancelled_at is not null or (:unheard and heard_until <= :now))
+ where target in (select value from json_each(:targets)) and status = 'taken'
+   and (cancelled_at is not null or (:unheard and heard_until <= :now))
 returning call_id;
 
 -- name: renew_calls
 -- Extend the wait of the callers. Returns the calls that still exist.
-update calls set heard_until = :heard_until where call_id in (select value from json_each(:call_ids)) returning call_id;
+update calls set heard_until = :heard_until
+ where call_id in (select value from json_each(:call_ids)) returning call_id;
 
 -- name: collect_answers
 -- Take the answers of these calls. A call whose connection has ended is returned without an answer.
 delete from calls
  where call_id in (select value from json_each(:call_ids))
-   and (status = 'answered' or not exists (select 1 from nodes n where n.connection_id = calls.target and n.expires_at > :now))
+   and (status = 'answered'
+        or not exists (select 1 from nodes n where n.connection_id = calls.target and n.expires_at > :now))
 returning call_id, answer;
 
 -- name: sweep_calls

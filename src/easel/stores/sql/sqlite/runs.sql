@@ -1,40 +1,50 @@
 -- name: open_session
 -- Create the session if needed, give the run the turn if it is free, and give its message a place in the
 -- thread. Returns the last worker of the session. RX-31, SB-12
-insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at, last_message_at)
-select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1, coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
+insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
+                      created_at, updated_at, last_message_at)
+select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
+       coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
   from ended_threads where user_id = :user_id and session_id = :session_id
 on conflict (user_id, session_id) do update
-  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = excluded.updated_at,
+  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id),
+      updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
       last_thread_seq = sessions.last_thread_seq + :spoken
 returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
 -- Store a message at its place in the thread.
-insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message, thread_seq, payload, created_at)
-values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload, :now);
+insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message,
+                      thread_seq, payload, created_at)
+values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
+        :now);
 
 -- name: extend_thread
 -- Take the next places in a session's thread.
-update sessions set last_thread_seq = last_thread_seq + :count where user_id = :user_id and session_id = :session_id
+update sessions set last_thread_seq = last_thread_seq + :count
+ where user_id = :user_id and session_id = :session_id
 returning last_thread_seq;
 
 -- name: add_reference
 -- Keep an artifact that a run refers to as long as the run.
 insert into artifact_refs (user_id, artifact_id, run_id)
-select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored
+select user_id, artifact_id, :run_id from artifacts
+ where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: take_numbers
 -- Take the next arrival number, the next turn number, or both.
-update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns returning queue_no, turn_no;
+update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns
+returning queue_no, turn_no;
 
 -- name: enqueue_run
 -- Store a run in the order of arrival, with its turn if it has one. RX-31
-insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key, request_digest, input_artifact,
+insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
+                  request_digest, input_artifact,
                   queue_no, turn_no, turn_at, preferred_worker)
-values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key, :request_digest, :input_artifact,
+values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
+        :request_digest, :input_artifact,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
@@ -81,11 +91,13 @@ returning *;
 -- claims them at the same time. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a
 -- moment; a missing or future time does not delay it. SB-12
 update runs
-   set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, last_seq = last_seq + :opens,
+   set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
+       last_seq = last_seq + :opens,
        started_at = coalesce(started_at, :now), lease_until = :until
  where run_id in (select run_id from runs indexed by runs_claimable_idx
                    where status = 'queued' and turn_no > :after_turn
-                     and (preferred_worker <> :worker_id and turn_at > :prefers_since and turn_at <= :now) is not true
+                     and (preferred_worker <> :worker_id and turn_at > :prefers_since
+                          and turn_at <= :now) is not true
                    order by turn_no limit :capacity)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
@@ -122,18 +134,21 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 -- Extend the claim if this worker still holds this attempt and it has not expired. Returns whether a cancel
 -- was requested. RX-26
 update runs set lease_until = :until
- where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now
+ where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
+   and lease_until > :now
 returning run_id, cancel_requested_at;
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
-select run_id from runs where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
+select run_id from runs
+ where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
 -- Take the places of a batch in its run's log, if its worker still holds its attempt. RX-13, RX-25
 -- Indexed columns are left out: setting them would write their indexes even if nothing changes.
 update runs
-   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error
+   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
+       error_message = :error
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
@@ -141,7 +156,8 @@ returning last_seq, cancel_requested_at;
 -- name: append_last_batch
 -- Take the places of the last batch and end the run, if its worker still holds its attempt. RX-13, RX-28
 update runs
-   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count, error_message = :error,
+   set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
+       error_message = :error,
        status = :ends_as, finished_at = :now, lease_until = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
@@ -149,7 +165,8 @@ returning last_seq, cancel_requested_at;
 
 -- name: add_event
 -- Store one event at its place in the log. RX-25
-insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id, thread_seq)
+insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                        thread_seq)
 values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
 
 -- name: open_log
@@ -161,7 +178,8 @@ values (:run_id, :seq, :event_type, :visibility,
 -- name: repeated_batch
 -- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
 select batch_seq as last_seq, cancel_requested_at,
-       (select max(e.thread_seq) from run_events e where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
+       (select max(e.thread_seq) from run_events e
+         where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
   from runs
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
@@ -179,12 +197,14 @@ returning active_run_id, last_worker_id;
 
 -- name: give_turn
 -- Make a run claimable, at first by the last worker of its session. SB-12
-update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker where run_id = :run_id;
+update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker
+ where run_id = :run_id;
 
 -- name: release_claim
 -- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
 update runs
-   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1, preferred_worker = null
+   set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1,
+       preferred_worker = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
 returning run_id;
 
@@ -224,7 +244,8 @@ returning oldest_seq, oldest_seq < last_seq as is_unfinished;
 -- Move the start of the thread past the events that are deleted from a run's log.
 update sessions
    set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(
-         (select max(thread_seq) from run_events where run_id = :run_id and seq < :oldest_seq and thread_seq is not null), 0))
+         (select max(thread_seq) from run_events
+           where run_id = :run_id and seq < :oldest_seq and thread_seq is not null), 0))
  where (user_id, session_id) in (select user_id, session_id from runs where run_id = :run_id);
 
 -- name: delete_events
@@ -233,4 +254,5 @@ delete from run_events where run_id = :run_id and seq < :oldest_seq;
 
 -- name: probe
 -- Write one row durably.
-insert into probes (only_row, probed_at) values (1, :now) on conflict (only_row) do update set probed_at = excluded.probed_at;
+insert into probes (only_row, probed_at) values (1, :now)
+on conflict (only_row) do update set probed_at = excluded.probed_at;

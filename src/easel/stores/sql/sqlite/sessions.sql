@@ -1,8 +1,10 @@
 -- name: create_session
 -- Create a session without a message. Returns no row if it exists. Its thread continues after the thread of a
 -- deleted session of the same id.
-insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at, last_message_at)
-select :user_id, :session_id, :title, coalesce(max(last_thread_seq), 0) + 1, coalesce(max(last_thread_seq), 0), :now, :now, :now
+insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at,
+                      last_message_at)
+select :user_id, :session_id, :title, coalesce(max(last_thread_seq), 0) + 1,
+       coalesce(max(last_thread_seq), 0), :now, :now, :now
   from ended_threads where user_id = :user_id and session_id = :session_id
 on conflict do nothing
 returning *;
@@ -31,7 +33,8 @@ select run_id from runs where user_id = :user_id and session_id = :session_id;
 -- name: end_thread
 -- Store where the thread of a session ended, so that a new session of the same id continues its numbers.
 insert into ended_threads (user_id, session_id, last_thread_seq)
-select user_id, session_id, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
+select user_id, session_id, last_thread_seq from sessions
+ where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
 on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
@@ -54,7 +57,8 @@ select oldest_thread_seq, last_thread_seq from sessions where user_id = :user_id
 -- Return the last place of each watched thread: one poll per instance, for all its subscribers.
 select user_id, session_id, last_thread_seq
   from sessions
- where (user_id, session_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:threads));
+ where (user_id, session_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')
+                                   from json_each(:threads));
 
 -- name: thread_after
 -- Return a page of a thread: the narrative events of runs and the messages they answer. RX-36
@@ -66,7 +70,8 @@ select thread_seq, event_type, visibility, created_at, payload
         union all
         select * from (select thread_seq, 'message.completed', 'public', created_at, payload
                          from messages
-                        where user_id = :user_id and session_id = :session_id and thread_seq > :cursor and payload is not null
+                        where user_id = :user_id and session_id = :session_id and thread_seq > :cursor
+                          and payload is not null
                         order by thread_seq limit :limit))
  order by thread_seq
  limit :limit;

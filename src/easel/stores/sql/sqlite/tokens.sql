@@ -14,7 +14,8 @@ select * from tokens where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
 -- Return those of these tokens that were not revoked.
-select token_id from tokens where token_id in (select value from json_each(:token_ids)) and revoked_at is null;
+select token_id from tokens
+ where token_id in (select value from json_each(:token_ids)) and revoked_at is null;
 
 -- name: list_tokens
 -- List the tokens of one user or of all, oldest first, with revoked ones.
