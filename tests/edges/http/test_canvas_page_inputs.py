@@ -1,22 +1,16 @@
-"""What the page of a canvas writes, through the gateway's `canvas.input`; and what it tried and may not, in the audit trail."""
+"""Inputs of a page by `canvas.input`, and the audit of refused requests of a page."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.edges.http.canvas_calls import call
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
-from tests.support.processes import wait_until
-
-if TYPE_CHECKING:
-    import httpx2
-
-
-def call(easel: LiveEasel, method: str, **params: Any) -> httpx2.Response:
-    return easel.post("/api/rpc", {"method": method, "params": params})
+from tests.support.waiting import wait_for_sync
 
 
 @pytest.fixture
@@ -35,54 +29,42 @@ def canvas(easel: LiveEasel) -> str:
 
 def refusals(easel: LiveEasel, name: str) -> list[dict[str, Any]]:
     records = easel.get("/api/audit?action=canvas.page.refused&limit=200").json()["records"]
-    return [one["details"] for one in records if one.get("subject") == name]
+    return [record["details"] for record in records if record.get("subject") == name]
 
 
 @rule("RS-41")
-def test_an_entry_is_a_mutation_with_revision_and_event_like_any_other(easel: LiveEasel, canvas: str) -> None:
+def test_input_is_a_mutation_with_a_revision(easel: LiveEasel, canvas: str) -> None:
     answer = call(easel, "canvas.input", canvasId=canvas, path="/version", value="2", was="1").json()
     assert (answer["state"]["version"], answer["revision"]) == ("2", 2)
     again = call(easel, "canvas.input", canvasId=canvas, path="/version", value="2", was="1").json()
-    assert again["revision"] == 2, "what is there already is no change"
-    made = call(
+    assert again["revision"] == 2, "an equal value is no change"
+    created = call(
         easel, "canvas.input", canvasId=canvas, path="/fields/a b~1c", value={"deep": [1]}, was=None
     ).json()
-    assert made["state"]["fields"] == {"a b/c": {"deep": [1]}}
+    assert created["state"]["fields"] == {"a b/c": {"deep": [1]}}
 
 
 @rule("RS-41")
-def test_a_page_writes_only_where_its_spec_lets_it_and_the_attempt_is_on_record(
-    easel: LiveEasel, canvas: str
-) -> None:
+def test_input_outside_the_declared_paths_is_refused_and_audited(easel: LiveEasel, canvas: str) -> None:
     answer = call(easel, "canvas.input", canvasId=canvas, path="/other", value=2)
     assert (answer.status_code, answer.json()["error"]["name"]) == (403, "FORBIDDEN")
     assert call(easel, "canvas.get", canvasId=canvas).json()["revision"] == 1
-    wait_until(
-        lambda: any(one["what"] == "input" for one in refusals(easel, canvas)),
+    wait_for_sync(
+        lambda: any(details["what"] == "input" for details in refusals(easel, canvas)),
         within=20,
-        what="the refusal on record",
+        what="the refusal is audited",
     )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/__proto__/x",
-        "/constructor",
-        "/version/__class__",
-        "version",
-        "state.version",
-        "/~2",
-        "/" + "a/" * 5000,
-    ],
-)
-def test_a_path_that_is_no_place_in_plain_data_is_refused(easel: LiveEasel, canvas: str, path: str) -> None:
-    answer = call(easel, "canvas.input", canvasId=canvas, path=path, value=1)
-    assert answer.status_code == 400
+def test_invalid_path_is_refused(easel: LiveEasel, canvas: str) -> None:
+    paths = ["/__proto__/x", "/constructor", "/version/__class__", "version", "state.version", "/~2"]
+    for path in (*paths, "/" + "a/" * 5000):
+        answer = call(easel, "canvas.input", canvasId=canvas, path=path, value=1)
+        assert answer.status_code == 400, path
     assert call(easel, "canvas.get", canvasId=canvas).json()["revision"] == 1
 
 
-def test_of_two_who_saw_the_same_one_writes_and_the_other_is_told(easel: LiveEasel, canvas: str) -> None:
+def test_one_of_several_concurrent_inputs_wins_and_the_others_conflict(easel: LiveEasel, canvas: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(
@@ -92,15 +74,15 @@ def test_of_two_who_saw_the_same_one_writes_and_the_other_is_told(easel: LiveEas
                 range(8),
             )
         )
-    done = [one.json() for one in answers if one.status_code == 200]
-    refused = [one.json()["error"] for one in answers if one.status_code == 409]
-    assert (len(done), len(refused)) == (1, 7)
-    assert {one["name"] for one in refused} == {"INPUT_CONFLICT"}
+    accepted = [answer.json() for answer in answers if answer.status_code == 200]
+    refused = [answer.json()["error"] for answer in answers if answer.status_code == 409]
+    assert (len(accepted), len(refused)) == (1, 7)
+    assert {error["name"] for error in refused} == {"INPUT_CONFLICT"}
     snapshot = call(easel, "canvas.get", canvasId=canvas).json()
-    assert (snapshot["state"]["version"], snapshot["revision"]) == (done[0]["state"]["version"], 2)
+    assert (snapshot["state"]["version"], snapshot["revision"]) == (accepted[0]["state"]["version"], 2)
 
 
-def test_entries_at_different_places_all_survive(easel: LiveEasel, canvas: str) -> None:
+def test_concurrent_inputs_at_different_paths_are_all_applied(easel: LiveEasel, canvas: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(
@@ -110,13 +92,13 @@ def test_entries_at_different_places_all_survive(easel: LiveEasel, canvas: str) 
                 range(24),
             )
         )
-    assert {one.status_code for one in answers} == {200}
+    assert {answer.status_code for answer in answers} == {200}
     snapshot = call(easel, "canvas.get", canvasId=canvas).json()
     assert snapshot["state"]["fields"] == {f"f{n}": n for n in range(24)}
     assert snapshot["revision"] == 25
 
 
-def test_an_entry_is_held_to_the_revision_and_to_the_size_of_the_state(easel: LiveEasel, canvas: str) -> None:
+def test_input_is_checked_against_revision_depth_and_size(easel: LiveEasel, canvas: str) -> None:
     stale = call(easel, "canvas.input", canvasId=canvas, path="/version", value="2", expectedRevision=7)
     assert (stale.status_code, stale.json()["error"]["details"]["currentRevision"]) == (409, 1)
     deep: Any = "x"
@@ -127,26 +109,27 @@ def test_an_entry_is_held_to_the_revision_and_to_the_size_of_the_state(easel: Li
         call(easel, "canvas.input", canvasId=canvas, path=f"/fields/{name}", value="long words " * 55_000)
         for name in "ab"
     ]
-    assert [one.status_code for one in large] == [200, 413]
-    assert call(easel, "canvas.input", canvasId="there-is-none", path="/version", value=1).status_code == 404
+    assert [answer.status_code for answer in large] == [200, 413]
+    assert call(easel, "canvas.input", canvasId="unknown", path="/version", value=1).status_code == 404
 
 
 @rule("CV-05")
-def test_what_the_shell_refused_its_page_is_on_record(easel: LiveEasel, canvas: str) -> None:
+def test_report_of_the_shell_is_audited(easel: LiveEasel, canvas: str) -> None:
     assert (
         call(
             easel, "canvas.report", canvasId=canvas, what="kind", detail="tool.call gsv__Bash", count=3
         ).status_code
         == 200
     )
-    wait_until(
+    wait_for_sync(
         lambda: any(
-            (one["what"], one.get("detail"), one.get("refused")) == ("kind", "tool.call gsv__Bash", 3)
-            for one in refusals(easel, canvas)
+            (details["what"], details.get("detail"), details.get("refused"))
+            == ("kind", "tool.call gsv__Bash", 3)
+            for details in refusals(easel, canvas)
         ),
         within=20,
-        what="the report on record",
+        what="the report is audited",
     )
     assert call(easel, "canvas.report", canvasId=canvas, what="anything").status_code == 400
     assert call(easel, "canvas.report", canvasId=canvas, what="kind", detail="x" * 501).status_code == 400
-    assert call(easel, "canvas.report", canvasId="there-is-none", what="kind").status_code == 404
+    assert call(easel, "canvas.report", canvasId="unknown", what="kind").status_code == 404

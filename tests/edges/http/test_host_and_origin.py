@@ -1,4 +1,4 @@
-"""Where a request comes from: host names that are ours, origins that are ours, and the headers that guard every answer."""
+"""Checks of the Host and Origin headers, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.requirements import case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OURS = [
+OWN_HOSTS = [
     "127.0.0.1",
     "127.0.0.1:8800",
     "localhost",
@@ -25,7 +25,7 @@ OURS = [
     "192.168.1.7:8800",
     "LOCALHOST",
 ]
-NOT_OURS = [
+OTHER_HOSTS = [
     "evil.example",
     "evil.example:8800",
     "127.0.0.1.evil.example",
@@ -55,7 +55,7 @@ FOREIGN_ORIGINS = [
     "http://127.0.0.1@evil.example",
     "chrome-extension://abcdef",
 ]
-GUARDS = {
+SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": None,
     "x-frame-options": "DENY",
@@ -63,8 +63,8 @@ GUARDS = {
 }
 
 
-def ask(easel: LiveEasel, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """With exactly these headers: the test chooses the host, not the client."""
+def request(easel: LiveEasel, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Send a request with exactly these headers, without a default Host."""
     connection = http.client.HTTPConnection(*easel.address, timeout=30)
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -77,31 +77,31 @@ def ask(easel: LiveEasel, method: str, path: str, **headers: str) -> tuple[int, 
         connection.close()
 
 
-# --- the host ---------------------------------------------------------------------------------------------------------
+# --- the host -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", OURS)
-def test_addresses_and_localhost_are_ours(small_easel: LiveEasel, host: str) -> None:
-    assert ask(small_easel, "GET", "/healthz", Host=host)[0] == 200
+@pytest.mark.parametrize("host", OWN_HOSTS)
+def test_addresses_and_localhost_are_accepted(small_easel: LiveEasel, host: str) -> None:
+    assert request(small_easel, "GET", "/healthz", Host=host)[0] == 200
 
 
 @case("O7")
-@pytest.mark.parametrize("host", NOT_OURS, ids=[repr(host[:30]) for host in NOT_OURS])
-def test_another_name_is_refused_before_anything_else(small_easel: LiveEasel, host: str) -> None:
+@pytest.mark.parametrize("host", OTHER_HOSTS, ids=[repr(host[:30]) for host in OTHER_HOSTS])
+def test_other_host_is_refused_on_every_path(small_easel: LiveEasel, host: str) -> None:
     for path in ("/healthz", "/api/runs", "/", "/nothing"):
-        status, _, body = ask(
+        status, _, body = request(
             small_easel, "GET", path, Host=host, Authorization=f"Bearer {small_easel.token}"
         )
         assert status in (400, 421), (path, body)
         assert b"INTERNAL" not in body
 
 
-def test_a_request_that_names_no_host_is_refused(small_easel: LiveEasel) -> None:
-    assert ask(small_easel, "GET", "/healthz")[0] in (400, 421)
+def test_request_without_a_host_is_refused(small_easel: LiveEasel) -> None:
+    assert request(small_easel, "GET", "/healthz")[0] in (400, 421)
 
 
 @pytest.fixture(scope="module")
-def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+def proxied_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     settings = {"public_url": "https://easel.example.org/", "allowed_hosts": "inside.example, other.example"}
     with LiveEasel(tmp_path_factory.mktemp("easel"), settings=settings) as live:
         yield live
@@ -117,25 +117,21 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEas
         ("x.easel.example.org", 421),
     ],
 )
-def test_the_public_name_and_the_allowed_ones_are_ours(
-    behind_a_proxy: LiveEasel, host: str, status: int
-) -> None:
-    assert ask(behind_a_proxy, "GET", "/healthz", Host=host)[0] == status
+def test_public_and_allowed_hosts_are_accepted(proxied_easel: LiveEasel, host: str, status: int) -> None:
+    assert request(proxied_easel, "GET", "/healthz", Host=host)[0] == status
 
 
-def test_an_allowed_name_may_be_written_in_capitals(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_allowed_host_is_case_insensitive(tmp_path_factory: pytest.TempPathFactory) -> None:
     with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"allowed_hosts": "Easel.Example"}) as easel:
-        assert ask(easel, "GET", "/healthz", Host="easel.example")[0] == 200
+        assert request(easel, "GET", "/healthz", Host="easel.example")[0] == 200
 
 
-# --- the origin -------------------------------------------------------------------------------------------------------
+# --- the origin ---------------------------------------------------------------------------------------------
 
 
 @case("O7")
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS, ids=[repr(origin) for origin in FOREIGN_ORIGINS])
-def test_another_site_is_refused_even_with_the_owners_credentials(
-    small_easel: LiveEasel, origin: str
-) -> None:
+def test_foreign_origin_is_refused_even_with_the_owner_token(small_easel: LiveEasel, origin: str) -> None:
     host = "{}:{}".format(*small_easel.address)
     for method, path in (
         ("GET", "/api/runs"),
@@ -143,7 +139,7 @@ def test_another_site_is_refused_even_with_the_owners_credentials(
         ("GET", "/healthz"),
         ("GET", "/nothing"),
     ):
-        status, headers, body = ask(
+        status, headers, body = request(
             small_easel, method, path, Host=host, Origin=origin, Authorization=f"Bearer {small_easel.token}"
         )
         assert status == 403, body
@@ -151,11 +147,11 @@ def test_another_site_is_refused_even_with_the_owners_credentials(
         assert not any(name.startswith("access-control") for name in headers)
 
 
-def test_our_own_pages_are_no_other_site(small_easel: LiveEasel) -> None:
+def test_own_origin_is_accepted(small_easel: LiveEasel) -> None:
     host = "{}:{}".format(*small_easel.address)
     token = f"Bearer {small_easel.token}"
     assert (
-        ask(small_easel, "GET", "/api/runs", Host=host, Origin=f"http://{host}", Authorization=token)[0]
+        request(small_easel, "GET", "/api/runs", Host=host, Origin=f"http://{host}", Authorization=token)[0]
         == 200
     )
 
@@ -164,20 +160,19 @@ def test_our_own_pages_are_no_other_site(small_easel: LiveEasel) -> None:
     "origin, status",
     [("https://easel.example.org", 200), ("http://easel.example.org:81", 403), ("https://evil.example", 403)],
 )
-def test_behind_a_proxy_the_public_address_is_our_own(
-    behind_a_proxy: LiveEasel, origin: str, status: int
-) -> None:
-    token = f"Bearer {behind_a_proxy.token}"
+def test_public_url_is_an_own_origin(proxied_easel: LiveEasel, origin: str, status: int) -> None:
+    token = f"Bearer {proxied_easel.token}"
     assert (
-        ask(behind_a_proxy, "GET", "/api/runs", Host="inside.example", Origin=origin, Authorization=token)[0]
+        request(proxied_easel, "GET", "/api/runs", Host="inside.example", Origin=origin, Authorization=token)[
+            0
+        ]
         == status
     )
 
 
-def test_no_answer_invites_other_sites(small_easel: LiveEasel) -> None:
-    """A preflight is refused like any other unknown request, and no answer names an origin that may read it."""
+def test_preflight_is_refused_without_cors_headers(small_easel: LiveEasel) -> None:
     host = "{}:{}".format(*small_easel.address)
-    status, headers, _ = ask(
+    status, headers, _ = request(
         small_easel,
         "OPTIONS",
         "/api/runs",
@@ -189,10 +184,10 @@ def test_no_answer_invites_other_sites(small_easel: LiveEasel) -> None:
     assert not any(name.startswith("access-control") for name in headers)
 
 
-# --- what guards every answer -----------------------------------------------------------------------------------------
+# --- security headers ---------------------------------------------------------------------------------------
 
 
-def requests_of_every_kind(easel: LiveEasel) -> Iterator[tuple[str, str, dict[str, str]]]:
+def all_requests(easel: LiveEasel) -> Iterator[tuple[str, str, dict[str, str]]]:
     host, token = "127.0.0.1", f"Bearer {easel.token}"
     run_id = easel.finish()
     for row in ROUTES:
@@ -210,25 +205,25 @@ def requests_of_every_kind(easel: LiveEasel) -> Iterator[tuple[str, str, dict[st
 
 
 @case("U8")
-def test_every_answer_has_the_headers_that_guard_it(small_easel: LiveEasel) -> None:
-    seen: set[int] = set()
-    for method, path, headers in requests_of_every_kind(small_easel):
-        status, answered, _ = ask(small_easel, method, path, **headers)
-        seen.add(status)
-        for name, value in GUARDS.items():
-            assert name in answered, (method, path, status)
-            assert value in (None, answered[name])
-        policy = answered["content-security-policy"]
+def test_every_response_has_the_security_headers(small_easel: LiveEasel) -> None:
+    statuses: set[int] = set()
+    for method, path, headers in all_requests(small_easel):
+        status, response_headers, _ = request(small_easel, method, path, **headers)
+        statuses.add(status)
+        for name, value in SECURITY_HEADERS.items():
+            assert name in response_headers, (method, path, status)
+            assert value in (None, response_headers[name])
+        policy = response_headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
-        assert "server" not in answered
-    assert {200, 202, 303, 400, 401, 403, 404, 405, 421} <= seen | {202}
+        assert "server" not in response_headers
+    assert {200, 202, 303, 400, 401, 403, 404, 405, 421} <= statuses | {202}
 
 
-def test_pages_and_data_of_a_person_are_never_kept_by_a_cache(small_easel: LiveEasel) -> None:
+def test_private_responses_are_not_cached(small_easel: LiveEasel) -> None:
     run_id = small_easel.finish()
     token = f"Bearer {small_easel.token}"
     for path in ("/", "/api/runs", f"/api/runs/{run_id}", f"/api/runs/{run_id}/events", "/metrics"):
-        _, headers, _ = ask(small_easel, "GET", path, Host="127.0.0.1", Authorization=token)
+        _, headers, _ = request(small_easel, "GET", path, Host="127.0.0.1", Authorization=token)
         assert headers.get("cache-control") in ("no-store", "private, no-store", "no-cache, no-store"), path

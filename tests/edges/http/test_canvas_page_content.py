@@ -1,0 +1,121 @@
+"""The SDK in a page of a canvas, and the generated page."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from easel.edges.http.canvas_html import MAX_INLINE, csp_hash, prepare_page
+from tests.edges.http.canvas_pages import (
+    PAGE,
+    call,
+    create_canvas,
+    stranger,
+    view_of,
+)
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from tests.edges.http.live import LiveEasel
+
+__all__ = ["stranger"]  # a fixture
+
+
+FRONTS = [
+    ("<!doctype html><html>", "<!doctype html>|<html>"),
+    (
+        "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>\n<p>",
+        "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>|\n<p>",
+    ),
+    (
+        "\ufeff<!-- a > b --> <?xml version='1.0'?>\r\n<!doctype html>x",
+        "<!-- a > b --> <?xml version='1.0'?>\n<!doctype html>|x",
+    ),
+    ("<p>no doctype", "|<p>no doctype"),
+    ("", "|"),
+    ("<!-- never ends <!doctype html>", "|<!-- never ends <!doctype html>"),
+    ("<!doctype html", "|<!doctype html"),
+]
+
+
+@pytest.mark.parametrize("html, expected", FRONTS)
+def test_sdk_is_inserted_after_the_doctype(html: str, expected: str) -> None:
+    assert prepare_page(html.encode(), "/gsv.js").html == expected.replace(
+        "|", '<script src="/gsv.js" crossorigin></script>'
+    )
+
+
+def test_inline_scripts_are_allowed_by_hash() -> None:
+    html = (
+        "<script>one\r\n&amp;&&</script><SCRIPT type=module>two</SCRIPT >"
+        "<script type='application/json'>{}</script>"
+        "<!-- <script>hidden</script> --><script src=x.js></script>"
+        "<script src='y.js' CrossOrigin>ignored</script><script>never ends"
+    )
+    prepared = prepare_page(html.encode(), "/gsv.js")
+    assert prepared.hashes == [csp_hash("one\n&amp;&&"), csp_hash("two")]
+    assert "<script crossorigin=anonymous src=x.js>" in prepared.html
+    assert "<script src='y.js' CrossOrigin>" in prepared.html
+    assert len(prepare_page(b"<script>x</script>" * 500, "/gsv.js").hashes) == MAX_INLINE
+    assert "<p>wide" in prepare_page("<p>wide".encode("utf-16"), "/gsv.js").html
+
+
+HOSTILE = [
+    b"<!-- -->",
+    b"<!--",
+    b"<script>",
+    b"<script ",
+    b'<script a="',
+    b"<script a",
+    b"<?",
+    b"<!doctype ",
+    b"</script",
+    b"<script a=' = b",
+    b"\xff\xfe<",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_page_is_prepared_in_linear_time(piece: bytes) -> None:
+    def seconds(size: int) -> float:
+        started = time.thread_time()
+        prepare_page(piece * (size // len(piece)), "/gsv.js")
+        return time.thread_time() - started
+
+    small = min(seconds(50_000) for _ in range(3))
+    assert min(seconds(800_000) for _ in range(2)) < 16 * small * 6 + 0.1
+
+
+@rule("CV-06")
+def test_stored_page_is_not_changed(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+    name = create_canvas(small_easel)
+    assert "gsv.js" in stranger.get(f"{view_of(small_easel, name)}assets/index.html").text
+    assert call(small_easel, "canvas.asset.get", canvasId=name, path="assets/index.html")["text"] == PAGE
+
+
+def test_generated_page_escapes_the_spec(small_easel: LiveEasel, stranger: httpx2.Client) -> None:
+    spec = {
+        "description": "</p><script>alert(1)</script>",
+        "state": {"service": "api", "lastRun": None},
+        "writable": ["service"],
+        "actions": {
+            "run.it": {"kind": "tool.call", "tool": "gsv__Echo", "title": "<img src=x>", "saveAs": "lastRun"},
+            "refreshLogs": {"kind": "state.patch", "patch": []},
+        },
+    }
+    name = create_canvas(small_easel, spec=spec, assets={}, title="</title><script>")
+    answer = stranger.get(f"{view_of(small_easel, name)}assets/index.html")
+    assert answer.status_code == 200
+    assert "<script>alert" not in answer.text
+    assert "<img" not in answer.text
+    assert answer.text.count("<title>") == 1
+    assert 'data-gsv-action="run.it"' in answer.text
+    assert ">Refresh logs</button>" in answer.text
+    assert (
+        '{"writable": [["service"]], "results": [["lastRun"]], '
+        '"saves": {"run.it": ["lastRun"]}, "numbers": []}' in answer.text
+    )
