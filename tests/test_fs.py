@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["openat2", "no openat2", "openat2 forbidden"])
 def path_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Walk paths with `openat2`, and with the fallback for old kernels and for containers that forbid the call."""
+    """Walk paths with `openat2`, and with the fallback for old kernels and for containers that forbid the
+    call.
+    """
     if request.param == "no openat2":
         monkeypatch.setattr(fs, "_syscall", None)
     if request.param == "openat2 forbidden":
@@ -58,7 +60,7 @@ def read(directory: int, path: str, *, follow_symlinks: bool = False) -> bytes:
         return os.read(file, 100)
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
+# --- paths --------------------------------------------------------------------------------------------------
 
 
 @rule("SB-19")
@@ -124,7 +126,7 @@ def test_error_names_the_entry_that_is_not_a_directory(
     assert (error.value.errno, error.value.filename) == (problem, name)
 
 
-# --- atomic writes ----------------------------------------------------------------------------------------------------
+# --- atomic writes ------------------------------------------------------------------------------------------
 
 
 def test_written_file_is_private_and_durable(

@@ -1,4 +1,4 @@
-"""`easel canvas watch`: a folder served live while its author edits it, as editors really save. RS-11"""
+"""`easel canvas watch`: a folder is synchronised while its author edits it, as editors really save. RS-11"""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.canvas_folder import files
-from easel.canvas_folder import watcher as watching
-from easel.canvas_folder.api_client import Server
-from easel.canvas_folder.watcher import FolderWatcher, Watch, WatchLimits
+from easel.canvas_folder import files, watcher
+from easel.canvas_folder.api_client import ApiClient
+from easel.canvas_folder.watcher import CanvasWatcher, FolderWatcher, WatchLimits
 from tests.edges.http.live import new_session
 from tests.requirements import rule
 from tests.support.canvas_folders import (
     PAGE,
     PICTURE,
     SPEC,
-    content,
-    done,
-    easel_at,
-    easel_on,
-    is_there,
+    canvas_content,
+    canvas_exists,
+    output_of,
     refusal,
     rpc,
-    written,
+    run_at,
+    run_on,
+    write_files,
 )
 from tests.support.gateway import GatewayClient, Refused
-from tests.support.processes import EASEL, EaselProcess, Launcher, wait_until
+from tests.support.processes import EASEL, EaselProcess, Launcher
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SECOND = 1.0
-FOR_EVER = 60.0  # seconds; who waits longer has found a hang
-TRIES = 10  # on a machine that does other things too, a promise that can be kept is kept now and then
+TIMEOUT_SECONDS = 60.0
+MAX_ATTEMPTS = 10  # a busy machine may be late, but not every time
 LIMITS = WatchLimits(asset_bytes=1_000_000, request_bytes=1_000_000)
 
 
@@ -59,8 +59,8 @@ def server(launcher: Launcher) -> EaselProcess:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What an author begins with: a folder that has the canvas's name."""
-    return written(
+    """A new canvas folder, with the canvas id as its name."""
+    return write_files(
         tmp_path / new_session(),
         {
             "spec.json": SPEC,
@@ -72,38 +72,38 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Author:
-    """A watched folder whose looks the test makes itself, one by one, with a clock of its own."""
+    """A watched folder that the test polls itself, with a clock of its own."""
 
     def __init__(
         self, server: EaselProcess, folder: Path, limits: WatchLimits = LIMITS, *, is_accepted: bool = True
     ) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.clock = 0.0
         self.folder = folder
-        [place] = files.find(folder)
-        there = Server(server.base_url, server.token)
-        self.watch = Watch(
-            place, there, limits, self.said.append, is_accepted=is_accepted, now=lambda: self.clock
+        [directory] = files.find_canvases(folder)
+        client = ApiClient(server.base_url, server.token)
+        self.watcher = CanvasWatcher(
+            directory, client, limits, self.messages.append, is_accepted=is_accepted, now=lambda: self.clock
         )
 
-    def look(self) -> bool:
-        self.clock += watching.LOOK_SECONDS
-        return self.watch.once()
+    def poll(self) -> bool:
+        self.clock += watcher.POLL_SECONDS
+        return self.watcher.poll()
 
     def settle(self) -> list[str]:
-        """Looks until nothing is left to do; what was said meanwhile."""
-        before = len(self.said)
+        """Poll until nothing is left to do, and return the messages of that time."""
+        before = len(self.messages)
         for _ in range(10):
-            self.look()
-        return self.said[before:]
+            self.poll()
+        return self.messages[before:]
 
 
 @pytest.fixture
 def author(server: EaselProcess, folder: Path) -> Author:
     started = Author(server, folder)
-    started.watch.start()
+    started.watcher.start()
     assert started.settle() == []
-    started.said.clear()
+    started.messages.clear()
     return started
 
 
@@ -111,73 +111,76 @@ def revision(server: EaselProcess, folder: Path) -> int:
     return rpc(server, "canvas.get", canvasId=folder.name)["revision"]
 
 
-# --- as its users run it --------------------------------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------------------------------
 
 
-def by_renaming(path: Path, text: bytes) -> None:
-    """As vim, and what is careful."""
+def replace_file(path: Path, text: bytes) -> None:
+    """Save as vim does, by renaming a draft."""
     draft = path.with_name(f".{path.name}.swp")
     draft.write_bytes(text)
     draft.replace(path)
 
 
-def by_moving_away(path: Path, text: bytes) -> None:
-    """As editors that keep a backup: for a moment there is no such file."""
+def move_and_write(path: Path, text: bytes) -> None:
+    """Save as editors with backups do: for a moment the file does not exist."""
     path.replace(path.with_name(path.name + "~"))
     path.write_bytes(text)
 
 
-def in_place(path: Path, text: bytes) -> None:
-    """Emptied, and filled bit by bit."""
+def truncate_and_write(path: Path, text: bytes) -> None:
+    """Truncate the file and fill it in small writes."""
     with path.open("wb", buffering=0) as file:
         for start in range(0, len(text), 7):
             file.write(text[start : start + 7])
 
 
-@pytest.mark.parametrize("save", [by_renaming, by_moving_away, in_place])
+@pytest.mark.parametrize("save", [replace_file, move_and_write, truncate_and_write])
 @rule("RS-11", "CV-50")
-async def test_a_save_is_heard_in_an_open_canvas_within_a_second(
+async def test_save_is_in_an_open_canvas_within_a_second(
     launcher: Launcher, server: EaselProcess, folder: Path, save: Callable[[Path, bytes], None]
 ) -> None:
     watched = launcher.start("watch", (*EASEL, "canvas", "watch", str(folder), "--url", server.base_url), {})
-    wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=FOR_EVER, what="it watches")
-    assert f"open {server.base_url}/canvas/main/{folder.name}" in watched.said()
+    wait_for_sync(
+        lambda: "Ctrl-C stops it" in watched.output(), within=TIMEOUT_SECONDS, what="the command watches"
+    )
+    assert f"open {server.base_url}/canvas/main/{folder.name}" in watched.output()
     async with GatewayClient.connected(server.base_url, server.token, new_session()) as viewer:
-        whole = await viewer.call("canvas.get", canvasId=folder.name)
-        await viewer.call("canvas.subscribe", canvasId=folder.name, afterSeq=whole["descriptor"]["lastSeq"])
-        took: list[float] = []
-        for number in range(TRIES):
+        view = await viewer.call("canvas.get", canvasId=folder.name)
+        await viewer.call("canvas.subscribe", canvasId=folder.name, afterSeq=view["descriptor"]["lastSeq"])
+        delays: list[float] = []
+        for number in range(MAX_ATTEMPTS):
             page = f"<h1>{number}</h1>".encode() * 20
-            began, watch = time.monotonic(), Stopwatch()
+            started_at, stopwatch = time.monotonic(), Stopwatch()
             save(folder / "assets" / "index.html", page)
-            saving = time.monotonic() - began
-            heard = await viewer.event()
-            took.append(watch.seconds)
-            assert (heard.event, heard.payload["changedPaths"]) == ("canvas.updated", ["$assets/index.html"])
+            save_seconds = time.monotonic() - started_at
+            event = await viewer.event()
+            delays.append(stopwatch.seconds)
+            assert (event.event, event.payload["changedPaths"]) == ("canvas.updated", ["$assets/index.html"])
             shown = await shown_page(viewer, folder)
-            if (
-                saving > watching.LOOK_SECONDS
-            ):  # something held us up in the middle of it, and what lay there was at rest
-                while shown != page or heard.payload["revision"] < revision(server, folder):
-                    heard = await viewer.event()
+            # If the save itself was interrupted for long, a part of it was sent first.
+            if save_seconds > watcher.POLL_SECONDS:
+                while shown != page or event.payload["revision"] < revision(server, folder):
+                    event = await viewer.event()
                     shown = await shown_page(viewer, folder)
-            assert shown == page, "the whole of it, and nothing from in between"
-            if took[-1] < SECOND:
+            assert shown == page, "the complete page"
+            if delays[-1] < SECOND:
                 break
-        assert took[-1] < SECOND, took
+        assert delays[-1] < SECOND, delays
         save(folder / "spec.json", json.dumps({**SPEC, "description": "New"}).encode())
         assert (await viewer.event()).payload["changedPaths"] == ["$spec"]
-    wait_until(
-        lambda: "spec.json saved; revision" in watched.said(), within=FOR_EVER, what="it says what it did"
+    wait_for_sync(
+        lambda: "spec.json saved; revision" in watched.output(),
+        within=TIMEOUT_SECONDS,
+        what="the save is reported",
     )
     watched.process.send_signal(signal.SIGINT)
-    assert watched.process.wait(FOR_EVER) == 0
-    assert "Stopped." in watched.said()
-    assert "Traceback" not in watched.said()
+    assert watched.process.wait(TIMEOUT_SECONDS) == 0
+    assert "Stopped." in watched.output()
+    assert "Traceback" not in watched.output()
 
 
 async def shown_page(viewer: GatewayClient, folder: Path) -> bytes | None:
-    """None: there is none just now."""
+    """Return the page, None if it does not exist at this moment."""
     with contextlib.suppress(Refused):
         return (await viewer.call("canvas.asset.get", canvasId=folder.name, path="assets/index.html"))[
             "text"
@@ -185,62 +188,70 @@ async def shown_page(viewer: GatewayClient, folder: Path) -> bytes | None:
     return None
 
 
-def test_a_server_that_is_started_anew_gets_what_was_saved_meanwhile(tmp_path: Path, folder: Path) -> None:
+def test_restarted_server_gets_the_changes_saved_during_its_outage(tmp_path: Path, folder: Path) -> None:
     with Launcher(tmp_path / "easel", settings={"DRAIN_SECONDS": "0.2"}) as launcher:
         (first,) = launcher.ready(launcher.up())
         watched = launcher.start(
             "watch", (*EASEL, "canvas", "watch", str(folder), "--url", first.base_url), {}
         )
-        wait_until(lambda: "Ctrl-C stops it" in watched.said(), within=FOR_EVER, what="it watches")
+        wait_for_sync(
+            lambda: "Ctrl-C stops it" in watched.output(), within=TIMEOUT_SECONDS, what="the command watches"
+        )
         first.kill()
-        written(folder, {"assets/index.html": b"saved while it was away"})
-        wait_until(lambda: "is sent when it answers" in watched.said(), within=FOR_EVER, what="it tells")
+        write_files(folder, {"assets/index.html": b"saved during the outage"})
+        wait_for_sync(
+            lambda: "are sent when it answers" in watched.output(),
+            within=TIMEOUT_SECONDS,
+            what="the outage is reported",
+        )
         (again,) = launcher.ready(launcher.again(first))
-        wait_until(lambda: "answers again" in watched.said(), within=FOR_EVER, what="it has sent it")
-        assert content(again, folder.name)["assets"]["assets/index.html"] == "saved while it was away"
-        assert watched.said().count("is sent when it answers") == 1
+        wait_for_sync(
+            lambda: "answers again" in watched.output(), within=TIMEOUT_SECONDS, what="the changes are sent"
+        )
+        assert canvas_content(again, folder.name)["assets"]["assets/index.html"] == "saved during the outage"
+        assert watched.output().count("are sent when it answers") == 1
         watched.process.terminate()
-        assert watched.process.wait(FOR_EVER) == 0
-        assert "Traceback" not in watched.said()
+        assert watched.process.wait(TIMEOUT_SECONDS) == 0
+        assert "Traceback" not in watched.output()
 
 
-def test_what_cannot_be_watched_is_refused_in_one_sentence(
+def test_folder_that_cannot_be_watched_is_refused_in_one_sentence(
     server: EaselProcess, tmp_path: Path, folder: Path
 ) -> None:
-    assert "is no folder" in refusal(easel_on(server, "canvas", "watch", tmp_path / "nowhere"))
-    assert "holds no canvas" in refusal(
-        easel_on(server, "canvas", "watch", written(tmp_path / "empty", {"x": b""}))
+    assert "is not a folder" in refusal(run_on(server, "canvas", "watch", tmp_path / "nowhere"))
+    assert "contains no canvas" in refusal(
+        run_on(server, "canvas", "watch", write_files(tmp_path / "empty", {"x": b""}))
     )
-    assert "easel up" in refusal(easel_at("http://127.0.0.1:1", "token", "canvas", "watch", folder))
-    assert "does not know this token" in refusal(
-        easel_on(server, "canvas", "watch", folder, "--token", "wrong")
+    assert "easel up" in refusal(run_at("http://127.0.0.1:1", "token", "canvas", "watch", folder))
+    assert "does not accept this token" in refusal(
+        run_on(server, "canvas", "watch", folder, "--token", "wrong")
     )
-    assert not is_there(server, folder.name)
+    assert not canvas_exists(server, folder.name)
 
 
-# --- at the start ---------------------------------------------------------------------------------------------------------
+# --- start --------------------------------------------------------------------------------------------------
 
 
-def test_at_the_start_the_folder_becomes_the_canvas(server: EaselProcess, folder: Path) -> None:
+def test_start_creates_the_canvas_from_the_folder(server: EaselProcess, folder: Path) -> None:
     author = Author(server, folder)
-    author.watch.start()
-    [said] = author.said
-    assert said.startswith(
-        "made of spec.json, state/latest.json, assets/index.html, assets/index.js; revision 1"
+    author.watcher.start()
+    [message] = author.messages
+    assert message.startswith(
+        "created from spec.json, state/latest.json, assets/index.html, assets/index.js; revision 1"
     )
-    assert content(server, folder.name) == {
+    assert canvas_content(server, folder.name) == {
         "title": folder.name,
         "spec": SPEC,
         "state": {"service": "api"},
         "assets": {"assets/index.html": PAGE.decode(), "assets/index.js": "1"},
     }
     again = Author(server, folder)
-    again.watch.start()
-    assert again.said == []
-    assert revision(server, folder) == 1, "what is so already is no change"
+    again.watcher.start()
+    assert again.messages == []
+    assert revision(server, folder) == 1, "an equal folder is no change"
 
 
-def test_people_s_state_outlives_a_start(server: EaselProcess, folder: Path, author: Author) -> None:
+def test_state_of_the_canvas_is_kept_at_start(server: EaselProcess, folder: Path, author: Author) -> None:
     rpc(
         server,
         "canvas.patch",
@@ -248,293 +259,298 @@ def test_people_s_state_outlives_a_start(server: EaselProcess, folder: Path, aut
         statePatch=[{"op": "add", "path": "/service", "value": "theirs"}],
     )
     rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/stale.css", text="x")
-    written(folder, {"assets/index.html": b"new"})
+    write_files(folder, {"assets/index.html": b"new"})
     again = Author(server, folder)
-    again.watch.start()
-    assert "people's work stays" in again.said[0]
-    assert "assets/index.html saved, assets/stale.css removed" in again.said[1]
-    found = content(server, folder.name)
+    again.watcher.start()
+    assert "differs from the state of the canvas, which is kept" in again.messages[0]
+    assert "assets/index.html saved, assets/stale.css removed" in again.messages[1]
+    found = canvas_content(server, folder.name)
     assert found["state"] == {"service": "theirs"}
     assert found["assets"] == {"assets/index.html": "new", "assets/index.js": "1"}
 
 
-# --- while it is edited ---------------------------------------------------------------------------------------------------
+# --- edits --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_done_while_nothing_changes(
+def test_unchanged_folder_is_neither_read_nor_sent(
     server: EaselProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     author = Author(server, folder)
-    author.watch.start()
+    author.watcher.start()
     author.settle()
 
     def never(*_: Any, **__: Any) -> Any:
-        raise AssertionError("nothing changed, and nothing is to be read or asked")
+        raise AssertionError("an unchanged folder must not be read or sent")
 
     monkeypatch.setattr(files, "read", never)
-    monkeypatch.setattr(Server, "call", never)
-    assert [author.look() for _ in range(20)] == [False] * 20
+    monkeypatch.setattr(ApiClient, "call", never)
+    assert [author.poll() for _ in range(20)] == [False] * 20
 
 
-def test_a_folder_is_taken_when_it_is_at_rest(server: EaselProcess, folder: Path, author: Author) -> None:
+def test_folder_is_sent_when_it_does_not_change_between_two_scans(
+    server: EaselProcess, folder: Path, author: Author
+) -> None:
     before = revision(server, folder)
     for number in range(5):
-        written(folder, {"assets/index.html": b"x" * (number + 1)})
-        assert not author.look(), "it has changed since the last look"
-    assert author.look()
-    assert content(server, folder.name)["assets"]["assets/index.html"] == "xxxxx"
+        write_files(folder, {"assets/index.html": b"x" * (number + 1)})
+        assert not author.poll(), "the folder has changed since the last poll"
+    assert author.poll()
+    assert canvas_content(server, folder.name)["assets"]["assets/index.html"] == "xxxxx"
     assert revision(server, folder) == before + 1
 
 
-def test_a_file_that_changes_while_it_is_read_is_nobody_s_version(
+def test_file_that_changes_while_it_is_read_is_rejected(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, real, page = files.scan(folder), os.fstat, folder / "assets" / "index.html"
+    scanned, real, page = files.scan(folder), os.fstat, folder / "assets" / "index.html"
     inode = page.stat().st_ino
 
-    def fstat(number: int) -> os.stat_result:
-        found = real(number)
+    def fstat(descriptor: int) -> os.stat_result:
+        found = real(descriptor)
         if found.st_ino == inode:
-            page.write_bytes(b"written after the first look")
+            page.write_bytes(b"write_files after the scan")
         return found
 
     monkeypatch.setattr(os, "fstat", fstat)
-    with pytest.raises(files.Moving):
-        files.read(folder, seen, most_bytes=1_000_000)
+    with pytest.raises(files.FileChanging):
+        files.read(folder, scanned, max_bytes=1_000_000)
 
 
-def test_a_folder_that_changes_while_it_is_read_is_taken_when_it_is_at_rest(
+def test_folder_that_changes_while_it_is_read_is_read_again(
     server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a page would be shown without what was saved with it."""
+    """Else a page would be shown without the files that were saved with it."""
     before, real, reads = revision(server, folder), files.read, 0
 
-    def read(*args: Any, **how: Any) -> Any:
+    def read(*args: Any, **kwargs: Any) -> Any:
         nonlocal reads
         reads += 1
-        found = real(*args, **how)
+        found = real(*args, **kwargs)
         if reads == 1:
-            written(folder, {"assets/late.js": b"late"})
+            write_files(folder, {"assets/late.js": b"late"})
         return found
 
     monkeypatch.setattr(files, "read", read)
-    written(folder, {"assets/index.html": b"needs late.js"})
-    assert not author.look()
-    assert not author.look(), "it was read, and had changed"
+    write_files(folder, {"assets/index.html": b"needs late.js"})
+    assert not author.poll()
+    assert not author.poll(), "the folder has changed while it was read"
     assert (reads, revision(server, folder)) == (1, before)
     assert author.settle() == [f"assets/index.html, assets/late.js saved; revision {before + 1}"]
 
 
-def test_a_folder_that_is_never_at_rest_is_taken_all_the_same(
+def test_folder_that_changes_all_the_time_is_sent_after_a_maximum_wait(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
     looks = 0
     while looks < 30:
         looks += 1
-        written(folder, {"assets/log.txt": b"x" * looks})
-        if author.look():
+        write_files(folder, {"assets/log.txt": b"x" * looks})
+        if author.poll():
             break
-    assert looks * watching.LOOK_SECONDS == pytest.approx(
-        watching.MAX_WAIT_SECONDS, abs=2 * watching.LOOK_SECONDS
+    assert looks * watcher.POLL_SECONDS == pytest.approx(
+        watcher.MAX_WAIT_SECONDS, abs=2 * watcher.POLL_SECONDS
     )
-    assert content(server, folder.name)["assets"]["assets/log.txt"] == "x" * looks
+    assert canvas_content(server, folder.name)["assets"]["assets/log.txt"] == "x" * looks
 
 
-def test_a_burst_is_one_change(server: EaselProcess, folder: Path, author: Author) -> None:
+def test_many_files_saved_together_are_one_change(server: EaselProcess, folder: Path, author: Author) -> None:
     before = revision(server, folder)
-    written(
+    write_files(
         folder,
         {f"assets/chunk-{n}.js": b"x" for n in range(40)}
         | {"spec.json": {**SPEC, "description": "New"}, "assets/index.html": b"y"},
     )
-    [said] = author.settle()
-    assert "and 38 more saved" in said
+    [message] = author.settle()
+    assert "and 38 more saved" in message
     assert revision(server, folder) == before + 1
-    found = content(server, folder.name)
+    found = canvas_content(server, folder.name)
     assert len(found["assets"]) == 42
     assert found["spec"]["description"] == "New"
 
 
-def test_what_is_deleted_goes(server: EaselProcess, folder: Path, author: Author) -> None:
+def test_deleted_file_is_removed_from_the_canvas(server: EaselProcess, folder: Path, author: Author) -> None:
     (folder / "assets" / "index.js").unlink()
     assert author.settle() == [f"assets/index.js removed; revision {revision(server, folder)}"]
-    assert list(content(server, folder.name)["assets"]) == ["assets/index.html"]
+    assert list(canvas_content(server, folder.name)["assets"]) == ["assets/index.html"]
 
 
-def test_a_half_written_spec_is_told_once_and_the_last_good_one_stays(
+def test_invalid_spec_is_reported_once_and_the_last_good_one_is_kept(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    good = content(server, folder.name)["spec"]
-    written(folder, {"spec.json": b'{"version": 1,\n "actions": {'})
-    [said] = author.settle()
-    assert said.startswith("spec.json: is not JSON (line 2")
-    assert "keeps what it has" in said
-    written(folder, {"assets/index.html": b"goes on"})
-    [said] = author.settle()
-    assert said.startswith("assets/index.html saved")
-    assert content(server, folder.name)["spec"] == good
-    written(folder, {"spec.json": {**SPEC, "description": "Fixed"}})
-    [said] = author.settle()
-    assert said.startswith("spec.json saved")
-    written(folder, {"spec.json": b""})
+    good = canvas_content(server, folder.name)["spec"]
+    write_files(folder, {"spec.json": b'{"version": 1,\n "actions": {'})
+    [message] = author.settle()
+    assert message.startswith("spec.json: must be JSON (line 2")
+    assert "keeps its version" in message
+    write_files(folder, {"assets/index.html": b"continued"})
+    [message] = author.settle()
+    assert message.startswith("assets/index.html saved")
+    assert canvas_content(server, folder.name)["spec"] == good
+    write_files(folder, {"spec.json": {**SPEC, "description": "Fixed"}})
+    [message] = author.settle()
+    assert message.startswith("spec.json saved")
+    write_files(folder, {"spec.json": b""})
     assert "it is empty" in author.settle()[0]
-    assert content(server, folder.name)["spec"]["description"] == "Fixed"
+    assert canvas_content(server, folder.name)["spec"]["description"] == "Fixed"
     (folder / "spec.json").unlink()
     assert author.settle() == []
-    assert content(server, folder.name)["spec"]["description"] == "Fixed"
+    assert canvas_content(server, folder.name)["spec"]["description"] == "Fixed"
 
 
-REFRESH = {"refresh": [{"id": "r", "everyMs": 5000, "action": "look"}]}
-ASKING = {
+# Refused: a refresh must not need a confirmation.
+REFUSED_SPEC = {
     **SPEC,
-    **REFRESH,
+    "refresh": [{"id": "r", "everyMs": 5000, "action": "look"}],
     "actions": {"look": {"kind": "tool.call", "tool": "gsv__Clock", "confirm": "always"}},
 }
 
 
-def test_a_spec_that_the_server_refuses_holds_up_nothing_else(
+def test_refused_spec_does_not_hold_up_other_files(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    written(
+    write_files(
         folder,
         {
-            "spec.json": ASKING,
+            "spec.json": REFUSED_SPEC,
             "state/latest.json": {"n": 2},
-            "assets/index.html": b"goes on",
+            "assets/index.html": b"continued",
             "assets/logo.png": PICTURE,
         },
     )
     (folder / "assets" / "index.js").unlink()
-    said = author.settle()
-    [refused] = [text for text in said if "refresh" in text]
+    [refused] = [text for text in author.settle() if "refresh" in text]
     assert refused.startswith("spec.json: ")
-    found = content(server, folder.name)
+    found = canvas_content(server, folder.name)
     assert found["spec"] == SPEC
     assert found["state"] == {"n": 2}
     assert sorted(found["assets"]) == ["assets/index.html", "assets/logo.png"]
-    assert found["assets"]["assets/index.html"] == "goes on"
-    written(folder, {"assets/index.html": b"and on"})
-    [said] = author.settle()
-    assert said.startswith("assets/index.html saved"), "what was refused is not told again"
-    written(folder, {"spec.json": ASKING})
-    assert [text for text in author.settle() if "refresh" in text], "but it is when it is saved again"
+    assert found["assets"]["assets/index.html"] == "continued"
+    write_files(folder, {"assets/index.html": b"continued again"})
+    [message] = author.settle()
+    assert message.startswith("assets/index.html saved"), "a refused file is reported once"
+    write_files(folder, {"spec.json": REFUSED_SPEC})
+    assert [text for text in author.settle() if "refresh" in text], "and again after its next save"
 
 
-def test_an_asset_that_cannot_be_taken_holds_up_nothing_and_removes_nothing(
+def test_invalid_assets_neither_hold_up_nor_remove_others(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
     (folder / "assets" / "index.js").unlink()
     (folder / "assets" / "index.js").symlink_to("/etc/hostname")
-    written(
+    write_files(
         folder,
         {
-            "assets/index.html": b"goes on",
+            "assets/index.html": b"continued",
             "assets/big.bin": b"x" * (LIMITS.asset_bytes + 1),
             "assets/-rf": b"x",
         },
     )
-    said = author.settle()
-    assert [text.partition(":")[0] for text in said[:3]] == [
+    messages = author.settle()
+    assert [text.partition(":")[0] for text in messages[:3]] == [
         "assets/-rf",
         "assets/big.bin",
         "assets/index.js",
     ]
-    assert content(server, folder.name)["assets"] == {"assets/index.html": "goes on", "assets/index.js": "1"}
+    assert canvas_content(server, folder.name)["assets"] == {
+        "assets/index.html": "continued",
+        "assets/index.js": "1",
+    }
     for path in ("index.js", "big.bin", "-rf"):
         (folder / "assets" / path).unlink()
     assert "assets/index.js removed" in author.settle()[0]
 
 
-TOO_LARGE = b"\xff" * 6_000_000  # for the server, and not for who watches
-ABOVE = WatchLimits(asset_bytes=20_000_000, request_bytes=20_000_000)
+TOO_LARGE = b"\xff" * 6_000_000  # for the server, but not for the watcher
+LARGE_LIMITS = WatchLimits(asset_bytes=20_000_000, request_bytes=20_000_000)
 
 
-def test_what_the_server_refuses_of_a_new_canvas_holds_up_nothing_else(
-    server: EaselProcess, folder: Path
-) -> None:
-    written(folder, {"assets/big.bin": TOO_LARGE, "assets/logo.png": PICTURE})
+def test_refused_asset_does_not_hold_up_a_new_canvas(server: EaselProcess, folder: Path) -> None:
+    write_files(folder, {"assets/big.bin": TOO_LARGE, "assets/logo.png": PICTURE})
     (folder / "state" / "latest.json").unlink()
-    author = Author(server, folder, ABOVE)
-    author.watch.start()
-    [refused] = [text for text in author.said if text.startswith("assets/big.bin")]
+    author = Author(server, folder, LARGE_LIMITS)
+    author.watcher.start()
+    [refused] = [text for text in author.messages if text.startswith("assets/big.bin")]
     assert "EASEL_MAX_ASSET_BYTES" in refused
-    found = content(server, folder.name)
+    found = canvas_content(server, folder.name)
     assert (found["spec"], found["state"]) == (SPEC, SPEC["state"]), (
-        "and it begins with the state that its spec declares"
+        "the canvas has the initial state of its spec"
     )
     assert sorted(found["assets"]) == ["assets/index.html", "assets/index.js", "assets/logo.png"]
-    author.said.clear()
-    assert author.settle() == [], "what was refused is not told again"
-    written(folder, {"assets/index.html": b"goes on", "assets/big.bin": b"small"})
+    author.messages.clear()
+    assert author.settle() == [], "a refused file is reported once"
+    write_files(folder, {"assets/index.html": b"continued", "assets/big.bin": b"small"})
     author.settle()
     assert {
-        path: content(server, folder.name)["assets"][path] for path in ("assets/index.html", "assets/big.bin")
+        path: canvas_content(server, folder.name)["assets"][path]
+        for path in ("assets/index.html", "assets/big.bin")
     } == {
-        "assets/index.html": "goes on",
+        "assets/index.html": "continued",
         "assets/big.bin": "small",
     }
 
 
-def test_a_new_canvas_without_the_spec_that_the_server_refuses_has_all_the_rest(
-    server: EaselProcess, folder: Path
-) -> None:
-    written(
+def test_new_canvas_with_a_refused_spec_has_all_other_files(server: EaselProcess, folder: Path) -> None:
+    write_files(
         folder,
         {
-            "spec.json": ASKING,
+            "spec.json": REFUSED_SPEC,
             "descriptor.json": {"canvasId": folder.name, "title": "Cockpit"},
             "assets/big.bin": TOO_LARGE,
         },
     )
-    author = Author(server, folder, ABOVE)
-    author.watch.start()
-    refused = [text for text in author.said if "keeps what it has" in text]
+    author = Author(server, folder, LARGE_LIMITS)
+    author.watcher.start()
+    refused = [text for text in author.messages if "keeps its version" in text]
     assert [
         text.startswith(path) for text, path in zip(refused, ("spec.json: ", "assets/big.bin "), strict=True)
     ] == [True, True]
-    found = content(server, folder.name)
+    found = canvas_content(server, folder.name)
     assert (found["title"], found["state"]) == ("Cockpit", {"service": "api"})
     assert sorted(found["assets"]) == ["assets/index.html", "assets/index.js"]
-    written(folder, {"spec.json": SPEC})
+    write_files(folder, {"spec.json": SPEC})
     assert [text for text in author.settle() if "spec.json saved" in text]
-    assert content(server, folder.name)["spec"] == SPEC
+    assert canvas_content(server, folder.name)["spec"] == SPEC
 
 
-def test_a_canvas_that_is_made_anew_has_all_but_what_the_server_refuses(
-    server: EaselProcess, folder: Path
-) -> None:
-    author = Author(server, folder, ABOVE)
-    author.watch.start()
-    written(folder, {"assets/big.bin": TOO_LARGE})
+def test_deleted_canvas_is_created_again_without_refused_files(server: EaselProcess, folder: Path) -> None:
+    author = Author(server, folder, LARGE_LIMITS)
+    author.watcher.start()
+    write_files(folder, {"assets/big.bin": TOO_LARGE})
     author.settle()
     rpc(server, "canvas.delete", canvasId=folder.name)
-    written(folder, {"assets/index.html": b"new"})
-    said = author.settle()
-    assert said[0] == "The canvas was deleted; it is made anew."
-    assert [text for text in said if text.startswith("assets/big.bin")]
-    assert content(server, folder.name)["assets"] == {"assets/index.html": "new", "assets/index.js": "1"}
+    write_files(folder, {"assets/index.html": b"new"})
+    messages = author.settle()
+    assert messages[0] == "The canvas was deleted; it is created again."
+    assert [text for text in messages if text.startswith("assets/big.bin")]
+    assert canvas_content(server, folder.name)["assets"] == {
+        "assets/index.html": "new",
+        "assets/index.js": "1",
+    }
 
 
-def test_of_many_canvases_one_with_a_file_too_many_keeps_no_other_from_being_watched(
-    server: EaselProcess, tmp_path: Path
-) -> None:
-    one, two = sorted((new_session(), new_session()))
+def test_refused_file_of_one_canvas_does_not_affect_another(server: EaselProcess, tmp_path: Path) -> None:
+    first, second = sorted((new_session(), new_session()))
     for name, path, value in (
-        (one, "index.html", PAGE),
-        (one, "big.bin", TOO_LARGE),
-        (two, "index.html", PAGE),
+        (first, "index.html", PAGE),
+        (first, "big.bin", TOO_LARGE),
+        (second, "index.html", PAGE),
     ):
-        written(tmp_path, {f"agents/main/canvases/{name}/assets/{path}": value})
-    said: list[str] = []
-    watches = FolderWatcher(
-        tmp_path, None, Server(server.base_url, server.token), ABOVE, said.append, is_accepted=True
+        write_files(tmp_path, {f"agents/main/canvases/{name}/assets/{path}": value})
+    messages: list[str] = []
+    folder_watcher = FolderWatcher(
+        tmp_path,
+        None,
+        ApiClient(server.base_url, server.token),
+        LARGE_LIMITS,
+        messages.append,
+        is_accepted=True,
     )
-    assert [place.canvas_id for place in watches.start()] == [one, two]
-    assert is_there(server, one)
-    assert is_there(server, two)
+    assert [directory.canvas_id for directory in folder_watcher.start()] == [first, second]
+    assert canvas_exists(server, first)
+    assert canvas_exists(server, second)
 
 
-def test_people_s_state_stays_unless_the_folder_s_was_changed(
+def test_state_of_the_canvas_is_kept_unless_the_state_file_changes(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
     rpc(
@@ -543,70 +559,68 @@ def test_people_s_state_stays_unless_the_folder_s_was_changed(
         canvasId=folder.name,
         statePatch=[{"op": "add", "path": "/typed", "value": "theirs"}],
     )
-    written(folder, {"spec.json": {**SPEC, "description": "New"}, "assets/index.html": b"new"})
+    write_files(folder, {"spec.json": {**SPEC, "description": "New"}, "assets/index.html": b"new"})
     author.settle()
     (folder / "state" / "latest.json").touch()
     author.settle()
-    assert content(server, folder.name)["state"] == {"service": "api", "typed": "theirs"}
-    written(folder, {"state/latest.json": {"service": "web"}})
+    assert canvas_content(server, folder.name)["state"] == {"service": "api", "typed": "theirs"}
+    write_files(folder, {"state/latest.json": {"service": "web"}})
     assert "state/latest.json saved" in author.settle()[0]
-    assert content(server, folder.name)["state"] == {"service": "web"}
+    assert canvas_content(server, folder.name)["state"] == {"service": "web"}
 
 
-def test_assets_that_others_put_there_meanwhile_stay(
-    server: EaselProcess, folder: Path, author: Author
-) -> None:
+def test_assets_added_on_the_canvas_are_kept(server: EaselProcess, folder: Path, author: Author) -> None:
     rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/theirs.css", text="theirs")
-    written(folder, {"assets/index.html": b"new", "assets/index.js": b"2"})
+    write_files(folder, {"assets/index.html": b"new", "assets/index.js": b"2"})
     author.settle()
-    assert content(server, folder.name)["assets"] == {
+    assert canvas_content(server, folder.name)["assets"] == {
         "assets/index.html": "new",
         "assets/index.js": "2",
         "assets/theirs.css": "theirs",
     }
 
 
-TOGETHER: list[dict[str, Any]] = [
+SAVED_TOGETHER: list[dict[str, Any]] = [
     {"assets/index.html": b"new", "assets/new.css": b"b{}"},
     {"assets/index.html": b"new", "spec.json": {**SPEC, "description": "New"}},
 ]
 
 
-@pytest.mark.parametrize("saved", TOGETHER, ids=["two assets", "an asset and the spec"])
-def test_an_asset_that_others_changed_meanwhile_is_theirs_until_the_author_saves_it(
+@pytest.mark.parametrize("saved", SAVED_TOGETHER, ids=["two assets", "an asset and the spec"])
+def test_asset_changed_on_the_canvas_is_kept_until_the_author_saves_it(
     server: EaselProcess, folder: Path, author: Author, saved: dict[str, Any]
 ) -> None:
-    def there() -> str:
-        return content(server, folder.name)["assets"]["assets/index.js"]
+    def script() -> str:
+        return canvas_content(server, folder.name)["assets"]["assets/index.js"]
 
-    written(folder, {"assets/a.css": b"a", "assets/b.css": b"b"})
+    write_files(folder, {"assets/a.css": b"a", "assets/b.css": b"b"})
     author.settle()
     rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/index.js", text="theirs")
-    written(folder, saved)
-    said = author.settle()
-    assert said[0] == "assets/index.js was changed on the canvas by others and stays so until you save it."
-    assert "saved; revision" in said[1]
-    assert (there(), content(server, folder.name)["assets"]["assets/index.html"]) == ("theirs", "new")
-    written(folder, {"assets/a.css": b"aa", "assets/b.css": b"bb"})
-    assert [line for line in author.settle() if "others" in line] == [], "that was told"
-    assert there() == "theirs"
-    written(folder, {"assets/index.js": b"mine", "assets/a.css": b"aaa"})
+    write_files(folder, saved)
+    messages = author.settle()
+    assert messages[0] == "assets/index.js was changed on the canvas; that version is kept until you save it."
+    assert "saved; revision" in messages[1]
+    assert (script(), canvas_content(server, folder.name)["assets"]["assets/index.html"]) == ("theirs", "new")
+    write_files(folder, {"assets/a.css": b"aa", "assets/b.css": b"bb"})
+    assert [text for text in author.settle() if "was changed on" in text] == [], "it is reported once"
+    assert script() == "theirs"
+    write_files(folder, {"assets/index.js": b"mine", "assets/a.css": b"aaa"})
     author.settle()
-    assert there() == "mine"
+    assert script() == "mine"
     before = revision(server, folder)
-    written(folder, {"assets/b.css": b"bbb", "assets/a.css": b"aaaa"})
+    write_files(folder, {"assets/b.css": b"bbb", "assets/a.css": b"aaaa"})
     assert author.settle() == [f"assets/a.css, assets/b.css saved; revision {before + 1}"], (
-        "and all is one change again"
+        "all files are one change again"
     )
 
 
-def test_a_save_of_many_files_takes_nothing_back_that_came_in_at_the_last_moment(
+def test_concurrent_change_of_an_asset_is_not_overwritten(
     server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often: the last try goes file by file."""
-    real, times = Server.call, 0
+    """Also if it happens in every attempt: the last attempt sends the files one by one."""
+    real, times = ApiClient.call, 0
 
-    def call(self: Server, method: str, **params: Any) -> Any:
+    def call(self: ApiClient, method: str, **params: Any) -> Any:
         nonlocal times
         if method == "canvas.upsert" and "assets" in params:
             times += 1
@@ -619,74 +633,74 @@ def test_a_save_of_many_files_takes_nothing_back_that_came_in_at_the_last_moment
             )
         return real(self, method, **params)
 
-    written(folder, {"assets/a.css": b"a"})
+    write_files(folder, {"assets/a.css": b"a"})
     author.settle()
-    monkeypatch.setattr(Server, "call", call)
-    written(folder, {"assets/index.html": b"new", "assets/a.css": b"aa"})
+    monkeypatch.setattr(ApiClient, "call", call)
+    write_files(folder, {"assets/index.html": b"new", "assets/a.css": b"aa"})
     author.settle()
     assert times >= 1
-    assert content(server, folder.name)["assets"] == {
+    assert canvas_content(server, folder.name)["assets"] == {
         "assets/a.css": "aa",
         "assets/index.html": "new",
         "assets/index.js": f"theirs {times}",
     }
 
 
-def test_whoever_works_alone_has_nothing_read_again(
+def test_assets_are_not_fetched_without_changes_on_the_canvas(
     server: EaselProcess, folder: Path, author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = Server.call, list[str]()
+    real, methods = ApiClient.call, list[str]()
 
-    def call(self: Server, method: str, **params: Any) -> Any:
-        asked.append(method)
+    def call(self: ApiClient, method: str, **params: Any) -> Any:
+        methods.append(method)
         return real(self, method, **params)
 
-    written(folder, {"assets/index.html": b"0", "assets/a.css": b"0"})
+    write_files(folder, {"assets/index.html": b"0", "assets/a.css": b"0"})
     author.settle()
-    written(folder, {"assets/index.html": b"00", "assets/a.css": b"00"})
+    write_files(folder, {"assets/index.html": b"00", "assets/a.css": b"00"})
     author.settle()
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(ApiClient, "call", call)
     for number in (b"1", b"2"):
-        written(folder, {"assets/index.html": number, "assets/a.css": number})
+        write_files(folder, {"assets/index.html": number, "assets/a.css": number})
         author.settle()
-    assert "canvas.asset.get" not in asked
-    assert asked.count("canvas.upsert") == 2
+    assert "canvas.asset.get" not in methods
+    assert methods.count("canvas.upsert") == 2
 
 
-def test_a_save_of_one_file_in_between_hides_nothing_that_others_changed(
-    server: EaselProcess, folder: Path
-) -> None:
-    """Such a save is two calls, and one of them changes nothing: with somebody else's change the numbers would come out right."""
+def test_save_of_one_file_does_not_hide_a_change_on_the_canvas(server: EaselProcess, folder: Path) -> None:
+    """Such a save is two calls, one without effect, so that the revision alone does not show the other
+    change.
+    """
     author = Author(server, folder, is_accepted=False)
-    author.watch.start()
+    author.watcher.start()
     author.settle()
     for number in (b"0", b"1"):
-        written(folder, {"assets/index.html": number, "assets/a.css": number})
+        write_files(folder, {"assets/index.html": number, "assets/a.css": number})
         author.settle()
     rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/index.js", text="theirs")
-    written(folder, {"assets/index.html": b"2"})
+    write_files(folder, {"assets/index.html": b"2"})
     author.settle()
-    written(folder, {"assets/index.html": b"3", "assets/a.css": b"3"})
+    write_files(folder, {"assets/index.html": b"3", "assets/a.css": b"3"})
     author.settle()
-    assert content(server, folder.name)["assets"]["assets/index.js"] == "theirs"
+    assert canvas_content(server, folder.name)["assets"]["assets/index.js"] == "theirs"
 
 
-def test_a_title_is_saved_and_another_s_descriptor_is_not(
+def test_title_is_saved_and_a_foreign_descriptor_is_refused(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    written(folder, {"descriptor.json": {"canvasId": folder.name, "title": "Deploy cockpit"}})
+    write_files(folder, {"descriptor.json": {"canvasId": folder.name, "title": "Deploy cockpit"}})
     assert "descriptor.json saved" in author.settle()[0]
-    assert content(server, folder.name)["title"] == "Deploy cockpit"
-    written(folder, {"descriptor.json": {"canvasId": "somebody-else", "title": "No"}})
-    assert "somebody-else" in author.settle()[0]
-    assert content(server, folder.name)["title"] == "Deploy cockpit"
+    assert canvas_content(server, folder.name)["title"] == "Deploy cockpit"
+    write_files(folder, {"descriptor.json": {"canvasId": "another-canvas", "title": "No"}})
+    assert "another-canvas" in author.settle()[0]
+    assert canvas_content(server, folder.name)["title"] == "Deploy cockpit"
 
 
-def test_what_editors_leave_behind_is_neither_sent_nor_removed(
+def test_temporary_files_of_editors_are_neither_sent_nor_removed(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/notes~", text="an asset of that name")
-    written(
+    rpc(server, "canvas.asset.put", canvasId=folder.name, path="assets/notes~", text="a real asset")
+    write_files(
         folder,
         {
             "assets/index.html~": b"x",
@@ -697,8 +711,8 @@ def test_what_editors_leave_behind_is_neither_sent_nor_removed(
     )
     author.settle()
     again = Author(server, folder)
-    again.watch.start()
-    assert sorted(content(server, folder.name)["assets"]) == [
+    again.watcher.start()
+    assert sorted(canvas_content(server, folder.name)["assets"]) == [
         "assets/4.txt",
         "assets/index.html",
         "assets/index.js",
@@ -706,68 +720,71 @@ def test_what_editors_leave_behind_is_neither_sent_nor_removed(
     ]
 
 
-def test_a_canvas_that_was_deleted_is_made_anew_with_the_next_save(
+def test_deleted_canvas_is_created_again_with_the_next_save(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
     rpc(server, "canvas.delete", canvasId=folder.name)
     assert author.settle() == []
-    written(folder, {"assets/index.html": b"new"})
-    said = author.settle()
-    assert said[0] == "The canvas was deleted; it is made anew."
-    assert content(server, folder.name)["assets"] == {"assets/index.html": "new", "assets/index.js": "1"}
+    write_files(folder, {"assets/index.html": b"new"})
+    messages = author.settle()
+    assert messages[0] == "The canvas was deleted; it is created again."
+    assert canvas_content(server, folder.name)["assets"] == {
+        "assets/index.html": "new",
+        "assets/index.js": "1",
+    }
 
 
-def test_a_folder_that_goes_away_takes_nothing_with_it(
+def test_missing_folder_does_not_change_the_canvas(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    before = content(server, folder.name)
-    folder.rename(folder.with_name("elsewhere"))
-    [said] = author.settle()
-    assert "cannot be read" in said
-    assert content(server, folder.name) == before
-    folder.with_name("elsewhere").rename(folder)
+    before = canvas_content(server, folder.name)
+    folder.rename(folder.with_name("moved"))
+    [message] = author.settle()
+    assert "cannot be read" in message
+    assert canvas_content(server, folder.name) == before
+    folder.with_name("moved").rename(folder)
     assert author.settle() == []
-    written(folder, {"assets/index.html": b"back"})
+    write_files(folder, {"assets/index.html": b"back"})
     assert author.settle()[0].startswith("assets/index.html saved")
 
 
-def test_canvases_that_are_made_in_a_watched_folder_are_served_too(
-    server: EaselProcess, tmp_path: Path
-) -> None:
-    said: list[str] = []
-    one, two = new_session(), new_session()
-    written(tmp_path, {f"agents/main/canvases/{one}/spec.json": SPEC})
-    watches = FolderWatcher(
-        tmp_path, None, Server(server.base_url, server.token), LIMITS, said.append, is_accepted=True
+def test_canvas_created_later_is_watched_too(server: EaselProcess, tmp_path: Path) -> None:
+    messages: list[str] = []
+    first, second = new_session(), new_session()
+    write_files(tmp_path, {f"agents/main/canvases/{first}/spec.json": SPEC})
+    folder_watcher = FolderWatcher(
+        tmp_path, None, ApiClient(server.base_url, server.token), LIMITS, messages.append, is_accepted=True
     )
-    assert [place.canvas_id for place in watches.start()] == [one]
-    written(tmp_path, {f"agents/ops/canvases/{two}/assets/index.html": b"x"})
-    wait_until(
-        lambda: watches.once() is None and any(text.startswith(f"{two}: made") for text in said),
-        within=FOR_EVER,
-        what="it is served",
+    assert [directory.canvas_id for directory in folder_watcher.start()] == [first]
+    write_files(tmp_path, {f"agents/ops/canvases/{second}/assets/index.html": b"x"})
+    wait_for_sync(
+        lambda: (
+            folder_watcher.poll() is None and any(text.startswith(f"{second}: created") for text in messages)
+        ),
+        within=TIMEOUT_SECONDS,
+        what="the new canvas is sent",
     )
-    assert rpc(server, "canvas.get", canvasId=two)["descriptor"]["agentId"] == "ops"
-    assert said[0].startswith(f"{one}: made")
+    assert rpc(server, "canvas.get", canvasId=second)["descriptor"]["agentId"] == "ops"
+    assert messages[0].startswith(f"{first}: created")
 
 
-async def test_many_saves_while_people_work_leave_both(
+async def test_concurrent_saves_and_state_changes_are_both_kept(
     server: EaselProcess, folder: Path, author: Author
 ) -> None:
-    """Author and people at once: the last page of the one, and every word of the others."""
+    """The author saves pages while a user changes the state."""
 
-    async def type_words() -> None:
-        async with GatewayClient.connected(server.base_url, server.token, new_session()) as person:
+    async def change_state() -> None:
+        async with GatewayClient.connected(server.base_url, server.token, new_session()) as user:
             for number in range(30):
-                await person.call(
+                await user.call(
                     "canvas.patch",
                     canvasId=folder.name,
                     statePatch=[{"op": "add", "path": f"/w{number}", "value": number}],
                 )
 
-    typing = asyncio.create_task(type_words())
+    changing = asyncio.create_task(change_state())
     for number in range(10):
-        written(
+        write_files(
             folder,
             {
                 "assets/index.html": f"page {number}".encode(),
@@ -775,19 +792,21 @@ async def test_many_saves_while_people_work_leave_both(
             },
         )
         await asyncio.to_thread(author.settle)
-    await typing
-    found = content(server, folder.name)
+    await changing
+    found = canvas_content(server, folder.name)
     assert found["assets"]["assets/index.html"] == "page 9"
     assert found["spec"]["description"] == "9"
     assert found["state"] == {"service": "api"} | {f"w{number}": number for number in range(30)}
 
 
-def test_an_export_into_a_watched_folder_changes_nothing(server: EaselProcess, tmp_path: Path) -> None:
+def test_export_into_a_watched_folder_does_not_change_the_canvas(
+    server: EaselProcess, tmp_path: Path
+) -> None:
     name = new_session()
     rpc(server, "canvas.create", canvasId=name, spec=SPEC, assets={"assets/index.html": "x"})
-    done(easel_on(server, "canvas", "export", name, tmp_path))
+    output_of(run_on(server, "canvas", "export", name, tmp_path))
     author = Author(server, tmp_path / "agents" / "main" / "canvases" / name)
-    author.watch.start()
+    author.watcher.start()
     rpc(
         server,
         "canvas.patch",
@@ -795,13 +814,13 @@ def test_an_export_into_a_watched_folder_changes_nothing(server: EaselProcess, t
         title="Another",
         statePatch=[{"op": "add", "path": "/n", "value": 1}],
     )
-    done(easel_on(server, "canvas", "export", name, tmp_path))
+    output_of(run_on(server, "canvas", "export", name, tmp_path))
     before = revision(server, author.folder)
     assert author.settle() == []
     assert revision(server, author.folder) == before
 
 
-# --- who stands for it ----------------------------------------------------------------------------------------------------
+# --- acceptance ---------------------------------------------------------------------------------------------
 
 
 def is_accepted(server: EaselProcess, folder: Path) -> bool:
@@ -810,32 +829,32 @@ def is_accepted(server: EaselProcess, folder: Path) -> bool:
 
 @rule("RS-59")
 @pytest.mark.parametrize("saved", ["spec.json", "assets/index.html"])
-def test_what_is_saved_asks_until_somebody_accepts_it_there(
+def test_saved_canvas_needs_confirmations_until_it_is_accepted(
     server: EaselProcess, folder: Path, saved: str
 ) -> None:
-    """Whoever can write into the folder could otherwise run commands in the name of whoever watches it: an agent with a file tool, too."""
+    """Else a program that can write into the folder, such as an agent, could run commands as the watching
+    user.
+    """
     author = Author(server, folder, is_accepted=False)
-    author.watch.start()
+    author.watcher.start()
     assert not is_accepted(server, folder)
     rpc(server, "canvas.accept", canvasId=folder.name, revision=revision(server, folder))
     assert author.settle() == []
-    assert is_accepted(server, folder), "nothing was saved since"
+    assert is_accepted(server, folder), "nothing was saved since the acceptance"
     (folder / saved).write_bytes((folder / saved).read_bytes() + b"\n ")
     if saved == "spec.json":
-        (folder / saved).write_text(json.dumps({**SPEC, "title": "Anew"}))
-    [said] = author.settle()
-    assert f"{saved} saved" in said
+        (folder / saved).write_text(json.dumps({**SPEC, "title": "New"}))
+    [message] = author.settle()
+    assert f"{saved} saved" in message
     assert not is_accepted(server, folder)
 
 
 @rule("RS-59")
-def test_with_accept_whoever_watches_stands_for_what_is_there_and_what_comes(
-    server: EaselProcess, folder: Path
-) -> None:
-    Author(server, folder, is_accepted=False).watch.start()
+def test_accept_option_accepts_existing_and_later_files(server: EaselProcess, folder: Path) -> None:
+    Author(server, folder, is_accepted=False).watcher.start()
     author = Author(server, folder, is_accepted=True)
-    author.watch.start()
-    assert is_accepted(server, folder), "what lay there already, too"
+    author.watcher.start()
+    assert is_accepted(server, folder), "the existing files are accepted too"
     (folder / "assets/index.html").write_bytes(b"<p>another</p>")
     assert len(author.settle()) == 1
     assert is_accepted(server, folder)

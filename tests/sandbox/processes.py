@@ -1,4 +1,6 @@
-"""Find the processes of a test: each test runs `sleep` with a number of seconds that no other test uses, a nap."""
+"""Find the processes of a test: each test runs `sleep` with a number of seconds that no other test uses, a
+nap.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _naps = itertools.count(1)
 
 
 def new_nap() -> int:
-    """Return a number of seconds that is unique on this machine: tests run in several processes and checkouts."""
+    """Return a number of seconds that is unique on this machine: tests run in several processes and
+    checkouts.
+    """
     return 1_000_000 + os.getpid() * 1_000 + next(_naps)
 
 

@@ -1,4 +1,5 @@
-"""Audit records of the sandbox: every command, and every attempt to leave the workspace or to exceed a limit."""
+"""Audit records of the sandbox: every command, and every attempt to leave the workspace or to exceed a limit.
+"""
 
 from __future__ import annotations
 

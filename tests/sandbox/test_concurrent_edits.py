@@ -1,4 +1,5 @@
-"""Concurrent changes of one file: a change reported as done is in the file, a change that failed is reported."""
+"""Concurrent changes of one file: a change reported as done is in the file, a change that failed is reported.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def file_tools(tmp_path: Path) -> FileTools:
 
 
 def before_replacing(monkeypatch: pytest.MonkeyPatch, action: Callable[[int], None]) -> None:
-    """Call `action` after an edit has read its file and before it replaces it, when the draft gets its permissions."""
+    """Call `action` after an edit has read its file and before it replaces it, when the draft gets its
+    permissions.
+    """
     real, times = os.fchmod, 0
 
     def fchmod(descriptor: int, mode: int) -> None:
@@ -40,7 +43,8 @@ def before_replacing(monkeypatch: pytest.MonkeyPatch, action: Callable[[int], No
 
 
 def write_with_older_time(text: Path, content: str) -> None:
-    """Write a file and wait until later writes get another time: file systems count in ticks of milliseconds."""
+    """Write a file and wait until later writes get another time: file systems count in ticks of milliseconds.
+    """
     text.write_text(content)
     probe = text.with_name("probe")
     while True:

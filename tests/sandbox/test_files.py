@@ -1,4 +1,6 @@
-"""Read, Write and Edit stay inside the workspace as Bash does, even if other programs swap links at the same time."""
+"""Read, Write and Edit stay inside the workspace as Bash does, even if other programs swap links at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def file_tools(tmp_path: Path) -> FileTools:
 
 @pytest.fixture(params=["openat2", "no openat2", "openat2 forbidden"])
 def path_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Walk paths with `openat2`, and with the fallback for old kernels and for containers that forbid the call."""
+    """Walk paths with `openat2`, and with the fallback for old kernels and for containers that forbid the
+    call.
+    """
     if request.param == "no openat2":
         monkeypatch.setattr(fs, "_syscall", None)
     if request.param == "openat2 forbidden":
@@ -80,7 +84,7 @@ def forbidden_syscall(*_: object) -> int:
     return -1
 
 
-# --- read, write, edit -----------------------------------------------------------------------------------------------------
+# --- read, write, edit --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("path_walk")
@@ -236,7 +240,7 @@ async def test_failed_call_names_the_reason(
     assert file_tools.notes == [], "none of these is a violation"
 
 
-# --- the boundary -----------------------------------------------------------------------------------------------------
+# --- the boundary -------------------------------------------------------------------------------------------
 
 ESCAPES = [
     "../outside/secret",
@@ -347,7 +351,7 @@ def read_or_empty(file_tools: FileTools, path: str) -> str:
         return ""
 
 
-# --- a node's roots ---------------------------------------------------------------------------------------------------
+# --- a node's roots -----------------------------------------------------------------------------------------
 
 
 async def test_node_sees_its_roots_under_their_own_paths(tmp_path: Path) -> None:

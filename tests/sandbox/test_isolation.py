@@ -131,7 +131,9 @@ async def test_packages_of_easel_are_hidden_inside_the_runtime(
 async def test_usual_programs_are_available(machine: Machine) -> None:
     script = """
         set -e
-        git init -q . && git -c user.name=A -c user.email=a@example.org commit -q --allow-empty -m first && git log --oneline | cat
+        git init -q .
+        git -c user.name=A -c user.email=a@example.org commit -q --allow-empty -m first
+        git log --oneline | cat
         printf 'b\\na\\n' | sort | awk '{print NR, $1}'
         python3 -c 'print(sum(range(5)))'
         cat <(echo through a pipe)
@@ -316,6 +318,10 @@ async def test_network_needs_both_the_setting_and_the_tool(
         assert ("reached" in result["output"]) is is_open
 
 
+def python(statement: str) -> str:
+    return f'python3 -c "import ctypes; libc = ctypes.CDLL(None); {statement}"'
+
+
 @case("X10")
 @rule("SB-03", "SB-07")
 async def test_attempts_to_escape_fail(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,11 +338,11 @@ async def test_attempts_to_escape_fail(machine: Machine, monkeypatch: pytest.Mon
                 "read the host's environment": "env | grep -i pass",
                 "read a neighbour's environment": f"cat /proc/{neighbour.pid}/environ",
                 "stop a neighbour": f"kill -9 {neighbour.pid}",
-                "look into a process": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(16, 1, 0, 0) != 0)"',
-                "trace itself": 'python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)"',
+                "trace a process": python("exit(libc.ptrace(16, 1, 0, 0) != 0)"),
+                "trace itself": python("exit(libc.ptrace(0, 0, 0, 0) != 0)"),
                 "reach the database": reach(postgres.getsockname()[1]),
                 "mount": "mount -t tmpfs none /workspace",
-                "read the kernel's keys": f'python3 -c "import ctypes; exit(ctypes.CDLL(None).syscall({keyctl}, 11, -3, 0, 0) < 0)"',
+                "read the kernel's keys": python(f"exit(libc.syscall({keyctl}, 11, -3, 0, 0) < 0)"),
                 "make a device": "mknod disk b 254 0",
             }
             for name, command in attempts.items():

@@ -1,4 +1,5 @@
-"""The choice of the sandbox mode: the one that was set or nothing weaker, and the reason where there is none."""
+"""The choice of the sandbox mode: the one that was set or nothing weaker, and the reason where there is none.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def with_broken_bubblewrap(without_bubblewrap: Path) -> None:
     program.chmod(0o755)
 
 
-# --- the choice -------------------------------------------------------------------------------------------------------
+# --- the choice ---------------------------------------------------------------------------------------------
 
 
 @rule("RS-61", "SB-14")
@@ -149,7 +150,7 @@ def test_bash_can_be_turned_off() -> None:
     assert choose("logical", bash="off").mode is None
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -----------------------------------------------------------------------------------------------
 
 
 @rule("SB-15", "RS-54")
@@ -190,7 +191,11 @@ def test_defaults_are_no_network_and_folders_in_the_data_folder(tmp_path: Path) 
         settings.load({"EASEL_PROFILE": "staging"})
 
 
-# --- logical mode: no isolation -----------------------------------------------------------------------------------
+# --- logical mode: no isolation -----------------------------------------------------------------------------
+
+
+MEMORY_HOG = "import time; x = bytearray(b'x') * (64 << 20); time.sleep(60)"
+MEMORY_HOGS = f'for i in $(seq 8); do python3 -c "{MEMORY_HOG}" & done; wait'
 
 
 @pytest.fixture
@@ -287,10 +292,7 @@ async def test_reaper_does_not_change_signals_group_and_exit_code(logical: Machi
     [
         # No fork bomb: this mode cannot stop one.
         ("for i in $(seq 100); do sleep NAP & done; wait", "processes"),
-        (
-            "for i in 1 2 3 4 5 6 7 8; do python3 -c \"import time; x = bytearray(b'x') * (64 << 20); time.sleep(60)\" & done; wait",
-            "memory",
-        ),
+        (MEMORY_HOGS, "memory"),
         ("yes", "output"),
         ("sleep NAP", "time"),
     ],
@@ -305,7 +307,7 @@ async def test_logical_command_is_stopped_at_its_limit(logical: Machine, command
     assert sleepers(nap) == []
 
 
-# --- a node's own machine ---------------------------------------------------------------------------------------------
+# --- a node's own machine -----------------------------------------------------------------------------------
 
 
 @rule("SB-04", "SB-13")

@@ -53,10 +53,8 @@ def test_long_output_keeps_its_beginning_and_end_and_counts_the_rest(size: int) 
         *(data[at : at + size] for at in range(0, len(data), size)) if size > 1 else (data,)
     )
     assert truncated
-    assert (
-        text
-        == f"{data[:HEAD_BYTES].decode()}\n… [{len(data) - KEPT_BYTES} bytes left out] …\n{data[-TAIL_BYTES:].decode()}"
-    )
+    head, tail = data[:HEAD_BYTES].decode(), data[-TAIL_BYTES:].decode()
+    assert text == f"{head}\n… [{len(data) - KEPT_BYTES} bytes left out] …\n{tail}"
 
 
 def test_output_of_exactly_the_limit_is_kept_completely() -> None:

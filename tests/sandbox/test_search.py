@@ -233,7 +233,9 @@ def add_slow_search(library: Library, lines: int = 1_000) -> str:
 async def test_search_over_its_time_limit_returns_its_results(
     library: Library, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time limit is reached at the start of the slow file: the search ends after one of its thirty blocks."""
+    """The time limit is reached at the start of the slow file: the search ends after one of its thirty
+    blocks.
+    """
     pattern = add_slow_search(library)
     library.add(fast="a" + "b" * 800 + "q")
     clock, real = HandClock(), search._read_text  # pyright: ignore[reportPrivateUsage]

@@ -65,7 +65,7 @@ def lock_of(folder: Path) -> Path:
     return Path(f"{folder}.lock")
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------------
 
 
 @rule("SB-12")
@@ -145,7 +145,7 @@ async def test_folder_without_permissions_is_opened_again(session_dirs: SessionD
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-# --- time to live -----------------------------------------------------------------------------------------------------
+# --- time to live -------------------------------------------------------------------------------------------
 
 
 @rule("SB-12", "SB-17")
@@ -339,7 +339,7 @@ def test_cleanups_run_several_times_in_a_time_to_live(
     assert SessionDirs(tmp_path, ttl_seconds=ttl_seconds).cleanup_seconds == expected
 
 
-# --- change of the owner ---------------------------------------------------------------------------------------------------
+# --- change of the owner ------------------------------------------------------------------------------------
 
 
 def deepen(folder: Path, levels: int) -> None:
@@ -399,7 +399,7 @@ async def test_file_with_a_second_hard_link_keeps_its_owner(
     assert sorted(chowned) == [".tmp", "link", "note", "the folder itself"]
 
 
-# --- removing ---------------------------------------------------------------------------------------------------------
+# --- removing -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Folders of canvases for tests: making them, looking at them, and the commands that carry them."""
+"""Canvas folders for tests: create them, read them, and run the commands that synchronise them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-ANSWER_SECONDS = 30.0  # a server that needs longer is hanging, however busy the machine is
+ANSWER_SECONDS = 30.0  # also on a busy machine
 PICTURE = bytes(range(256)) * 8
 SPEC: dict[str, Any] = {
     "version": 1,
@@ -39,46 +39,45 @@ def rpc(server: EaselProcess, method: str, **params: Any) -> Any:
     return answer.json()
 
 
-def is_there(server: EaselProcess, canvas_id: str) -> bool:
-    return canvas_id in [one["canvasId"] for one in rpc(server, "canvas.list")["canvases"]]
+def canvas_exists(server: EaselProcess, canvas_id: str) -> bool:
+    return canvas_id in [canvas["canvasId"] for canvas in rpc(server, "canvas.list")["canvases"]]
 
 
-def content(server: EaselProcess, canvas_id: str) -> dict[str, Any]:
-    """All that a person could see of a canvas, with the bytes of its assets."""
-    whole = rpc(server, "canvas.get", canvasId=canvas_id)
-    assets = {
-        path: rpc(server, "canvas.asset.get", canvasId=canvas_id, path=path) for path in whole["assets"]
-    }
+def canvas_content(server: EaselProcess, canvas_id: str) -> dict[str, Any]:
+    """Return title, spec, state and assets of a canvas, as its users see them."""
+    view = rpc(server, "canvas.get", canvasId=canvas_id)
+    assets = {path: rpc(server, "canvas.asset.get", canvasId=canvas_id, path=path) for path in view["assets"]}
     return {
-        "title": whole["descriptor"]["title"],
-        "spec": whole["spec"],
-        "state": whole["state"],
-        "assets": {path: one.get("text", one.get("base64")) for path, one in assets.items()},
+        "title": view["descriptor"]["title"],
+        "spec": view["spec"],
+        "state": view["state"],
+        "assets": {path: asset.get("text", asset.get("base64")) for path, asset in assets.items()},
     }
 
 
-def easel_on(server: EaselProcess, *arguments: object) -> Result:
-    """A command in this process, as the owner of that server."""
-    return easel_at(server.base_url, server.token, *arguments)
+def run_on(server: EaselProcess, *arguments: object) -> Result:
+    """Run a command in this process, as the owner of that server."""
+    return run_at(server.base_url, server.token, *arguments)
 
 
-def easel_at(url: str, token: str, *arguments: object) -> Result:
+def run_at(url: str, token: str, *arguments: object) -> Result:
     variables = {
         "EASEL_TOKEN": token,
         "EASEL_PORT": url.rpartition(":")[2],
         "COLUMNS": "300",
         "NO_COLOR": "1",
     }
-    return CliRunner(env=variables).invoke(cli.app, [str(one) for one in arguments])
+    return CliRunner(env=variables).invoke(cli.app, [str(argument) for argument in arguments])
 
 
-def done(outcome: Result) -> str:
+def output_of(outcome: Result) -> str:
+    """Return the output of a command that must succeed."""
     assert outcome.exit_code == 0, outcome.output
     return outcome.stdout
 
 
 def refusal(outcome: Result) -> str:
-    """Exit 2 and a sentence; no traceback."""
+    """Return the errors of a command that must fail with exit code 2 and sentences, without a traceback."""
     assert outcome.exit_code == 2, outcome.output
     assert "Traceback" not in outcome.output
     lines = [line for line in outcome.stderr.splitlines() if "[warning" not in line]
@@ -87,15 +86,16 @@ def refusal(outcome: Result) -> str:
     return "\n".join(lines)
 
 
-def written(folder: Path, files: dict[str, Any]) -> Path:
-    """Files below a folder: bytes as they are, anything else as JSON."""
+def write_files(folder: Path, files: dict[str, Any]) -> Path:
+    """Write files below a folder and return it: bytes as they are, other values as JSON."""
     for path, value in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
     return folder
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def read_tree(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder, by relative path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

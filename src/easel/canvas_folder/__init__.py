@@ -1,1 +1,3 @@
-"""`easel canvas export | import | watch`: canvases as folders on this machine, carried to and from a running Easel."""
+"""`easel canvas export | import | watch`: canvases as folders on this machine, carried to and from a running
+Easel.
+"""

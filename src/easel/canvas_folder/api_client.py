@@ -1,6 +1,7 @@
-"""A running Easel as its commands reach it: the gateway's verbs over `POST /api/rpc`, in plain words when that fails.
+"""A client of a running Easel: the gateway's methods over `POST /api/rpc`.
 
-They go by HTTP and never to the database, which a running Easel may hold alone (RS-50).
+Owns the address, the token and the error messages of a failed request. The commands use HTTP and never the
+database, which a running Easel may lock (RS-50).
 """
 
 import contextlib
@@ -17,13 +18,13 @@ from easel.ids import ArtifactId
 from easel.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
-ASK_SECONDS = 5.0  # to say how it is
+READY_TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 268_435_456
 NOT_SIGNED_IN = "NOT_SIGNED_IN"
 
 
-class Refused(Exception):
-    """The server's own words for why not."""
+class RequestRefused(Exception):
+    """The server refused a request, with the name and message of its error."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -32,73 +33,74 @@ class Refused(Exception):
 
 
 class ServerUnreachable(Exception):
-    """No server answers, or none of ours. What was asked may have been done all the same."""
+    """No Easel answered. The request may have been carried out nevertheless."""
 
 
-class Server:
+class ApiClient:
     def __init__(self, url: str, token: str | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Without a token it can only be asked how it is."""
+        """Without a token only `is_ready` works."""
         self.url = url.rstrip("/")
-        self._parts = checked_url(self.url)
+        self._parts = parse_url(self.url)
         self._headers = {
             "Content-Type": "application/json",
             **({"Authorization": f"Bearer {token}"} if token else {}),
         }
-        self._seconds = timeout_seconds
+        self._timeout_seconds = timeout_seconds
 
     def call(self, method: str, **params: Any) -> Any:
-        status, body = self._ask(
-            "POST", "/api/rpc", msgspec.json.encode({"method": method, "params": params})
-        )
-        return self._answer(status, body)
+        """Return the result of a gateway method. Raises `RequestRefused` or `ServerUnreachable`."""
+        body = msgspec.json.encode({"method": method, "params": params})
+        return self._decode(*self._request("POST", "/api/rpc", body))
 
     def artifact(self, artifact_id: ArtifactId) -> bytes:
-        status, body = self._ask("GET", f"/api/artifacts/{artifact_id}", None)
+        status, body = self._request("GET", f"/api/artifacts/{artifact_id}", None)
         if status != 200:
-            self._answer(status, body)
+            self._decode(status, body)
         return body
 
     def is_ready(self) -> bool:
-        """Whether it can do durable work now. Raises `NobodyThere` where no Easel answers."""
+        """Whether the server can do durable work now. Raises `ServerUnreachable` if no Easel answers."""
         try:
-            self._answer(*self._ask("GET", "/api/tools", None))
-        except Refused as problem:  # anybody has a health page that says ok; so refuses an Easel alone
+            self._decode(*self._request("GET", "/api/tools", None))
+        except RequestRefused as problem:  # other servers have a health page too; this error is Easel's own
             if problem.name != NOT_SIGNED_IN:
-                raise ServerUnreachable(f"{self.url} answers, but not as an Easel does.") from None
-        status, body = self._ask("GET", "/readyz", None)
-        return (status, body) == (200, b"ok\n")
+                raise ServerUnreachable(f"The server at {self.url} is not an Easel.") from None
+        return self._request("GET", "/readyz", None) == (200, b"ok\n")
 
     def page_of(self, agent_id: str, canvas_id: str) -> str:
         return f"{self.url}/canvas/{agent_id}/{canvas_id}"
 
-    def _answer(self, status: int, body: bytes) -> Any:
+    def _decode(self, status: int, body: bytes) -> Any:
         try:
             answer: Any = msgspec.json.decode(body)
             if status != 200:
                 name, message = str(answer["error"]["name"]), str(answer["error"]["message"])
                 if name == NOT_SIGNED_IN:
-                    message = f"{self.url} does not know this token; set EASEL_TOKEN to the one that `easel up` printed there, or to another of its own."
-                raise Refused(name, message)
+                    message = (
+                        f"{self.url} does not accept this token; set EASEL_TOKEN to the token that "
+                        "`easel up` printed there, or to another token of that server."
+                    )
+                raise RequestRefused(name, message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
             raise ServerUnreachable(
-                f"{self.url} answers, but not as an Easel does (HTTP {status}); give the address with --url."
+                f"The server at {self.url} is not an Easel (HTTP {status}); give the address with --url."
             ) from None
         return answer
 
-    def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        """One connection for each: a server that was started anew meanwhile is found. Redirections are not followed with a token."""
+    def _request(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        """Make one request on a new connection, so that a restarted server is found. Follows no redirect."""
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._seconds)
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds)
         try:
-            with contextlib.suppress(
-                BrokenPipeError, ConnectionResetError
-            ):  # it may refuse a body before it has read it, and say why
+            # The server may refuse a body before it has read all of it; its answer is read then.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(verb, path, body, self._headers)
             answer = connection.getresponse()
             content = answer.read(MAX_ANSWER_BYTES)
         except ConnectionRefusedError:
             raise ServerUnreachable(
-                f"No Easel listens at {self.url}; start one with `easel up`, or give its address with --url."
+                f"No Easel is running at {self.url}; start one with `easel up`, "
+                "or give its address with --url."
             ) from None
         except (OSError, http.client.HTTPException) as problem:
             raise ServerUnreachable(
@@ -109,71 +111,72 @@ class Server:
         return answer.status, content
 
 
-def own_address(settings: Settings) -> str:
-    """Where `easel up` listens with these settings, as seen from this machine."""
-    host = (
-        "127.0.0.1"
-        if settings.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-        else f"[{settings.host}]"
-        if ":" in settings.host
-        else settings.host
-    )
+def local_address(settings: Settings) -> str:
+    """Return the address at which `easel up` with these settings is reached from this machine."""
+    if settings.host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        host = "127.0.0.1"
+    else:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{settings.port}"
 
 
-def ready_there(settings: Settings) -> bool | None:
-    """Whether the Easel that `easel up` would meet at its own address is ready; None: there is none. It is told nothing but the question."""
+def is_running_and_ready(settings: Settings) -> bool | None:
+    """Whether the Easel at its local address is ready; None if none is running. Sends no token."""
     try:
-        return Server(own_address(settings), None, ASK_SECONDS).is_ready() if settings.port else None
+        client = ApiClient(local_address(settings), None, READY_TIMEOUT_SECONDS)
+        return client.is_ready() if settings.port else None
     except (BadInput, ServerUnreachable):
         return None
 
 
-def reached(settings: Settings, url: str | None, token: str | None) -> Server:
-    """The server that these options mean: by default the one that `easel up` starts with the same settings, as its owner."""
-    own = own_address(settings)
+def client_for(settings: Settings, url: str | None, token: str | None) -> ApiClient:
+    """Return a client for these options; by default for the local Easel with the same settings, as its owner."""
     if url is None and settings.port == 0:
-        raise BadSettings(
-            problem="EASEL_PORT is 0, which says nothing of where the server listens; give its address with --url."
-        )
-    address = url or own
-    given = token or settings.token or _owner_token(settings.data_folder, address, own, settings.public_url)
-    if not (given.isascii() and given.isprintable()):
-        raise BadSettings(problem="The token has characters that no token has.")
-    return Server(address, given)
+        raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
+    local = local_address(settings)
+    address = url or local
+    token = token or settings.token or _owner_token(settings.data_folder, address, local, settings.public_url)
+    if not (token.isascii() and token.isprintable()):
+        raise BadSettings(problem="The token must consist of printable ASCII characters.")
+    return ApiClient(address, token)
 
 
-def _owner_token(data: Path, address: str, own: str, public: str) -> str:
-    """That of the data folder, which is told to this machine's own server alone: whoever else got it would own all of this one."""
-    mine = {own, public.rstrip("/")}
-    if address.rstrip("/") not in mine and not _is_loopback(checked_url(address).hostname or ""):
-        raise BadSettings(problem=f"{address} is another machine; set EASEL_TOKEN to a token of its own.")
-    kept = data / "owner-token"
+def _owner_token(data: Path, address: str, local: str, public: str) -> str:
+    """Return the token in the data folder. It is sent to this machine's own server only, never to another
+    one.
+    """
+    is_own = address.rstrip("/") in {local, public.rstrip("/")}
+    if not is_own and not _is_loopback(parse_url(address).hostname or ""):
+        raise BadSettings(problem=f"{address} is another machine; set EASEL_TOKEN to a token of that server.")
+    path = data / "owner-token"
     try:
-        found = kept.read_text("utf-8").strip()
+        token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        found = ""
-    if not found:
+        token = ""
+    if not token:
         raise BadSettings(
-            problem=f"There is no token in {kept}; set EASEL_TOKEN, or name the data folder of the running Easel with --data."
+            problem=f"There is no token in {path}; set EASEL_TOKEN, or name the data folder of the running "
+            "Easel with --data."
         )
-    return found
+    return token
 
 
-def checked_url(url: str) -> SplitResult:
+def parse_url(url: str) -> SplitResult:
+    """Return the parts of a server address. Raises `BadInput` if it is anything else."""
     try:
         parts = urlsplit(url)
-        fits = (
+        is_valid = (
             parts.scheme in ("http", "https")
             and bool(parts.hostname)
             and parts.path in ("", "/")
             and not parts.query
+            and parts.username is None
+            and (parts.port is None or parts.port > 0)
         )
-        fits = fits and parts.username is None and (parts.port is None or parts.port > 0)
     except ValueError:
-        fits, parts = False, urlsplit("")
-    if not fits:
-        raise BadInput(problem="--url is an address such as http://127.0.0.1:8800, without a path.")
+        is_valid, parts = False, urlsplit("")
+    if not is_valid:
+        raise BadInput(problem="--url must be an address such as http://127.0.0.1:8800, without a path.")
     return parts
 
 

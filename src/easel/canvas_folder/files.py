@@ -1,45 +1,50 @@
-"""Folders of canvases on disk: finding them, seeing what has changed, reading and writing their files.
+"""Canvas folders on disk: find them, detect changes, read and write their files.
 
-Owns what makes that safe in a folder that somebody else has packed: below the folder that the user named no link is followed,
-nothing but plain files is opened, no file is read beyond its limit, and only what belongs to the layout is looked at. Knows no
-server, and of what is in the files only their paths.
+Owns the safety of folders that another person may have packed: below the folder that the user named no link
+is followed, only regular files are opened, no file is read beyond its limit, and only paths of the layout are
+read. Does not know servers, nor the content of the files.
 """
 
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from easel import fs
 from easel.core.canvas.assets import ENTRY, FOLDER, MAX_NAMES
-from easel.core.canvas.folder import AGENTS, CANVASES, DESCRIPTOR, SPEC, STATE, Problem, identity, plain
+from easel.core.canvas.folder import (
+    AGENTS,
+    CANVASES,
+    DESCRIPTOR,
+    SPEC,
+    STATE,
+    Problem,
+    escape_unprintable,
+    identify_canvas,
+)
 from easel.errors import BadInput
 from easel.ids import CanvasId
 
-MAX_JSON_BYTES = 8_388_608  # of one JSON file: beyond any spec or state that a server takes, spaces and all
-MAX_TOTAL_BYTES = 268_435_456  # of one canvas: it is held in memory
-MAX_FILES = 5_000  # of one canvas, beyond any server's limit
+MAX_JSON_BYTES = 8_388_608  # of one JSON file; more than any server accepts
+MAX_TOTAL_BYTES = 268_435_456  # of one canvas, which is kept in memory
+MAX_FILES = 5_000  # of one canvas; more than any server accepts
 MAX_CANVASES = 1_000
-MAX_SCAN_ATTEMPTS = 25  # at a folder that is being written to
-LOOK_AGAIN_SECONDS = 0.2
+MAX_READ_ATTEMPTS = 25  # at a folder that is being written to
+RETRY_SECONDS = 0.2
+EDITOR_SUFFIXES = ("~", "___jb_tmp___", "___jb_old___")  # of temporary files that editors create
 
-_FILE = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-)  # a pipe is opened without waiting for its other end
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LINKED = frozenset(
-    {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
-)  # what systems say of a link where none may be
+_READ_FILE = os.O_RDONLY | os.O_NONBLOCK  # opening a pipe must not wait for its other end
+_NOT_A_DIRECTORY = frozenset({errno.ELOOP, errno.ENOTDIR})  # a link, or a file
 
-Mark = tuple[int, int, int, int]  # of a file: inode, size, modified, changed
+FileStamp = tuple[int, int, int, int]  # inode, size, time of modification, time of change
 
 
-class Moving(Exception):
-    """A file changed while it was read: what was read is nobody's version."""
+class FileChanging(Exception):
+    """A file changed while it was read, so that its content is no consistent version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,75 +58,81 @@ class CanvasDir:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What lies in a canvas's folder, by its path there, without a look inside. Two equal scans in a row: nobody is writing."""
+    """The files of a canvas folder by path, without their content. Equal scans mean that nothing was written."""
 
-    marks: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
+    stamps: Mapping[str, FileStamp] = field(default_factory=dict[str, FileStamp])
     problems: tuple[Problem, ...] = ()
 
 
-# --- finding ------------------------------------------------------------------------------------------------------------
+# --- find ---------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
-    """The canvases in this folder: it is a canvas's own, or the one above `agents/`."""
+def find_canvases(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
+    """Return the canvases of a folder, which is a canvas folder itself or contains `agents/`. Raises
+    `BadInput`.
+    """
     if not folder.is_dir():
-        raise BadInput(problem=f"{plain(str(folder))} is no folder.")
-    found = [placed(one, agent_id) for one in folders(folder, agent_id)]
+        raise BadInput(problem=f"{_shown(folder)} is not a folder.")
+    found = [identify(canvas, agent_id) for canvas in find_folders(folder, agent_id)]
     if not found:
-        whose = "" if agent_id is None else f" of agent {plain(agent_id)}"
+        owner = "" if agent_id is None else f" of agent {escape_unprintable(agent_id)}"
         raise BadInput(
-            problem=f"{plain(str(folder))} holds no canvas{whose}: neither {DESCRIPTOR}, {SPEC} or {ENTRY}, "
+            problem=f"{_shown(folder)} contains no canvas{owner}: neither {DESCRIPTOR}, {SPEC} or {ENTRY}, "
             f"nor {AGENTS}/AGENT/{CANVASES}/CANVAS with one of them."
         )
     return found
 
 
-def folders(folder: Path, agent_id: str | None = None) -> list[Path]:
-    """The folders of these canvases, found by their names alone."""
+def find_folders(folder: Path, agent_id: str | None = None) -> list[Path]:
+    """Return the canvas folders, found by their paths alone."""
     if _is_canvas(folder):
         return [folder]
     found = [
         canvas
-        for agent in _inside(folder / AGENTS)
+        for agent in _subfolders(folder / AGENTS)
         if agent_id in (None, agent.name)
-        for canvas in _inside(agent / CANVASES)
+        for canvas in _subfolders(agent / CANVASES)
         if _is_canvas(canvas)
     ]
     if len(found) > MAX_CANVASES:
         raise BadInput(
-            problem=f"{plain(str(folder))} holds more than {MAX_CANVASES} canvases; take them one by one."
+            problem=f"{_shown(folder)} must contain at most {MAX_CANVASES} canvases; "
+            "name the folder of one canvas."
         )
     return found
 
 
-def placed(folder: Path, agent_id: str | None = None) -> CanvasDir:
-    """Whose canvas this folder is and which, as its place says, or its descriptor, or its name."""
-    whole = folder.resolve()
+def identify(folder: Path, agent_id: str | None = None) -> CanvasDir:
+    """Return the agent and the id of a canvas folder: from its location, its descriptor or its name."""
+    resolved = folder.resolve()
     try:
-        agent, canvas = identity(
-            _read_one(folder, DESCRIPTOR), folder=whole.name, place=_in_layout(whole), agent_id=agent_id
+        agent, canvas_id = identify_canvas(
+            _read_optional(folder, DESCRIPTOR),
+            folder=resolved.name,
+            location=_location_in_layout(resolved),
+            agent_id=agent_id,
         )
     except BadInput as problem:
-        raise BadInput(problem=f"{plain(str(folder))}: {problem.message}") from None
-    return CanvasDir(folder, agent, canvas)
+        raise BadInput(problem=f"{_shown(folder)}: {problem.message}") from None
+    return CanvasDir(folder, agent, canvas_id)
 
 
 def _is_canvas(folder: Path) -> bool:
     return any((folder / name).exists() or (folder / name).is_symlink() for name in (DESCRIPTOR, SPEC, ENTRY))
 
 
-def _inside(folder: Path) -> list[Path]:
-    """Those with plain names, links not followed."""
+def _subfolders(folder: Path) -> list[Path]:
+    """Return the visible folders in a folder, sorted; links are not followed."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     return sorted(
-        one
-        for one in folder.iterdir()
-        if not one.name.startswith(".") and not one.is_symlink() and one.is_dir()
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and not path.is_symlink() and path.is_dir()
     )
 
 
-def _in_layout(folder: Path) -> tuple[str, str] | None:
+def _location_in_layout(folder: Path) -> tuple[str, str] | None:
     match folder.parts[-4:]:
         case (first, agent, third, canvas) if (first, third) == (AGENTS, CANVASES):
             return agent, canvas
@@ -129,266 +140,253 @@ def _in_layout(folder: Path) -> tuple[str, str] | None:
             return None
 
 
-def _read_one(folder: Path, path: str) -> bytes | None:
-    """One file by itself; None if there is none."""
-    with _opened(folder) as root:
+def _read_optional(folder: Path, path: str) -> bytes | None:
+    with _open_folder(folder) as root:
         try:
-            return _read_below(root, path, MAX_JSON_BYTES)[0]
+            return _read_file(root, path, MAX_JSON_BYTES)[0]
         except FileNotFoundError:
             return None
 
 
-# --- seeing -------------------------------------------------------------------------------------------------------------
+def is_editor_file(path: str) -> bool:
+    """Whether an editor created this file next to an asset; it is neither sent nor removed from a canvas."""
+    return path.startswith(FOLDER) and path.endswith(EDITOR_SUFFIXES)
+
+
+def _shown(folder: Path) -> str:
+    return escape_unprintable(str(folder))
+
+
+# --- scan ---------------------------------------------------------------------------------------------------
 
 
 def scan(folder: Path) -> Scan:
-    """Cheap enough to be done all the time: names and times of what the layout knows, and nothing else is looked at."""
-    marks: dict[str, Mark] = {}
+    """Collect names and times of the files of the layout. Cheap enough to be called several times a second."""
+    stamps: dict[str, FileStamp] = {}
     problems: list[Problem] = []
-    with _opened(folder) as root:
+    with _open_folder(folder) as root:
         for path in (DESCRIPTOR, SPEC, STATE):
             try:
-                _note(path, _stat_below(root, path), marks, problems)
+                with _open_parent(root, path) as parent:
+                    status = os.stat(PurePosixPath(path).name, dir_fd=parent, follow_symlinks=False)
+                _add_entry(path, status, stamps, problems)
             except FileNotFoundError:
                 continue
             except BadInput as problem:
                 problems.append(Problem(path, problem.message.removeprefix(f"{path}: ")))
         with contextlib.suppress(FileNotFoundError):
-            _walk(root, FOLDER.rstrip("/"), FOLDER, marks, problems)
-    return Scan(marks, tuple(problems))
+            _scan_assets(root, FOLDER.rstrip("/"), FOLDER, stamps, problems)
+    return Scan(stamps, tuple(problems))
 
 
-def _walk(above: int, name: str, path: str, marks: dict[str, Mark], problems: list[Problem]) -> None:
-    """All files below; names that begin with a dot are an editor's or a system's own, and never an asset's."""
+def _scan_assets(
+    parent: int, name: str, path: str, stamps: dict[str, FileStamp], problems: list[Problem]
+) -> None:
+    """Add all files below. Names that start with a dot belong to an editor or the system and are no assets."""
     try:
-        here = os.open(name, _DIRECTORY, dir_fd=above)
+        folder = fs.open_entry(parent, name, fs.READ_DIRECTORY)
     except OSError as problem:
-        if problem.errno not in _LINKED | {errno.EACCES}:
+        if problem.errno not in _NOT_A_DIRECTORY | {errno.EACCES}:
             raise
-        says = (
-            "may not be read."
+        message = (
+            "cannot be read (permission denied)."
             if problem.errno == errno.EACCES
-            else "is no folder but a link or a file; it is not followed."
+            else "must be a folder, not a link or a file."
         )
-        problems.append(Problem(path.rstrip("/"), says))
+        problems.append(Problem(path.rstrip("/"), message))
         return
-    try:
-        with os.scandir(here) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.name.startswith("."):
-                    continue
-                _check_room(len(marks) + len(problems))
+    with fs.closing(folder), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.startswith("."):
+                continue
+            if len(stamps) + len(problems) >= MAX_FILES:
+                raise BadInput(problem=f"{FOLDER} must contain at most {MAX_FILES} files.")
+            with contextlib.suppress(FileNotFoundError):  # it was removed during the scan
                 if not entry.is_dir(follow_symlinks=False):
-                    with contextlib.suppress(FileNotFoundError):  # gone already
-                        _note(path + entry.name, entry.stat(follow_symlinks=False), marks, problems)
+                    _add_entry(path + entry.name, entry.stat(follow_symlinks=False), stamps, problems)
                 elif path.count("/") > MAX_NAMES:
-                    problems.append(Problem(path + entry.name, "lies too deep."))
+                    problems.append(Problem(path + entry.name, "is nested too deeply."))
                 else:
-                    with contextlib.suppress(FileNotFoundError):
-                        _walk(here, entry.name, f"{path}{entry.name}/", marks, problems)
-    finally:
-        os.close(here)
+                    _scan_assets(folder, entry.name, f"{path}{entry.name}/", stamps, problems)
 
 
-def _note(path: str, found: os.stat_result, marks: dict[str, Mark], problems: list[Problem]) -> None:
-    if stat.S_ISREG(found.st_mode):
-        marks[path] = _mark(found)
-    else:
-        what = (
-            "a link"
-            if stat.S_ISLNK(found.st_mode)
-            else "a folder"
-            if stat.S_ISDIR(found.st_mode)
-            else "something else"
-        )
-        problems.append(Problem(path, f"is no plain file but {what}."))
+def _add_entry(
+    path: str, status: os.stat_result, stamps: dict[str, FileStamp], problems: list[Problem]
+) -> None:
+    if stat.S_ISREG(status.st_mode):
+        stamps[path] = _stamp(status)
+        return
+    kind = (
+        "a link"
+        if stat.S_ISLNK(status.st_mode)
+        else "a folder"
+        if stat.S_ISDIR(status.st_mode)
+        else "a special file"
+    )
+    problems.append(Problem(path, f"must be a regular file, not {kind}."))
 
 
-def _check_room(count: int) -> None:
-    if count >= MAX_FILES:
-        raise BadInput(problem=f"There are more than {MAX_FILES} files in {FOLDER}; no canvas has so many.")
+def _stamp(status: os.stat_result) -> FileStamp:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _mark(found: os.stat_result) -> Mark:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+# --- read ---------------------------------------------------------------------------------------------------
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+def read(folder: Path, scanned: Scan, *, max_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
+    """Return the content of the scanned files. Raises `FileChanging` if one has changed since the scan.
 
-
-def read(folder: Path, seen: Scan, *, most_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
-    """What these files hold, all of the moment of the scan; `Moving` if that moment has passed. What is too large is not read."""
+    Assets over `max_bytes` are problems.
+    """
     files: dict[str, bytes] = {}
-    problems = list(seen.problems)
-    room = MAX_TOTAL_BYTES
-    with _opened(folder) as root:
-        for path, mark in seen.marks.items():
-            limit = most_bytes if path.startswith(FOLDER) else MAX_JSON_BYTES
-            if mark[1] > limit:
-                problems.append(Problem(path, f"has {mark[1]} bytes; the limit is {limit}."))
+    problems = list(scanned.problems)
+    total_bytes = 0
+    with _open_folder(folder) as root:
+        for path, stamp in scanned.stamps.items():
+            limit = max_bytes if path.startswith(FOLDER) else MAX_JSON_BYTES
+            size = stamp[1]
+            if size > limit:
+                problems.append(Problem(path, f"has {size} bytes; the limit is {limit}."))
                 continue
-            room -= mark[1]
-            if room < 0:
-                raise BadInput(problem=f"{plain(str(folder))} holds more than {MAX_TOTAL_BYTES} bytes.")
+            total_bytes += size
+            if total_bytes > MAX_TOTAL_BYTES:
+                raise BadInput(problem=f"{_shown(folder)} must contain at most {MAX_TOTAL_BYTES} bytes.")
             try:
-                files[path], found = _read_below(root, path, limit)
+                files[path], found = _read_file(root, path, limit)
             except (FileNotFoundError, BadInput):
-                raise Moving from None
+                raise FileChanging from None
             except PermissionError:
-                problems.append(Problem(path, "may not be read."))
+                problems.append(Problem(path, "cannot be read (permission denied)."))
                 continue
-            if found != mark:
-                raise Moving
+            if found != stamp:
+                raise FileChanging
     return files, problems
 
 
-def read_settled(folder: Path, *, most_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
-    """The same, of a moment at which nobody was writing."""
-    for _ in range(MAX_SCAN_ATTEMPTS):
-        seen = scan(folder)
-        try:
-            found = read(folder, seen, most_bytes=most_bytes)
-        except Moving:
-            time.sleep(LOOK_AGAIN_SECONDS)
-            continue
-        if scan(folder) == seen:
-            return found
-        time.sleep(LOOK_AGAIN_SECONDS)
+def read_settled(folder: Path, *, max_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
+    """Return the content of all files at a moment at which none of them was being written. Raises `BadInput`."""
+    for _ in range(MAX_READ_ATTEMPTS):
+        scanned = scan(folder)
+        with contextlib.suppress(FileChanging):
+            found = read(folder, scanned, max_bytes=max_bytes)
+            if scan(folder) == scanned:
+                return found
+        time.sleep(RETRY_SECONDS)
     raise BadInput(
-        problem=f"{plain(str(folder))} is being written to all the time; try again when it is quiet."
+        problem=f"{_shown(folder)} is being written to all the time; try again when the writing has ended."
     )
 
 
-@contextlib.contextmanager
-def _opened(folder: Path) -> Generator[int]:
-    """The folder that the user named, which may be a link: it is the user's."""
-    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield root
-    finally:
-        os.close(root)
+def _open_folder(folder: Path) -> contextlib.AbstractContextManager[int]:
+    """Open the folder that the user named, which may be a link."""
+    return fs.closing(os.open(folder, fs.READ_DIRECTORY))
 
 
 @contextlib.contextmanager
-def _parent(root: int, path: str, *, make: bool = False) -> Generator[int]:
-    """The folder that a path ends in, reached name by name, so that no link on the way is followed."""
-    here = os.dup(root)
+def _open_parent(root: int, path: str, *, create: bool = False) -> Generator[int]:
+    """Open the folder of a file, following no link. Raises `BadInput` at a link or a file."""
     try:
-        for name in PurePosixPath(path).parts[:-1]:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=here)
-            try:
-                below = os.open(name, _DIRECTORY, dir_fd=here)
-            except OSError as problem:
-                if problem.errno not in _LINKED:
-                    raise
-                raise BadInput(
-                    problem=f"{plain(path)}: {plain(name)} is no folder but a link or a file; it is not followed."
-                ) from None
-            os.close(here)
-            here = below
-        yield here
-    finally:
-        os.close(here)
+        parent = fs.open_directories(
+            root, PurePosixPath(path).parts[:-1], create_mode=0o777 if create else None
+        )
+    except OSError as problem:
+        if problem.errno not in _NOT_A_DIRECTORY:
+            raise
+        name = escape_unprintable(str(problem.filename))
+        raise BadInput(
+            problem=f"{escape_unprintable(path)}: {name} must be a folder, not a link or a file."
+        ) from None
+    with fs.closing(parent):
+        yield parent
 
 
-def _stat_below(root: int, path: str) -> os.stat_result:
-    with _parent(root, path) as folder:
-        return os.stat(PurePosixPath(path).name, dir_fd=folder, follow_symlinks=False)
-
-
-def _read_below(root: int, path: str, limit: int) -> tuple[bytes, Mark]:
-    """A plain file's content and its mark, which was the same before and after."""
-    with _parent(root, path) as folder:
+def _read_file(root: int, path: str, limit: int) -> tuple[bytes, FileStamp]:
+    """Return the content of a regular file and its stamp, which was the same before and after."""
+    not_regular = BadInput(problem=f"{escape_unprintable(path)}: must be a regular file.")
+    with _open_parent(root, path) as parent:
         try:
-            number = os.open(PurePosixPath(path).name, _FILE, dir_fd=folder)
+            descriptor = fs.open_entry(parent, PurePosixPath(path).name, _READ_FILE)
         except OSError as problem:
-            if problem.errno not in _LINKED | {errno.ENXIO}:
+            if problem.errno not in _NOT_A_DIRECTORY | {errno.ENXIO}:
                 raise
-            raise BadInput(problem=f"{plain(path)}: is no plain file.") from None
-    with open(number, "rb", buffering=0) as file:  # noqa: PTH123 - by its number: Path knows none
-        before = os.fstat(number)
+            raise not_regular from None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
-            raise BadInput(problem=f"{plain(path)}: is no plain file.")
+            raise not_regular
         if before.st_size > limit:
-            raise BadInput(problem=f"{plain(path)}: has {before.st_size} bytes; the limit is {limit}.")
+            raise BadInput(
+                problem=f"{escape_unprintable(path)}: has {before.st_size} bytes; the limit is {limit}."
+            )
         content = bytearray()
         while chunk := file.read(limit + 1 - len(content)):
             content += chunk
             if len(content) > limit:
-                raise Moving
-        if _mark(before) != _mark(os.fstat(number)):
-            raise Moving
-        return bytes(content), _mark(before)
+                raise FileChanging
+        if _stamp(before) != _stamp(os.fstat(descriptor)):
+            raise FileChanging
+        return bytes(content), _stamp(before)
 
 
-# --- writing ------------------------------------------------------------------------------------------------------------
+# --- write --------------------------------------------------------------------------------------------------
 
 
-def write(base: Path, place: str, files: Mapping[str, bytes]) -> list[str]:
-    """These files below base/place, each whole or not at all; those that are so already are left alone. The paths of the others."""
+def write(base: Path, directory: str, files: Mapping[str, bytes]) -> list[str]:
+    """Write files below base/directory, each atomically. Returns the paths of those whose content has
+    changed.
+    """
     base.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
-    with _opened(base) as root:
+    with _open_folder(base) as root:
         for path, content in files.items():
-            full = f"{place}/{path}"
-            with _parent(root, full, make=True) as folder:
-                name = PurePosixPath(full).name
-                if _holds(root, full, content):
+            full_path = f"{directory}/{path}"
+            with _open_parent(root, full_path, create=True) as parent:
+                if _has_content(root, full_path, content):
                     continue
-                draft = f".easel-{secrets.token_hex(8)}"
-                try:
-                    number = os.open(
-                        draft,
-                        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-                        0o644,
-                        dir_fd=folder,
-                    )
-                    with open(number, "wb") as file:  # noqa: PTH123
-                        file.write(content)
-                    os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-                except BaseException:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(draft, dir_fd=folder)
-                    raise
+                name = PurePosixPath(full_path).name
+                with fs.write_atomically(parent, name, mode=0o644, sync=False) as file:
+                    file.write(content)
                 written.append(path)
     return written
 
 
-def remove(base: Path, place: str, paths: Iterable[str]) -> None:
-    """These files, and the folders that are empty without them."""
-    with _opened(base) as root:
+def remove(base: Path, directory: str, paths: Iterable[str]) -> None:
+    """Remove files, and the folders that are empty without them."""
+    with _open_folder(base) as root:
         for path in paths:
-            full = f"{place}/{path}"
-            with _parent(root, full) as folder:
-                os.unlink(PurePosixPath(full).name, dir_fd=folder)
+            full_path = f"{directory}/{path}"
+            with _open_parent(root, full_path) as parent:
+                os.unlink(PurePosixPath(full_path).name, dir_fd=parent)
             for depth in range(len(PurePosixPath(path).parts) - 1, 0, -1):
-                emptied = f"{place}/" + "/".join(PurePosixPath(path).parts[:depth])
+                emptied = f"{directory}/" + "/".join(PurePosixPath(path).parts[:depth])
                 try:
-                    with _parent(root, emptied) as folder:
-                        os.rmdir(PurePosixPath(emptied).name, dir_fd=folder)
+                    with _open_parent(root, emptied) as parent:
+                        os.rmdir(PurePosixPath(emptied).name, dir_fd=parent)
                 except OSError:
-                    break  # something else lies in it
+                    break  # it is not empty
 
 
-def _holds(root: int, path: str, content: bytes) -> bool:
-    try:
-        return _read_below(root, path, len(content))[0] == content
-    except (OSError, BadInput, Moving):
-        return False
-
-
-def replaced(base: Path, place: str, files: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
-    """What writing these would cost: files of the author's that hold something else now, and assets that are not among them."""
-    folder = base / place
+def find_overwritten(base: Path, directory: str, files: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
+    """Return the existing files that writing these would change, and the existing assets that are not among
+    them.
+    """
+    folder = base / directory
     if not folder.is_dir():
         return [], []
-    with _opened(base) as root, _parent(root, f"{place}/{SPEC}"):  # no link on the way
-        there = scan(folder)
-        other = [
+    with _open_folder(base) as root, _open_parent(root, f"{directory}/{SPEC}"):  # no link on the path
+        existing = scan(folder).stamps
+        changed = [
             path
-            for path in there.marks
-            if path in files and path != DESCRIPTOR and not _holds(root, f"{place}/{path}", files[path])
+            for path in existing
+            if path in files
+            and path != DESCRIPTOR
+            and not _has_content(root, f"{directory}/{path}", files[path])
         ]
-    return other, [path for path in there.marks if path.startswith(FOLDER) and path not in files]
+    return changed, [path for path in existing if path.startswith(FOLDER) and path not in files]
+
+
+def _has_content(root: int, path: str, content: bytes) -> bool:
+    try:
+        return _read_file(root, path, len(content))[0] == content
+    except (OSError, BadInput, FileChanging):
+        return False

@@ -1,4 +1,4 @@
-"""Which part of a canvas each file of its folder speaks of, and a canvas with one of them, or without."""
+"""The part of a canvas that each file of its folder defines, and canvases with one file replaced."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ JSON_PARTS: Mapping[str, Sequence[str]] = {
 
 
 def part(canvas: FolderCanvas, file: str) -> Any:
-    """What one file says of the canvas."""
+    """Return the part of the canvas that a file defines."""
     return (
         [getattr(canvas, name) for name in JSON_PARTS[file]]
         if file in JSON_PARTS
@@ -22,28 +22,28 @@ def part(canvas: FolderCanvas, file: str) -> Any:
     )
 
 
-def speaks(canvas: FolderCanvas, file: str) -> bool:
-    """Whether it says anything of what is in this file, which is none of its assets."""
+def defines(canvas: FolderCanvas, file: str) -> bool:
+    """Whether the canvas has the part of this JSON file."""
     return any(getattr(canvas, name) is not None for name in JSON_PARTS[file])
 
 
-def with_part(canvas: FolderCanvas, file: str, of: FolderCanvas) -> FolderCanvas:
-    """The canvas with this one file of the other's."""
+def with_part(canvas: FolderCanvas, file: str, source: FolderCanvas) -> FolderCanvas:
+    """Return the canvas with the part of one file taken from another canvas."""
     if file in JSON_PARTS:
-        return replace(canvas, **{name: getattr(of, name) for name in JSON_PARTS[file]})
+        return replace(canvas, **{name: getattr(source, name) for name in JSON_PARTS[file]})
     rest = {path: content for path, content in canvas.assets.items() if path != file}
-    return replace(canvas, assets={**rest, file: of.assets[file]} if file in of.assets else rest)
+    return replace(canvas, assets={**rest, file: source.assets[file]} if file in source.assets else rest)
 
 
-def without(canvas: FolderCanvas, paths: Sequence[str]) -> FolderCanvas:
+def without_assets(canvas: FolderCanvas, paths: Sequence[str]) -> FolderCanvas:
     return replace(
         canvas, assets={path: content for path, content in canvas.assets.items() if path not in paths}
     )
 
 
-def with_all(canvas: FolderCanvas, news: FolderCanvas) -> FolderCanvas:
-    """The canvas with all that the other speaks of."""
-    said = {name: getattr(news, name) for names in JSON_PARTS.values() for name in names}
+def with_all(canvas: FolderCanvas, changes: FolderCanvas) -> FolderCanvas:
+    """Return the canvas with all parts that the other defines, and the other's assets."""
+    values = {name: getattr(changes, name) for names in JSON_PARTS.values() for name in names}
     return replace(
-        canvas, **{name: value for name, value in said.items() if value is not None}, assets=news.assets
+        canvas, **{name: value for name, value in values.items() if value is not None}, assets=changes.assets
     )

@@ -1,8 +1,8 @@
-"""Carrying a canvas between a server and a folder: what there is, what differs, and the calls that make it the same.
+"""Synchronise a canvas between a server and a folder: fetch it, plan the calls that change it, and make them.
 
-Owns that nothing is half carried. All that changed goes in one call where one call can say it: then it is there whole or not at
-all. Where it cannot (more than one request holds, or the server has assets that the folder does not speak of) it goes in steps, and
-when one is refused those before it are taken back.
+Owns that a canvas is changed completely or not at all. All changes go in one call where one call can express
+them. Where it cannot (the request would be too large, or the server has assets that the folder does not
+define), they go in steps, and when a step is refused those before it are undone.
 """
 
 import base64
@@ -12,20 +12,31 @@ from typing import Any
 
 import msgspec
 
-from easel.canvas_folder.api_client import Refused, Server, ServerUnreachable
-from easel.core.canvas.assets import ENTRY, check_together
-from easel.core.canvas.folder import SPEC, STATE, FolderCanvas, from_view, heavy_in, is_same, plain
+from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
+from easel.core.canvas.assets import ENTRY, check_path_conflicts
+from easel.core.canvas.folder import (
+    DESCRIPTOR,
+    SPEC,
+    STATE,
+    FolderCanvas,
+    escape_unprintable,
+    find_offloaded,
+    from_view,
+    is_identical_json,
+)
 from easel.errors import BadInput
 
-MAX_ATTEMPTS = 3  # at reading a canvas at one revision, while people work on it
-RECORDS_AT_ONCE = 200
-UPSERT = "canvas.upsert"
+MAX_ATTEMPTS = 3  # at reading a canvas at one revision while it is being changed
+RECORDS_PAGE_SIZE = 200
+MAX_NAMED_FILES = 4  # in a message
+UPSERT, PUT_ASSET, DELETE_ASSET = "canvas.upsert", "canvas.asset.put", "canvas.asset.delete"
 TOO_LARGE, NOT_FOUND, CONFLICT = "TOO_LARGE", "NOT_FOUND", "REVISION_CONFLICT"
+_FILE_OF_MEMBER = {"title": DESCRIPTOR, "ownerSessionKey": DESCRIPTOR, "spec": SPEC, "state": STATE}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A canvas as a server has it."""
+class ServerCanvas:
+    """A canvas as the server has it."""
 
     canvas: FolderCanvas
     descriptor: Mapping[str, Any]
@@ -36,176 +47,202 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SyncStep:
+    """One call, the files that it sends, and the call that undoes it."""
+
     method: str
     params: Mapping[str, Any]
-    about: Sequence[str]  # the files that it carries
+    files: Sequence[str]
     undo: "tuple[str, Mapping[str, Any]] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What was done: by the calls' own answer the revision, and warnings where the server has some."""
+    """The changes that were made, with the revision and the warnings of the server."""
 
     revision: int
     sent: Sequence[str]
     removed: Sequence[str]
     is_new: bool = False
     warnings: Sequence[str] = ()
-    calls: int = 0  # that changed it
+    call_count: int = 0
+
+    def describe(self) -> str:
+        """Return the changes as one line for the author, without warnings."""
+        if self.is_new:
+            return f"created from {_names(self.sent) or 'no files'}; revision {self.revision}"
+        done = [
+            f"{_names(paths)} {verb}"
+            for paths, verb in ((self.sent, "saved"), (self.removed, "removed"))
+            if paths
+        ]
+        return f"{', '.join(done)}; revision {self.revision}"
 
 
-# --- from the server ----------------------------------------------------------------------------------------------------
+def _names(paths: Sequence[str]) -> str:
+    names = ", ".join(escape_unprintable(path) for path in paths[:MAX_NAMED_FILES])
+    return names + (f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else "")
 
 
-def held(server: Server, canvas_id: str) -> Held | None:
-    """The whole canvas, None if there is none. Its assets come one by one, so it is read again if it has changed meanwhile.
+# --- from the server ----------------------------------------------------------------------------------------
 
-    On a canvas that changes all the time the last reading counts: what changes so fast is its state, which came in one piece.
+
+def fetch(client: ApiClient, canvas_id: str) -> ServerCanvas | None:
+    """Return the canvas with its assets, None if there is none.
+
+    Assets are fetched one by one, and again if the canvas has changed in between. If it changes all the time
+    the last attempt counts: such fast changes are changes of the state, which comes in one piece.
     """
-    view, assets = _look(server, canvas_id), dict[str, bytes]()
+    view, assets = _get_view(client, canvas_id), dict[str, bytes]()
     for _ in range(MAX_ATTEMPTS):
         if view is None:
             return None
         try:
-            assets = {path: _asset(server, canvas_id, path) for path in view["assets"]}
-        except Refused as problem:
+            assets = {path: _get_asset(client, canvas_id, path) for path in view["assets"]}
+        except RequestRefused as problem:
             if problem.name != NOT_FOUND:
                 raise
-        before, view = view["revision"], _look(server, canvas_id)
+        before, view = view["revision"], _get_view(client, canvas_id)
         if view is not None and view["revision"] == before:
             break
     if view is None:
         return None
     if assets.keys() != set(view["assets"]):
         raise ServerUnreachable(
-            f"The assets of {plain(canvas_id)} are being changed all the time; try again in a moment."
+            f"The assets of {escape_unprintable(canvas_id)} are being changed all the time; "
+            "try again in a moment."
         )
-    fetched = {name: server.artifact(name) for name in heavy_in(view)}
-    return Held(from_view(view, {path: assets[path] for path in sorted(assets)}, fetched), view["descriptor"])
+    artifacts = {name: client.artifact(name) for name in find_offloaded(view)}
+    canvas = from_view(view, {path: assets[path] for path in sorted(assets)}, artifacts)
+    return ServerCanvas(canvas, view["descriptor"])
 
 
-def changed_there(server: Server, canvas_id: str, assets: Mapping[str, bytes]) -> list[str]:
-    """Those of these assets that are others on the server, or not there any more."""
-    found: list[str] = []
+def changed_on_server(client: ApiClient, canvas_id: str, assets: Mapping[str, bytes]) -> list[str]:
+    """Return the paths of those assets that differ on the server or were deleted there."""
+    changed: list[str] = []
     for path, content in assets.items():
         try:
-            is_other = _asset(server, canvas_id, path) != content
-        except Refused as problem:
+            differs = _get_asset(client, canvas_id, path) != content
+        except RequestRefused as problem:
             if problem.name != NOT_FOUND:
                 raise
-            is_other = True
-        found += [path] if is_other else []
-    return found
+            differs = True
+        changed += [path] if differs else []
+    return changed
 
 
-def _look(server: Server, canvas_id: str) -> Any:
+def _get_view(client: ApiClient, canvas_id: str) -> Any:
     try:
-        return server.call("canvas.get", canvasId=canvas_id)
-    except Refused as problem:
+        return client.call("canvas.get", canvasId=canvas_id)
+    except RequestRefused as problem:
         if problem.name == NOT_FOUND:
             return None
         raise
 
 
-def _asset(server: Server, canvas_id: str, path: str) -> bytes:
-    found = server.call("canvas.asset.get", canvasId=canvas_id, path=path)
-    return found["text"].encode() if "text" in found else base64.b64decode(found["base64"])
+def _get_asset(client: ApiClient, canvas_id: str, path: str) -> bytes:
+    asset = client.call("canvas.asset.get", canvasId=canvas_id, path=path)
+    return asset["text"].encode() if "text" in asset else base64.b64decode(asset["base64"])
 
 
-def records(server: Server, canvas_id: str, most: int) -> list[Mapping[str, Any]]:
-    """The newest records of its actions, newest first."""
-    found: list[Mapping[str, Any]] = []
+def fetch_records(client: ApiClient, canvas_id: str, limit: int) -> list[Mapping[str, Any]]:
+    """Return the records of the canvas's actions, newest first."""
+    records: list[Mapping[str, Any]] = []
     before = None
-    while len(found) < most:
-        page = server.call(
-            "canvas.records", canvasId=canvas_id, before=before, limit=min(RECORDS_AT_ONCE, most - len(found))
+    while len(records) < limit:
+        page = client.call(
+            "canvas.records",
+            canvasId=canvas_id,
+            before=before,
+            limit=min(RECORDS_PAGE_SIZE, limit - len(records)),
         )
-        found += page["records"]
+        records += page["records"]
         before = page.get("next")
         if before is None:
             break
-    return found
+    return records
 
 
-# --- to the server ------------------------------------------------------------------------------------------------------
+# --- to the server ------------------------------------------------------------------------------------------
 
 
-def steps(
+def plan_steps(
     old: FolderCanvas | None,
     new: FolderCanvas,
     *,
-    most_bytes: int,
+    max_bytes: int,
     others: Sequence[str] = (),
     is_accepted: bool = True,
     revision: int | None = None,
-) -> list[Step]:
-    """What makes `old`, as the server has it, into `new`. `others` are assets of the server's that neither speaks of; they stay.
+) -> list[SyncStep]:
+    """Return the calls that change `old`, the canvas on the server, into `new`.
 
-    What is not accepted is so from the first call on, and its buttons run nothing without asking. A call that says all assets at once, and
-    so replaces those too that are not new, is for this `revision` alone.
+    `others` are assets of the server that neither canvas defines; they are kept. With `is_accepted` false the
+    first call already removes the acceptance, so that no new action runs without confirmation. A call that
+    replaces all assets expects this `revision`.
     """
-    planned = _steps(old, new, most_bytes=most_bytes, others=others)
+    steps = _plan(old, new, max_bytes=max_bytes, others=others)
     if revision is not None:
-        planned = [
-            replace(step, params={**step.params, "expectedRevision": revision}) if is_all(step) else step
-            for step in planned
+        steps = [
+            replace(step, params={**step.params, "expectedRevision": revision})
+            if replaces_all_assets(step)
+            else step
+            for step in steps
         ]
-    if is_accepted or not planned:
-        return planned
-    first = [] if planned[0].method == UPSERT else [_upsert(new, {}, [])]
+    if is_accepted or not steps:
+        return steps
+    first = [] if steps[0].method == UPSERT else [_upsert(new, {}, [])]
     return [
         replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step
-        for step in (*first, *planned)
+        for step in (*first, *steps)
     ]
 
 
-def is_all(step: Step) -> bool:
+def replaces_all_assets(step: SyncStep) -> bool:
     return step.method == UPSERT and "assets" in step.params
 
 
-def _steps(
-    old: FolderCanvas | None, new: FolderCanvas, *, most_bytes: int, others: Sequence[str]
-) -> list[Step]:
-    told = _told(old, new)
-    there = _assets(old)
-    put = {path: content for path, content in new.assets.items() if there.get(path) != content}
-    gone = [path for path in there if path not in new.assets]
-    if not told and len(put) + len(gone) <= 1:
-        return [*_puts(old, new, put), *_deletes(old, new, gone)]
-    files = [*_files(told), *put, *gone]
-    if not put and not gone:
-        return [_upsert(new, told, files)]
+def _plan(
+    old: FolderCanvas | None, new: FolderCanvas, *, max_bytes: int, others: Sequence[str]
+) -> list[SyncStep]:
+    members = _changed_members(old, new)
+    old_assets = _assets(old)
+    put = {path: content for path, content in new.assets.items() if old_assets.get(path) != content}
+    deleted = [path for path in old_assets if path not in new.assets]
+    if not members and len(put) + len(deleted) <= 1:
+        return [*_put_steps(old, new, put), *_delete_steps(old, new, deleted)]
+    files = [*_files(members), *put, *deleted]
+    if not put and not deleted:
+        return [_upsert(new, members, files)]
     if not others:
-        at_once = _upsert(
-            new, {**told, "assets": {path: _whole(content) for path, content in new.assets.items()}}, files
-        )
-        if len(msgspec.json.encode({"method": at_once.method, "params": at_once.params})) <= most_bytes:
-            return [at_once]
-    first: list[Step] = []
-    last = [_upsert(new, told, _files(told))] if told else []
-    if old is None:  # there has to be a canvas before it can have assets
-        first, last = [_upsert(new, told, _files(told), ("canvas.delete", {"canvasId": new.canvas_id}))], []
-    puts, deletes = _puts(old, new, put), _deletes(old, new, gone)
-    if not _can_lie_together(
-        [*there, *new.assets, *others]
-    ):  # a name that changed its case only, or became a folder
+        assets = {path: _encode(content) for path, content in new.assets.items()}
+        step = _upsert(new, {**members, "assets": assets}, files)
+        if len(msgspec.json.encode({"method": step.method, "params": step.params})) <= max_bytes:
+            return [step]
+    first: list[SyncStep] = []
+    last = [_upsert(new, members, _files(members))] if members else []
+    if old is None:  # the canvas must exist before it can have assets
+        undo = ("canvas.delete", {"canvasId": new.canvas_id})
+        first, last = [_upsert(new, members, _files(members), undo)], []
+    puts, deletes = _put_steps(old, new, put), _delete_steps(old, new, deleted)
+    # A path that changed its case only, or became a folder, must be deleted first.
+    if _has_conflicts([*old_assets, *new.assets, *others]):
         return [*first, *deletes, *puts, *last]
     return [*first, *puts, *last, *deletes]
 
 
-def _told(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
-    """The members of an upsert that say what is new."""
+def _changed_members(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
+    """Return the members of an upsert that differ."""
     if old is None:
-        key = new.owner_session_key if new.owner_session_key != f"agent:{new.agent_id}:main" else None
-        told = {
+        is_default_session = new.owner_session_key == f"agent:{new.agent_id}:main"
+        members = {
             "agentId": new.agent_id,
             "title": new.title,
-            "ownerSessionKey": key,
+            "ownerSessionKey": None if is_default_session else new.owner_session_key,
             "spec": new.spec,
             "state": new.state,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
     pairs = {
         "title": (old.title, new.title),
         "ownerSessionKey": (old.owner_session_key, new.owner_session_key),
@@ -215,50 +252,54 @@ def _told(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
     return {
         name: after
         for name, (before, after) in pairs.items()
-        if after is not None and not is_same(before, after)
+        if after is not None and not is_identical_json(before, after)
     }
 
 
-def _files(told: Mapping[str, Any]) -> list[str]:
-    names = {"title": "descriptor.json", "ownerSessionKey": "descriptor.json", "spec": SPEC, "state": STATE}
-    return list(dict.fromkeys(names[name] for name in told if name in names))
+def _files(members: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(_FILE_OF_MEMBER[name] for name in members if name in _FILE_OF_MEMBER))
 
 
 def _upsert(
     new: FolderCanvas,
-    told: Mapping[str, Any],
+    members: Mapping[str, Any],
     files: Sequence[str],
     undo: tuple[str, Mapping[str, Any]] | None = None,
-) -> Step:
-    return Step(UPSERT, {"canvasId": new.canvas_id, **told}, files, undo)
+) -> SyncStep:
+    return SyncStep(UPSERT, {"canvasId": new.canvas_id, **members}, files, undo)
 
 
-def _puts(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[Step]:
-    """The page itself last, when what it shows is there."""
-    canvas_id, there = new.canvas_id, _assets(old)
-    found: list[Step] = []
+def _put_steps(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[SyncStep]:
+    """Put the assets, the page last, so that everything it refers to exists."""
+    canvas_id, old_assets = new.canvas_id, _assets(old)
+    steps: list[SyncStep] = []
     for path in sorted(put, key=lambda path: (path == ENTRY, path)):
         undo = (
-            _put(canvas_id, path, there[path])
-            if path in there
-            else ("canvas.asset.delete", {"canvasId": canvas_id, "path": path})
+            _put(canvas_id, path, old_assets[path])
+            if path in old_assets
+            else (DELETE_ASSET, {"canvasId": canvas_id, "path": path})
         )
         method, params = _put(canvas_id, path, put[path])
-        found.append(Step(method, params, [path], undo))
-    return found
+        steps.append(SyncStep(method, params, [path], undo))
+    return steps
 
 
 def _put(canvas_id: str, path: str, content: bytes) -> tuple[str, Mapping[str, Any]]:
-    whole = _whole(content)
-    said = {"text": whole} if isinstance(whole, str) else whole
-    return "canvas.asset.put", {"canvasId": canvas_id, "path": path, **said}
+    encoded = _encode(content)
+    body = {"text": encoded} if isinstance(encoded, str) else encoded
+    return PUT_ASSET, {"canvasId": canvas_id, "path": path, **body}
 
 
-def _deletes(old: FolderCanvas | None, new: FolderCanvas, gone: Iterable[str]) -> list[Step]:
-    name, there = new.canvas_id, _assets(old)
+def _delete_steps(old: FolderCanvas | None, new: FolderCanvas, paths: Iterable[str]) -> list[SyncStep]:
+    canvas_id, old_assets = new.canvas_id, _assets(old)
     return [
-        Step("canvas.asset.delete", {"canvasId": name, "path": path}, [path], _put(name, path, there[path]))
-        for path in gone
+        SyncStep(
+            DELETE_ASSET,
+            {"canvasId": canvas_id, "path": path},
+            [path],
+            _put(canvas_id, path, old_assets[path]),
+        )
+        for path in paths
     ]
 
 
@@ -266,112 +307,109 @@ def _assets(canvas: FolderCanvas | None) -> Mapping[str, bytes]:
     return dict[str, bytes]() if canvas is None else canvas.assets
 
 
-def _can_lie_together(paths: Iterable[str]) -> bool:
+def _has_conflicts(paths: Iterable[str]) -> bool:
     try:
-        check_together(dict.fromkeys(paths))
+        check_path_conflicts(dict.fromkeys(paths))
     except BadInput:
-        return False
-    return True
+        return True
+    return False
 
 
-def _text(content: bytes) -> str | None:
+def _encode(content: bytes) -> str | Mapping[str, str]:
+    """Return text as it is, other content as base64."""
     try:
         return content.decode()
     except UnicodeDecodeError:
-        return None
+        return {"base64": base64.b64encode(content).decode()}
 
 
-def _whole(content: bytes) -> str | Mapping[str, str]:
-    """As text, if it is."""
-    text = _text(content)
-    return {"base64": base64.b64encode(content).decode()} if text is None else text
-
-
-def carry(
-    server: Server,
+def push(
+    client: ApiClient,
     old: FolderCanvas | None,
     new: FolderCanvas,
     *,
-    most_bytes: int,
+    max_bytes: int,
     others: Sequence[str] = (),
     is_accepted: bool = True,
     revision: int | None = None,
 ) -> SyncResult | None:
-    """All of it or nothing; None if there is nothing to do."""
-    planned = steps(
-        old, new, most_bytes=most_bytes, others=others, is_accepted=is_accepted, revision=revision
+    """Change the canvas on the server completely or not at all. Returns None if there is nothing to change."""
+    steps = plan_steps(
+        old, new, max_bytes=max_bytes, others=others, is_accepted=is_accepted, revision=revision
     )
     try:
-        return _done(server, old, new, planned)
-    except Refused as problem:
-        smaller = steps(old, new, most_bytes=0, others=others, is_accepted=is_accepted)
-        if problem.name != TOO_LARGE or len(smaller) <= len(planned):
+        return _run_steps(client, old, new, steps)
+    except RequestRefused as problem:
+        # The limit of this server may be lower than ours: send the files one by one.
+        smaller = plan_steps(old, new, max_bytes=0, others=others, is_accepted=is_accepted)
+        if problem.name != TOO_LARGE or len(smaller) <= len(steps):
             raise
-        return _done(server, old, new, smaller)  # this server's requests hold less than ours would
+        return _run_steps(client, old, new, smaller)
 
 
-def _done(
-    server: Server, old: FolderCanvas | None, new: FolderCanvas, planned: Sequence[Step]
+def _run_steps(
+    client: ApiClient, old: FolderCanvas | None, new: FolderCanvas, steps: Sequence[SyncStep]
 ) -> SyncResult | None:
-    done: list[Step] = []
+    done: list[SyncStep] = []
     answer: Any = {}
     warnings: list[str] = []
-    for step in planned:
+    for step in steps:
         try:
-            answer = server.call(step.method, **step.params)
-        except Refused as problem:
-            if step.method == "canvas.asset.delete" and problem.name == NOT_FOUND:
-                continue  # gone already
-            raise Refused(problem.name, _told_of(step, problem) + _taken_back(server, done)) from None
+            answer = client.call(step.method, **step.params)
+        except RequestRefused as problem:
+            if step.method == DELETE_ASSET and problem.name == NOT_FOUND:
+                continue  # it was deleted already
+            raise RequestRefused(problem.name, _with_files(step, problem) + _undo(client, done)) from None
         except ServerUnreachable as problem:
             if not done:
                 raise
             raise ServerUnreachable(
-                f"{problem} Some of {new.canvas_id} is there already; do the same again when the server is back."
+                f"{problem} {new.canvas_id} was changed in part; "
+                "repeat the command when the server is reachable."
             ) from None
         warnings += answer.get("warnings", [])
         done.append(step)
     if not done:
         return None
-    gone = [path for path in _assets(old) if path not in new.assets]
-    about = dict.fromkeys(path for step in done for path in step.about if path not in gone)
-    return SyncResult(answer["revision"], list(about), gone, old is None, warnings, len(done))
+    removed = [path for path in _assets(old) if path not in new.assets]
+    sent = dict.fromkeys(path for step in done for path in step.files if path not in removed)
+    return SyncResult(answer["revision"], list(sent), removed, old is None, warnings, len(done))
 
 
-def accept(server: Server, canvas_id: str) -> tuple[int, int]:
-    """Whoever imports it stands for all of it, as it lies there now; its revision before and after."""
-    view = server.call("canvas.get", canvasId=canvas_id)
+def accept(client: ApiClient, canvas_id: str) -> tuple[int, int]:
+    """Accept the canvas as it is now. Returns its revision before and after."""
+    view = client.call("canvas.get", canvasId=canvas_id)
     before = view["revision"]
     if not view["accepted"]:
-        view = server.call("canvas.accept", canvasId=canvas_id, revision=before)
+        view = client.call("canvas.accept", canvasId=canvas_id, revision=before)
     return before, view["revision"]
 
 
-def _taken_back(server: Server, done: Sequence[Step]) -> str:
-    """What is to be said of that: nothing, if it went well."""
+def check_agent(on_server: ServerCanvas, agent_id: str) -> None:
+    """Raise `BadInput` if the canvas belongs to another agent."""
+    canvas = on_server.canvas
+    if canvas.agent_id != agent_id:
+        raise BadInput(
+            problem=f"Canvas {canvas.canvas_id} belongs to agent {canvas.agent_id}, "
+            f"not to {escape_unprintable(agent_id)}."
+        )
+
+
+def _undo(client: ApiClient, done: Sequence[SyncStep]) -> str:
+    """Undo steps in reverse order. Returns a sentence for the error message, empty if it succeeded."""
     try:
         for step in reversed(done):
             if step.undo is not None:
                 method, params = step.undo
-                server.call(method, **params)
-    except (Refused, ServerUnreachable) as problem:
-        return f" What had been sent before could not be taken back ({problem})."
+                client.call(method, **params)
+    except (RequestRefused, ServerUnreachable) as problem:
+        return f" The changes before it could not be undone ({problem})."
     return ""
 
 
-def _told_of(step: Step, problem: Refused) -> str:
-    """With the file that it is about, where the server cannot know of files."""
-    about = [path for path in step.about if path != "descriptor.json"] or list(step.about)
-    if not about or problem.message.startswith(about[0]):
+def _with_files(step: SyncStep, problem: RequestRefused) -> str:
+    """Return the server's message with the files of the step, which the server does not know."""
+    files = [path for path in step.files if path != DESCRIPTOR] or list(step.files)
+    if not files or problem.message.startswith(files[0]):
         return problem.message
-    return (
-        f"{', '.join(plain(path) for path in about[:3])}{' …' if len(about) > 3 else ''}: {problem.message}"
-    )
-
-
-def checked_agent(held_there: Held, agent_id: str) -> None:
-    """A canvas stays its agent's."""
-    if held_there.canvas.agent_id != agent_id:
-        raise BadInput(
-            problem=f"Canvas {held_there.canvas.canvas_id} is agent {held_there.canvas.agent_id}'s, and not {plain(agent_id)}'s."
-        )
+    return f"{_names(files)}: {problem.message}"

@@ -1,11 +1,13 @@
-"""A canvas's folder, served while its author edits it: each save is in the open canvas within a second.
+"""Watch canvas folders while their author edits them: each save is in the open canvas within a second.
 
-Owns when a folder counts as saved. Editors write by renaming, or empty a file and fill it, and a build writes many at once; so a
-folder is taken when two looks in a row found it the same, and only as a whole of that moment. What cannot be understood or is refused is
-told once and waits for its next save: the canvas keeps the last good one, and everything else goes on.
+Owns when a folder counts as saved. Editors write by renaming, or truncate a file and fill it, and a build
+writes many files at once; so a folder is read when two scans in a row are equal, and only as a consistent set
+of files. A file that is invalid or refused is reported once and sent again after its next save: the canvas
+keeps the last good version, and all other files are synchronised.
 
-People work on the canvas meanwhile. Their state is theirs: it is replaced only when the folder's own was changed. So are assets that
-never were in the folder, and those that they changed and the author did not save since.
+Users work on the canvas at the same time. Its state is replaced only when the state file of the folder was
+changed. Assets that were never in the folder are kept, and so are those that users changed and the author did
+not save since.
 """
 
 import time
@@ -16,36 +18,41 @@ from pathlib import Path
 from typing import Any
 
 from easel.canvas_folder import files
-from easel.canvas_folder.api_client import Refused, Server, ServerUnreachable
-from easel.canvas_folder.files import CanvasDir, Mark, Moving, Scan
-from easel.canvas_folder.parts import JSON_PARTS, part, speaks, with_all, with_part, without
+from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
+from easel.canvas_folder.files import CanvasDir, FileChanging, FileStamp, Scan, is_editor_file
+from easel.canvas_folder.parts import JSON_PARTS, defines, part, with_all, with_part, without_assets
 from easel.canvas_folder.sync import (
     CONFLICT,
     MAX_ATTEMPTS,
     NOT_FOUND,
     SyncResult,
     accept,
-    carry,
-    changed_there,
-    checked_agent,
-    held,
-    is_all,
-    steps,
+    changed_on_server,
+    check_agent,
+    fetch,
+    plan_steps,
+    push,
+    replaces_all_assets,
 )
 from easel.core.canvas.assets import FOLDER
-from easel.core.canvas.folder import STATE, FolderCanvas, Problem, is_same, plain, read
+from easel.core.canvas.folder import (
+    STATE,
+    FolderCanvas,
+    Problem,
+    escape_unprintable,
+    is_identical_json,
+    read_files,
+)
 from easel.errors import BadInput
 
-LOOK_SECONDS = 0.2
-MAX_WAIT_SECONDS = 2.0  # for a folder that is never quiet; then it is taken as it is
+POLL_SECONDS = 0.2
+MAX_WAIT_SECONDS = 2.0  # for a folder that changes all the time; then it is read as it is
 RETRY_SECONDS = 1.0
-FIND_SECONDS = 1.0  # how often to look for canvases that are new in the folder
-SHOWN_FILES = 4
-MAX_COMPARED = (
-    40  # assets that are looked at before all are sent at once; with more, what was saved goes file by file
-)
-ENDS_IT = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no save will change that
-LEFTOVERS = ("~", "___jb_tmp___", "___jb_old___")  # of editors, beside the file that they save
+FIND_SECONDS = 1.0  # between two searches for new canvases
+MAX_COMPARED_ASSETS = 40  # with more unchanged assets the changed files are sent one by one
+FATAL_ERRORS = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no later save can succeed
+
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,65 +61,81 @@ class WatchLimits:
     request_bytes: int
 
 
-class Watch:
-    """One canvas's folder. `once` looks at it; whoever calls that again and again serves it."""
+class _OnceReporter:
+    """Reports a message unless it is the same as the last one."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        if text != self._last:
+            self._last = text
+            self._report(text)
+
+    def reset(self) -> None:
+        self._last = ""
+
+
+class CanvasWatcher:
+    """Synchronises the folder of one canvas each time `poll` is called."""
 
     def __init__(
         self,
-        place: CanvasDir,
-        server: Server,
+        directory: CanvasDir,
+        client: ApiClient,
         limits: WatchLimits,
-        tell: Callable[[str], None],
+        report: Report,
         *,
         is_accepted: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._place = place
-        self._is_accepted = (
-            is_accepted  # whoever watches stands for all that is saved there, whoever saves it
-        )
-        self._server = server
+        self._directory = directory
+        self._is_accepted = is_accepted  # accept every save
+        self._client = client
         self._limits = limits
-        self._tell = tell
+        self._report = report
+        self._report_once = _OnceReporter(report)
         self._now = now
-        self._sent = self._nothing()  # what the server has of this folder
-        self._known: int | None = None  # the revision at which its assets were those
-        self._kept: Sequence[str] = ()  # of its assets, those that others have changed since
-        self._refused: dict[str, Mark | None] = {}  # by file, as it was when the server did not take it
-        self._dealt: Scan | None = None  # with what was found then
-        self._seen = Scan()
+        self._sent = self._empty()  # the content of the folder that the server has
+        self._known_revision: int | None = None  # at which the server's assets were those
+        self._kept: Sequence[str] = ()  # assets that users have changed since
+        self._refused: dict[str, FileStamp | None] = {}  # files that the server refused, as they were then
+        self._handled: Scan | None = None
+        self._scanned = Scan()
         self._changed_at: float | None = None
         self._retry_at: float | None = None
         self._problems: set[str] = set()
-        self._said = ""
 
     def start(self) -> None:
-        """The folder becomes the canvas, but for the state of one that is there already."""
-        self._seen = files.scan(self._place.folder)
-        canvas = self._read(*files.read_settled(self._place.folder, most_bytes=self._limits.asset_bytes))
-        there = held(self._server, canvas.canvas_id)
-        if there is None:
+        """Send the folder to the server, except the state if the canvas exists already."""
+        self._scanned = files.scan(self._directory.folder)
+        canvas = self._parse(*files.read_settled(self._directory.folder, max_bytes=self._limits.asset_bytes))
+        on_server = fetch(self._client, canvas.canvas_id)
+        if on_server is None:
             self._send(None, canvas)
             return
-        checked_agent(there, canvas.agent_id)
-        if canvas.state is not None and not is_same(canvas.state, there.canvas.state):
-            self._tell(
-                f"{STATE} is not what the canvas has, and people's work stays as it is; `easel canvas import` would replace it."
+        check_agent(on_server, canvas.agent_id)
+        current = on_server.canvas
+        if canvas.state is not None and not is_identical_json(canvas.state, current.state):
+            self._report(
+                f"{STATE} differs from the state of the canvas, which is kept; "
+                "`easel canvas import` replaces it."
             )
-        mine = {path: content for path, content in there.canvas.assets.items() if not is_leftover(path)}
-        others = [path for path in there.canvas.assets if is_leftover(path)]
-        self._send(replace(there.canvas, assets=mine), replace(canvas, state=None), others)
+        own = {path: content for path, content in current.assets.items() if not is_editor_file(path)}
+        others = [path for path in current.assets if is_editor_file(path)]
+        self._send(replace(current, assets=own), replace(canvas, state=None), others)
         self._sent = replace(self._sent, state=canvas.state)
 
-    def once(self) -> bool:
-        """Whether the folder was saved and is at rest, so that it was looked into."""
+    def poll(self) -> bool:
+        """Send the folder if it was saved and is not being written. Returns whether it was read."""
         try:
-            seen = files.scan(self._place.folder)
+            scanned = files.scan(self._directory.folder)
         except (OSError, BadInput) as problem:
-            self._say_once(f"The folder cannot be read ({_said(problem)}); the canvas stays as it is.")
+            self._report_once(f"The folder cannot be read ({_describe(problem)}); the canvas is not changed.")
             return False
-        is_quiet, self._seen = seen == self._seen, seen
-        if seen == self._dealt:
+        is_quiet, self._scanned = scanned == self._scanned, scanned
+        if scanned == self._handled:
             self._changed_at = None
             return False
         now = self._now()
@@ -120,44 +143,47 @@ class Watch:
         if (not is_quiet and not self._is_overdue()) or (self._retry_at is not None and now < self._retry_at):
             return False
         try:
-            self._deal(seen)
-        except (Moving, OSError):
-            return False  # it is being written to: the next look will see more
+            self._handle(scanned)
+        except (FileChanging, OSError):
+            return False  # it is being written to
         except ServerUnreachable as problem:
             self._retry_at = now + RETRY_SECONDS
-            self._say_once(f"{problem} What is saved is sent when it answers.")
+            self._report_once(f"{problem} Saved changes are sent when it answers again.")
             return False
-        self._dealt, self._changed_at, self._said = seen, None, ""
+        self._handled, self._changed_at = scanned, None
+        self._report_once.reset()
         return True
 
     def _is_overdue(self) -> bool:
         return self._changed_at is not None and self._now() >= self._changed_at + MAX_WAIT_SECONDS
 
-    # -- from the folder -------------------------------------------------------------------------------------------
+    # -- from the folder -------------------------------------------------------------------------------------
 
-    def _deal(self, seen: Scan) -> None:
+    def _handle(self, scanned: Scan) -> None:
         try:
-            canvas = self._read(*files.read(self._place.folder, seen, most_bytes=self._limits.asset_bytes))
+            canvas = self._parse(
+                *files.read(self._directory.folder, scanned, max_bytes=self._limits.asset_bytes)
+            )
         except BadInput as problem:
-            self._tell(problem.message)
+            self._report(problem.message)
             return
-        if files.scan(self._place.folder) != seen and not self._is_overdue():
-            raise Moving
+        if files.scan(self._directory.folder) != scanned and not self._is_overdue():
+            raise FileChanging
         try:
-            self._carry(canvas)
-        except Refused as problem:
-            if problem.name in ENDS_IT:
+            self._update(canvas)
+        except RequestRefused as problem:
+            if problem.name in FATAL_ERRORS:
                 raise
-            self._tell(problem.message)
+            self._report(problem.message)
         if self._retry_at is not None:
             self._retry_at = None
-            self._tell("The server answers again.")
+            self._report("The server answers again.")
 
-    def _read(self, found: Mapping[str, bytes], problems: Iterable[Problem]) -> FolderCanvas:
-        """What the folder says, with what the server has in the place of assets that cannot be taken."""
-        ours = {path: content for path, content in found.items() if not is_leftover(path)}
-        reading = read(ours, self._place.agent_id, self._place.canvas_id)
-        assets, told = dict(reading.canvas.assets), set[str]()
+    def _parse(self, contents: Mapping[str, bytes], problems: Iterable[Problem]) -> FolderCanvas:
+        """Return the canvas of the folder, with the server's version of each asset that has a problem."""
+        own = {path: content for path, content in contents.items() if not is_editor_file(path)}
+        reading = read_files(own, self._directory.agent_id, self._directory.canvas_id)
+        assets, messages = dict(reading.canvas.assets), set[str]()
         for problem in (*problems, *reading.problems):
             below = problem.path.rstrip("/") + "/"
             if below == FOLDER:
@@ -167,272 +193,257 @@ class Watch:
                 for path, content in self._sent.assets.items()
                 if path == problem.path or path.startswith(below)
             }
-            told.add(f"{problem} The canvas keeps what it has.")
-        for text in sorted(told - self._problems):
-            self._tell(text)
-        self._problems = told
+            messages.add(f"{problem} The canvas keeps its version.")
+        for text in sorted(messages - self._problems):
+            self._report(text)
+        self._problems = messages
         return replace(reading.canvas, assets=assets)
 
-    # -- to the server ---------------------------------------------------------------------------------------------
+    # -- to the server ---------------------------------------------------------------------------------------
 
-    def _carry(self, canvas: FolderCanvas) -> None:
-        """What was saved since it was last sent goes to the canvas as it is there now."""
-        news = self._news(canvas)
-        if news == replace(self._nothing(), assets=self._sent.assets):
+    def _update(self, canvas: FolderCanvas) -> None:
+        """Send everything that was saved since it was last sent."""
+        changes = self._changes(canvas)
+        if changes == replace(self._empty(), assets=self._sent.assets):
             return
-        for left in reversed(range(MAX_ATTEMPTS)):
+        for remaining in reversed(range(MAX_ATTEMPTS)):
             try:
-                view = self._server.call("canvas.get", canvasId=canvas.canvas_id)
-            except Refused as problem:
+                view = self._client.call("canvas.get", canvasId=canvas.canvas_id)
+            except RequestRefused as problem:
                 if problem.name != NOT_FOUND:
                     raise
-                self._tell("The canvas was deleted; it is made anew.")
-                self._sent, self._refused = self._nothing(), {}
+                self._report("The canvas was deleted; it is created again.")
+                self._sent, self._refused = self._empty(), {}
                 self._send(None, canvas)
                 return
             try:
-                self._update(view, news, is_last=not left)
-            except Refused as problem:
+                self._send_changes(view, changes, is_last=not remaining)
+            except RequestRefused as problem:
                 if problem.name != CONFLICT:
                     raise
             else:
                 return
 
-    def _update(self, view: Mapping[str, Any], news: FolderCanvas, *, is_last: bool) -> None:
-        """Raises `Refused` with CONFLICT where somebody else was faster, unless it is the last try."""
-        mine = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
-        there = replace(
-            self._nothing(),
+    def _send_changes(self, view: Mapping[str, Any], changes: FolderCanvas, *, is_last: bool) -> None:
+        """Send changes to the canvas of this view. Raises `RequestRefused` with CONFLICT except in the last
+        attempt.
+        """
+        own = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
+        current = replace(
+            self._empty(),
             title=view["descriptor"]["title"],
             owner_session_key=view["descriptor"]["ownerSessionKey"],
             spec=view["spec"],
             state=view["state"],
-            assets=mine,
+            assets=own,
         )
-        others = [path for path in view["assets"] if path not in mine and path not in news.assets]
-        kept = self._of_others(view["revision"], there, news, others)
+        others = [path for path in view["assets"] if path not in own and path not in changes.assets]
+        kept = self._changed_by_users(view["revision"], current, changes, others)
         self._send(
-            without(there, kept),
-            without(news, kept),
+            without_assets(current, kept),
+            without_assets(changes, kept),
             [*others, *kept],
             revision=view["revision"],
             is_last=is_last,
         )
-        self._sent = replace(self._sent, assets={**{path: mine[path] for path in kept}, **self._sent.assets})
+        self._sent = replace(self._sent, assets={**{path: own[path] for path in kept}, **self._sent.assets})
 
-    def _of_others(
-        self, revision: int, there: FolderCanvas, news: FolderCanvas, others: Sequence[str]
+    def _changed_by_users(
+        self, revision: int, current: FolderCanvas, changes: FolderCanvas, others: Sequence[str]
     ) -> Sequence[str]:
-        """Assets that were not saved since they were sent, and that sending all at once would take back from whoever changed them."""
-        planned = steps(there, news, most_bytes=self._limits.request_bytes, others=others)
-        if revision == self._known or not any(map(is_all, planned)):
+        """Return unsaved assets that users changed on the canvas and that replacing all assets would
+        overwrite.
+        """
+        steps = plan_steps(current, changes, max_bytes=self._limits.request_bytes, others=others)
+        if revision == self._known_revision or not any(map(replaces_all_assets, steps)):
             return ()
-        same = {path: content for path, content in there.assets.items() if news.assets.get(path) == content}
-        if len(same) > MAX_COMPARED:
-            return list(same)
-        kept = changed_there(self._server, there.canvas_id, same)
+        unchanged = {
+            path: content for path, content in current.assets.items() if changes.assets.get(path) == content
+        }
+        if len(unchanged) > MAX_COMPARED_ASSETS:
+            return list(unchanged)
+        kept = changed_on_server(self._client, current.canvas_id, unchanged)
         for path in kept:
             if path not in self._kept:
-                self._tell(
-                    f"{plain(path)} was changed on the canvas by others and stays so until you save it."
+                self._report(
+                    f"{escape_unprintable(path)} was changed on the canvas; "
+                    "that version is kept until you save it."
                 )
-        self._kept, self._known = kept, None if kept else revision
+        self._kept, self._known_revision = kept, None if kept else revision
         return kept
 
-    def _news(self, canvas: FolderCanvas) -> FolderCanvas:
-        """Without what is as it was sent, or was refused and not saved since."""
-        marks = self._seen.marks
-        self._refused = {file: mark for file, mark in self._refused.items() if marks.get(file) == mark}
-        news = canvas
+    def _changes(self, canvas: FolderCanvas) -> FolderCanvas:
+        """Return the canvas without the parts that were sent already, or refused and not saved since."""
+        stamps = self._scanned.stamps
+        self._refused = {file: stamp for file, stamp in self._refused.items() if stamps.get(file) == stamp}
+        changes = canvas
         for file in JSON_PARTS:
-            if file in self._refused or is_same(part(canvas, file), part(self._sent, file)):
-                news = with_part(news, file, self._nothing())
+            if file in self._refused or is_identical_json(part(canvas, file), part(self._sent, file)):
+                changes = with_part(changes, file, self._empty())
         for path in canvas.assets:
             if path in self._refused:
-                news = with_part(news, path, self._sent)
-        return news
+                changes = with_part(changes, path, self._sent)
+        return changes
 
     def _send(
         self,
-        there: FolderCanvas | None,
-        news: FolderCanvas,
+        current: FolderCanvas | None,
+        changes: FolderCanvas,
         others: Sequence[str] = (),
         *,
         revision: int | None = None,
         is_last: bool = True,
     ) -> None:
-        """All of it at once; if that is refused, each file by itself, so that one that is wrong holds up no other."""
+        """Send all changes together; if they are refused, each file separately, so that one error affects one
+        file.
+        """
         try:
-            self._say(self._carried(there, news, others, revision))
-        except Refused as problem:
-            if problem.name in ENDS_IT or (problem.name == CONFLICT and not is_last):
+            self._report_result(self._push(current, changes, others, revision))
+        except RequestRefused as problem:
+            if problem.name in FATAL_ERRORS or (problem.name == CONFLICT and not is_last):
                 raise
         else:
-            self._sent = with_all(self._sent, news)
+            self._sent = with_all(self._sent, changes)
             return
-        said = [file for file in JSON_PARTS if speaks(news, file)]
-        if there is None:
-            there = self._made(news, said)
-            said = [file for file in said if not speaks(there, file)]
-        for file in [*said, *(path for path in there.assets if path not in news.assets), *news.assets]:
-            only = with_part(replace(self._nothing(), assets=there.assets), file, news)
+        json_files = [file for file in JSON_PARTS if defines(changes, file)]
+        if current is None:
+            current = self._create(changes, json_files)
+            json_files = [file for file in json_files if not defines(current, file)]
+        removed = [path for path in current.assets if path not in changes.assets]
+        for file in [*json_files, *removed, *changes.assets]:
+            one_file = with_part(replace(self._empty(), assets=current.assets), file, changes)
             try:
-                self._say(self._carried(there, only, others))
-            except Refused as problem:
-                if problem.name in ENDS_IT:
+                self._report_result(self._push(current, one_file, others))
+            except RequestRefused as problem:
+                if problem.name in FATAL_ERRORS:
                     raise
-                self._refused[file] = self._seen.marks.get(file)
-                self._tell(f"{_about(file, problem.message)} The canvas keeps what it has.")
+                self._refused[file] = self._scanned.stamps.get(file)
+                self._report(f"{_with_file(file, problem.message)} The canvas keeps its version.")
                 continue
-            self._sent, there = with_part(self._sent, file, news), with_all(there, only)
+            self._sent, current = with_part(self._sent, file, changes), with_all(current, one_file)
 
-    def _carried(
+    def _push(
         self,
-        there: FolderCanvas | None,
-        news: FolderCanvas,
+        current: FolderCanvas | None,
+        changes: FolderCanvas,
         others: Sequence[str] = (),
         revision: int | None = None,
     ) -> SyncResult | None:
-        before, self._known = self._known, None
-        carried = carry(
-            self._server,
-            there,
-            news,
-            most_bytes=self._limits.request_bytes,
+        known, self._known_revision = self._known_revision, None
+        result = push(
+            self._client,
+            current,
+            changes,
+            max_bytes=self._limits.request_bytes,
             others=others,
             is_accepted=self._is_accepted,
             revision=revision,
         )
-        known = before if carried is None else carried.revision
+        new_revision = known if result is None else result.revision
         if self._is_accepted:
-            at, after = accept(self._server, news.canvas_id)
-            known = after if at == known else None
-        # Nobody came in between. Only of one call that is known: one that changes nothing would hide the change of somebody else.
-        if before == revision and (
-            carried is None
-            or (carried.calls == 1 and revision is not None and carried.revision == revision + 1)
-        ):
-            self._known = known
-        return carried
+            before, after = accept(self._client, changes.canvas_id)
+            new_revision = after if before == new_revision else None
+        # The revision is known only after exactly one call that raised it by one: then nothing else was
+        # changed.
+        is_only_change = result is None or (
+            result.call_count == 1 and revision is not None and result.revision == revision + 1
+        )
+        if known == revision and is_only_change:
+            self._known_revision = new_revision
+        return result
 
-    def _made(self, news: FolderCanvas, said: Sequence[str]) -> FolderCanvas:
-        """A new canvas without assets, of all that is taken together: it begins with the state that its spec declares, and only then."""
-        for some in (files_ for most in range(len(said), -1, -1) for files_ in combinations(said, most)):
-            made = self._nothing()
-            for file in some:
-                made = with_part(made, file, news)
+    def _create(self, changes: FolderCanvas, json_files: Sequence[str]) -> FolderCanvas:
+        """Create the canvas with as many JSON files as the server accepts together, and return it without
+        assets.
+
+        A new canvas gets the initial state of its spec only if both are sent in the first call.
+        """
+        for accepted in (
+            subset for count in range(len(json_files), -1, -1) for subset in combinations(json_files, count)
+        ):
+            canvas = self._empty()
+            for file in accepted:
+                canvas = with_part(canvas, file, changes)
             try:
-                self._say(self._carried(None, made))
-            except Refused as problem:
-                if problem.name in ENDS_IT or not some:
+                self._report_result(self._push(None, canvas))
+            except RequestRefused as problem:
+                if problem.name in FATAL_ERRORS or not accepted:
                     raise
             else:
-                self._sent = with_all(self._sent, made)
-                return made
-        raise AssertionError("the last try, with no file at all, ends it")
+                self._sent = with_all(self._sent, canvas)
+                return canvas
+        raise AssertionError("the attempt without files returns or raises")
 
-    def _nothing(self) -> FolderCanvas:
-        return FolderCanvas(canvas_id=self._place.canvas_id, agent_id=self._place.agent_id)
+    def _empty(self) -> FolderCanvas:
+        return FolderCanvas(canvas_id=self._directory.canvas_id, agent_id=self._directory.agent_id)
 
-    # -- in words --------------------------------------------------------------------------------------------------
-
-    def _say(self, carried: SyncResult | None) -> None:
-        if carried is not None:
-            self._tell(in_words(carried))
-            for warning in carried.warnings:
-                self._tell(f"The server warns: {plain(warning)}")
-
-    def _say_once(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self._tell(text)
+    def _report_result(self, result: SyncResult | None) -> None:
+        if result is not None:
+            self._report(result.describe())
+            for warning in result.warnings:
+                self._report(f"The server warns: {escape_unprintable(warning)}")
 
 
 class FolderWatcher:
-    """All canvases in a folder, those that are made in it later too."""
+    """Watches all canvases in a folder, including those that are created later."""
 
     def __init__(
         self,
         folder: Path,
         agent_id: str | None,
-        server: Server,
+        client: ApiClient,
         limits: WatchLimits,
-        tell: Callable[[str], None],
+        report: Report,
         *,
         is_accepted: bool,
     ) -> None:
         self._folder = folder
         self._agent_id = agent_id
-        self._server = server
+        self._client = client
         self._limits = limits
-        self._tell = tell
+        self._report = report
+        self._report_once = _OnceReporter(report)
         self._is_accepted = is_accepted
-        self._watches: dict[Path, Watch] = {}
+        self._watchers: dict[Path, CanvasWatcher] = {}
         self._find_at = 0.0
-        self._said = ""
 
     def start(self) -> list[CanvasDir]:
-        """Those that are there now; what is wrong with one of them is raised."""
-        found = files.find(self._folder, self._agent_id)
-        for place in found:
-            self._add(place)
+        """Send the canvases that exist now and return them. Raises on any problem."""
+        found = files.find_canvases(self._folder, self._agent_id)
+        for directory in found:
+            self._add(directory)
         return found
 
-    def once(self) -> None:
-        for watch in self._watches.values():
-            watch.once()
+    def poll(self) -> None:
+        """Poll each canvas, and once a second search for new ones."""
+        for watcher in self._watchers.values():
+            watcher.poll()
         if time.monotonic() < self._find_at:
             return
         self._find_at = time.monotonic() + FIND_SECONDS
         try:
-            for one in files.folders(self._folder, self._agent_id):
-                if one not in self._watches:
-                    self._add(files.placed(one, self._agent_id))
-        except Refused as problem:
-            if problem.name in ENDS_IT:
+            for folder in files.find_folders(self._folder, self._agent_id):
+                if folder not in self._watchers:
+                    self._add(files.identify(folder, self._agent_id))
+        except RequestRefused as problem:
+            if problem.name in FATAL_ERRORS:
                 raise
-            self._say_once(problem.message)
+            self._report_once(problem.message)
         except (BadInput, ServerUnreachable, OSError) as problem:
-            self._say_once(_said(problem))
+            self._report_once(_describe(problem))
 
-    def _add(self, place: CanvasDir) -> None:
-        def tell(text: str) -> None:
-            self._tell(f"{place.canvas_id}: {text}")
+    def _add(self, directory: CanvasDir) -> None:
+        def report(text: str) -> None:
+            self._report(f"{directory.canvas_id}: {text}")
 
-        watch = Watch(place, self._server, self._limits, tell, is_accepted=self._is_accepted)
-        watch.start()
-        self._watches[place.folder] = watch
-
-    def _say_once(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self._tell(text)
+        watcher = CanvasWatcher(directory, self._client, self._limits, report, is_accepted=self._is_accepted)
+        watcher.start()
+        self._watchers[directory.folder] = watcher
 
 
-def is_leftover(path: str) -> bool:
-    """What an editor leaves beside a file is neither sent nor, where a canvas has it, removed."""
-    return path.startswith(FOLDER) and path.endswith(LEFTOVERS)
+def _with_file(file: str, message: str) -> str:
+    return message if message.startswith(file) else f"{escape_unprintable(file)}: {message}"
 
 
-def in_words(carried: SyncResult) -> str:
-    if carried.is_new:
-        return f"made of {_few(carried.sent) or 'nothing yet'}; revision {carried.revision}"
-    done = [
-        f"{_few(paths)} {what}"
-        for paths, what in ((carried.sent, "saved"), (carried.removed, "removed"))
-        if paths
-    ]
-    return f"{', '.join(done)}; revision {carried.revision}"
-
-
-def _few(paths: Sequence[str]) -> str:
-    shown = ", ".join(plain(path) for path in paths[:SHOWN_FILES])
-    return shown + (f" and {len(paths) - SHOWN_FILES} more" if len(paths) > SHOWN_FILES else "")
-
-
-def _about(file: str, message: str) -> str:
-    return message if message.startswith(file) else f"{plain(file)}: {message}"
-
-
-def _said(problem: OSError | BadInput | ServerUnreachable) -> str:
+def _describe(problem: OSError | BadInput | ServerUnreachable) -> str:
     return problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)

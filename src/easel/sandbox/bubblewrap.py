@@ -1,11 +1,11 @@
 """Start a command under bubblewrap: what it sees, what it may do, and its limits. SB-13
 
-Owns the arguments of `bwrap` and the descriptors that belong to them. The command sees a read-only `/usr`, a generated
-`/etc`, its own processes in `/proc`, five devices and its workspace; its environment is `PATH` alone. Waiting for it and
-ending it is the job of `command`.
+Owns the arguments of `bwrap` and the descriptors that belong to them. The command sees a read-only `/usr`, a
+generated `/etc`, its own processes in `/proc`, five devices and its workspace; its environment is `PATH`
+alone. Waiting for it and ending it is the job of `command`.
 
-Where Easel runs as root, the command runs as `uid` on the host, which owns only the folders of sessions. That also makes
-the kernel enforce the limit on processes, which it does not for root.
+Where Easel runs as root, the command runs as `uid` on the host, which owns only the folders of sessions. That
+also makes the kernel enforce the limit on processes, which it does not for root.
 """
 
 import os
@@ -45,11 +45,12 @@ VISIBLE_WITH_NETWORK = (
     "/etc/pki",
 )
 
-# Runs first inside the sandbox: sets the limits, unless stricter ones are set already, and a lower priority, then runs
-# the command.
+# Runs first inside the sandbox: sets the limits, unless stricter ones are set already, and a lower priority,
+# then runs the command.
 LIMIT_SCRIPT = """
 lower() {{ ulimit "$1" "$2" 2>/dev/null || [ "$(ulimit -H "$1")" != unlimited ]; }}
-lower -c 0 && lower -n {files} && lower -f {file_kib} && lower -d {memory_kib} && lower -t {cpu} && {processes} &&
+lower -c 0 && lower -n {files} && lower -f {file_kib} && lower -d {memory_kib} && lower -t {cpu} &&
+  {processes} &&
   exec nice -n {nice} /bin/bash --noprofile --norc -c "$1"
 """
 # Runs outside: makes the command the first victim if the machine runs out of memory.
@@ -61,15 +62,17 @@ exec "$@"
 DROP_ROOT_SCRIPT = """
 mount=$1 setpriv=$2 folder=$3 uid=$4
 shift 4
-"$mount" --bind "$folder" /tmp && exec "$setpriv" --reuid "$uid" --regid "$uid" --clear-groups --no-new-privs -- "$@"
+"$mount" --bind "$folder" /tmp &&
+  exec "$setpriv" --reuid "$uid" --regid "$uid" --clear-groups --no-new-privs -- "$@"
 """
 
 
 def limit_script(limits: CommandLimits, *, processes: bool) -> str:
     """Return the script that sets the limits and runs the command.
 
-    Without `processes` the kernel does not limit their number: it has no limit for root, and would count all processes of
-    another user. Then only the watch does, and the command has the lowest priority so that the watch still gets CPU time.
+    Without `processes` the kernel does not limit their number: it has no limit for root, and would count all
+    processes of another user. Then only the watch does, and the command has the lowest priority so that the
+    watch still gets CPU time.
     """
     return LIMIT_SCRIPT.format(
         files=MAX_OPEN_FILES,
@@ -85,8 +88,8 @@ def limit_script(limits: CommandLimits, *, processes: bool) -> str:
 class Launch:
     """A program to start, with the descriptors that it inherits; they are closed when the block ends.
 
-    `status` is the pipe on which bubblewrap reports its child, and `lifeline` the pipe whose end makes the reaper kill
-    everything; the caller closes both.
+    `status` is the pipe on which bubblewrap reports its child, and `lifeline` the pipe whose end makes the
+    reaper kill everything; the caller closes both.
     """
 
     def __init__(
@@ -167,7 +170,8 @@ class Bubblewrap:
             ]
             if (filtered := seccomp.program(platform.machine())) is not None:
                 arguments += ["--seccomp", data(filtered)]
-            # In a file that only bubblewrap reads: its command line is visible inside, and names folders of the host.
+            # In a file that only bubblewrap reads: its command line is visible inside, and names folders of
+            # the host.
             argv = [*prefix, self.program, "--args", data(_encode_arguments(arguments)), "--"]
             script = limit_script(limits, processes=limits_processes)
             argv += ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", command]
@@ -218,7 +222,7 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
     return launcher
 
 
-# --- what a command sees ----------------------------------------------------------------------------------------------
+# --- what a command sees ------------------------------------------------------------------------------------
 
 
 def _namespaces(*, network: bool) -> list[str]:
@@ -297,7 +301,9 @@ def fake_proc_files(limits: CommandLimits) -> Mapping[str, bytes]:
 
 
 def _proc(fake_files: Mapping[str, str]) -> list[str]:
-    """Show the command's own processes; cover the files about the machine, and make everything read-only. SB-05"""
+    """Show the command's own processes; cover the files about the machine, and make everything read-only.
+    SB-05
+    """
     arguments = ["--proc", "/proc"]
     for entry in sorted(Path("/proc").iterdir()):
         name, inside = entry.name, str(entry)

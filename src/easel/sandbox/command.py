@@ -1,8 +1,8 @@
 """One command, from its start to the end of all its processes.
 
-Owns the output, the watch over the command's resources, its timeout and its end. A command ends with all its processes,
-whether it finished, exceeded a limit or was cancelled; `Shell.run` returns after that. How a command is started is the
-launcher's job.
+Owns the output, the watch over the command's resources, its timeout and its end. A command ends with all its
+processes, whether it finished, exceeded a limit or was cancelled; `Shell.run` returns after that. How a
+command is started is the launcher's job.
 """
 
 import asyncio
@@ -178,7 +178,7 @@ class _RunningCommand:
                 os.close(self._first_pidfd)
         self.output.close()
 
-    # -- while it runs ---------------------------------------------------------------------------------------------
+    # -- while it runs ---------------------------------------------------------------------------------------
 
     async def _read_output(self, child: Child) -> None:
         while chunk := await child.output.read(READ_BYTES):
@@ -239,7 +239,7 @@ class _RunningCommand:
             self._first_pidfd = os.pidfd_open(pid)
         self._child_reported.set()
 
-    # -- its end ---------------------------------------------------------------------------------------------------
+    # -- its end ---------------------------------------------------------------------------------------------
 
     async def _kill(self, child: Child) -> None:
         if self._has_namespace:

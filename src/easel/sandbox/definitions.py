@@ -100,7 +100,8 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ),
         ToolDefinition(
             "Glob",
-            "Finds files by name. `*` and `?` match within a folder, `**` across folders; `[…]` and `{a,b}` list choices.",
+            "Finds files by name. `*` and `?` match within a folder, `**` across folders; "
+            "`[…]` and `{a,b}` list choices.",
             _object(
                 {
                     "pattern": _text("Such as `**/*.py`.", minLength=1, maxLength=search.MAX_PATTERN_LENGTH),

@@ -1,4 +1,5 @@
-"""The tools Read, Write and Edit: one file of a workspace, within limits. They block on the disk and are called in threads.
+"""The tools Read, Write and Edit: one file of a workspace, within limits. They block on the disk and are
+called in threads.
 
 Text is UTF-8. Other bytes are shown with replacement, and an edit elsewhere in the file keeps them unchanged.
 """

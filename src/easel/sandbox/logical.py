@@ -1,7 +1,8 @@
-"""Start a command without isolation: in its folder, with an empty environment and limits, as the user of this process.
+"""Start a command without isolation: in its folder, with an empty environment and limits, as the user of this
+process.
 
-`reaper.py` ends the processes that the command leaves behind, and all of them when Easel ends. Used only where the
-setting names this mode: the command can read and write whatever this user can, and use the network.
+`reaper.py` ends the processes that the command leaves behind, and all of them when Easel ends. Used only
+where the setting names this mode: the command can read and write whatever this user can, and use the network.
 """
 
 import os
@@ -37,7 +38,8 @@ class Logical:
         # The environment is an argument, since Python may add variables to its own.
         argv = [sys.executable, "-I", "-S", str(REAPER), str(reaper_end), f"PATH={PATH}"]
         argv += ["/bin/sh", "-c", OOM_SCRIPT, "sh", self.bash, "--noprofile", "--norc", "-c"]
-        # No kernel limit on processes: it would count all processes of this user. The watch counts the command's own.
+        # No kernel limit on processes: it would count all processes of this user. The watch counts the
+        # command's own.
         argv += [limit_script(limits, processes=False), "bash", command]
         return Launch(argv, [reaper_end], cwd=str(root.folder / relative), lifeline=lifeline)
 

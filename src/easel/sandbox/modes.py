@@ -1,4 +1,5 @@
-"""The sandbox mode of this process: the one that was set, or the one a probe finds; never silently a weaker one. SB-14, RS-61
+"""The sandbox mode of this process: the one that was set, or the one a probe finds; never silently a weaker
+one. SB-14, RS-61
 
 Owns the choice and the sentence that describes it. Approvals are not decided here. SB-01
 """
@@ -44,7 +45,8 @@ class Choice:
 
 
 def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bool = False) -> Choice:
-    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that was set does not work; "" sets none.
+    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that was set does not work; "" sets
+    none.
 
     `bash` is `auto`, `on` or `off`. In production commands run only with `on`, and only isolated. SB-11
     """

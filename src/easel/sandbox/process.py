@@ -1,7 +1,8 @@
 """A child process: its output and its end.
 
-Owns the descriptors that it inherits: its own three and those that are passed on purpose, whatever else is open in this
-process. It is not started by the event loop, because uvloop closes nothing in a child. Timeouts are the job of `command`.
+Owns the descriptors that it inherits: its own three and those that are passed on purpose, whatever else is
+open in this process. It is not started by the event loop, because uvloop closes nothing in a child. Timeouts
+are the job of `command`.
 """
 
 import asyncio
@@ -37,16 +38,16 @@ class Child:
     ) -> Self:
         """Start a program. Raises OSError.
 
-        The process is started in the calling thread: `--die-with-parent` ends a command together with its thread. `owner`
-        is the uid that the program will run as, if it is another: it could write to a pipe of ours, but not open it as
-        `/dev/stderr`.
+        The process is started in the calling thread: `--die-with-parent` ends a command together with its
+        thread. `owner` is the uid that the program will run as, if it is another: it could write to a pipe of
+        ours, but not open it as `/dev/stderr`.
         """
         read_end, write_end = os.pipe()
         output = os.fdopen(read_end, "rb", 0)
         try:
             if owner is not None:
                 os.fchown(write_end, owner, owner)
-            process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments; as fast as the loop's own method
+            process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,

@@ -1,9 +1,9 @@
 """A small program that starts a command where no namespace contains it, and ends all of its processes.
 
-Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the program's whole environment.
-Orphans of the command become children of this process (PR_SET_CHILD_SUBREAPER), whatever they did to their group, session
-and environment. It kills them when the command has ended, and when the other end of the pipe LIFELINE is closed, by Easel
-or because Easel has ended. The exit code is the command's.
+Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the program's whole
+environment. Orphans of the command become children of this process (PR_SET_CHILD_SUBREAPER), whatever they
+did to their group, session and environment. It kills them when the command has ended, and when the other end
+of the pipe LIFELINE is closed, by Easel or because Easel has ended. The exit code is the command's.
 
 Imports little, and from the standard library only: it is started for every command.
 """
@@ -24,7 +24,9 @@ POLL_SECONDS = 0.005
 
 
 def run(lifeline: int, arguments: list[str]) -> int:
-    """Start the command, wait for its end or that of the lifeline, and kill its processes. Returns the exit code."""
+    """Start the command, wait for its end or that of the lifeline, and kill its processes. Returns the exit
+    code.
+    """
     with suppress(AttributeError):  # not Linux: killing the process group must do
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
@@ -98,8 +100,10 @@ def descendants() -> list[int]:
     with suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdigit():
-                with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                    parents.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+                with suppress(OSError, ValueError, IndexError):
+                    with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                        parent = int(file.read().rpartition(b")")[2].split()[1])
+                    parents.setdefault(parent, []).append(int(name))
     found, pending = list[int](), [os.getpid()]
     while pending:
         children = parents.get(pending.pop(), [])

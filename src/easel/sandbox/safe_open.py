@@ -1,7 +1,8 @@
-"""Files of a workspace, opened so that neither a link nor `..` leads out of it, whatever commands change at the same time. SB-19
+"""Files of a workspace, opened so that neither a link nor `..` leads out of it, whatever commands change at
+the same time. SB-19
 
-Owns the locks between the edits of this process and the check that a file is unchanged before it is replaced. The path
-walk and the atomic write are those of `easel.fs`.
+Owns the locks between the edits of this process and the check that a file is unchanged before it is replaced.
+The path walk and the atomic write are those of `easel.fs`.
 """
 
 import errno
@@ -61,7 +62,9 @@ def replace_file(workspace: Workspace, path: str, content: bytes) -> None:
 
 @contextmanager
 def lock_path(workspace: Workspace, path: str, *, create: bool = False) -> Generator["LockedPath"]:
-    """Lock a name in a directory for this thread, by whatever path it is reached. `create` makes the directories."""
+    """Lock a name in a directory for this thread, by whatever path it is reached. `create` makes the
+    directories.
+    """
     root, relative = workspace.find(path)
     *parents, name = relative.split("/")
     if name == ".":
@@ -83,7 +86,9 @@ class LockedPath:
     owner: int | None
 
     def write(self, content: bytes, *, expected: os.stat_result | None = None) -> None:
-        """Replace the file atomically. Raises `FileChanged` if it is not the `expected` one at the last moment."""
+        """Replace the file atomically. Raises `FileChanged` if it is not the `expected` one at the last
+        moment.
+        """
         existing = _stat_file(self.name, self.directory)
         mode = stat.S_IMODE(existing.st_mode) & 0o777 if existing else 0o644
         with fs.write_atomically(self.directory, self.name, mode=mode, sync=False) as file:

@@ -1,8 +1,9 @@
-"""The tools Glob and Grep: files of a workspace whose path, or a line of them, matches. They block and are called in threads.
+"""The tools Glob and Grep: files of a workspace whose path, or a line of them, matches. They block and are
+called in threads.
 
-RE2 matches in time linear in the text, so that no pattern can hang; but the factor between a bad and a good pattern is ten
-thousand, so there is a time limit too. Links are not followed, `.git` is left out, and both the search and the result have
-limits.
+RE2 matches in time linear in the text, so that no pattern can hang; but the factor between a bad and a good
+pattern is ten thousand, so there is a time limit too. Links are not followed, `.git` is left out, and both
+the search and the result have limits.
 """
 
 import os
@@ -58,8 +59,8 @@ class SearchDeadline:
 class Walk:
     """Iterates over the files under a folder in order, as relative paths.
 
-    `was_cut` is set if files were left out because of a limit. Entries whose name is not UTF-8 cannot be named in a
-    tool call: they are skipped and counted.
+    `was_cut` is set if files were left out because of a limit. Entries whose name is not UTF-8 cannot be
+    named in a tool call: they are skipped and counted.
     """
 
     def __init__(self, workspace: Workspace, path: str, stop: Stop) -> None:
@@ -163,7 +164,9 @@ def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
 
 
 def compile_pattern(expression: str, *, ignore_case: bool = False, lines: bool = False) -> "re2.Regexp":
-    """Compile an RE2 expression. With `lines` it is matched against a whole text, and a match stays within a line."""
+    """Compile an RE2 expression. With `lines` it is matched against a whole text, and a match stays within a
+    line.
+    """
     if len(expression) > MAX_PATTERN_LENGTH:
         raise FileToolError(f"A pattern must have at most {MAX_PATTERN_LENGTH} characters.")
     options = re2.Options()
@@ -249,7 +252,9 @@ def _text_of(file: IO[bytes]) -> bytes | None:
 
 
 def _matching_lines(regex: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that match. Searches blocks of many lines, since most lines do not match."""
+    """Yield number and text of the lines that match. Searches blocks of many lines, since most lines do not
+    match.
+    """
     at, number, counted = 0, 1, 0
     while at < len(content) and not stop.is_set():
         end = _block_end(content, at)

@@ -1,8 +1,9 @@
 """The system calls that a sandboxed command cannot make, as a filter that bubblewrap loads.
 
-Namespaces hide files, processes and the network. The filter blocks what they leave open: the host's keyring, access to
-other processes, memory that no limit counts (`memfd_create`, System V segments), networks without a namespace (vsock), and
-rarely used calls with a history of kernel bugs. A blocked call fails with EPERM, so that programs can fall back or report it.
+Namespaces hide files, processes and the network. The filter blocks what they leave open: the host's keyring,
+access to other processes, memory that no limit counts (`memfd_create`, System V segments), networks without a
+namespace (vsock), and rarely used calls with a history of kernel bugs. A blocked call fails with EPERM, so
+that programs can fall back or report it.
 
 Filters exist for x86-64 and 64-bit ARM. On other machines the namespaces are the only protection.
 """

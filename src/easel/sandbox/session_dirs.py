@@ -1,8 +1,9 @@
 """The folder of each session: its path, its lock, and its removal after its time to live. SB-12
 
-`ROOT/{user}/{session}`, each name readable and with a digest of the full name, so that no two sessions share a folder. Next
-to a folder is its lock file: every process that works in the folder holds it shared and touches it; a clean-up takes it
-exclusively, moves the folder aside and only then removes it. Removal follows no link.
+`ROOT/{user}/{session}`, each name readable and with a digest of the full name, so that no two sessions share
+a folder. Next to a folder is its lock file: every process that works in the folder holds it shared and
+touches it; a clean-up takes it exclusively, moves the folder aside and only then removes it. Removal follows
+no link.
 """
 
 import asyncio
@@ -118,7 +119,9 @@ class SessionDirs:
             await asyncio.to_thread(self.clean)
 
     def clean(self, now: float | None = None) -> CleanupResult:
-        """Remove folders unused for their time to live, and those that an earlier clean-up could not remove. SB-17"""
+        """Remove folders unused for their time to live, and those that an earlier clean-up could not remove.
+        SB-17
+        """
         now, removed, failed = time.time() if now is None else now, 0, 0
         for user in _subdirectories(self.root):
             for lock in sorted(user.glob("*" + LOCK_SUFFIX)):
@@ -195,7 +198,8 @@ class SessionDirs:
 def remove(folder: Path) -> None:
     """Remove a folder and everything in it, at any depth and with any permissions, following no link.
 
-    Inner folders are moved to the top before they are emptied, so that neither paths nor descriptors grow with the depth.
+    Inner folders are moved to the top before they are emptied, so that neither paths nor descriptors grow
+    with the depth.
     """
     if not folder.exists() and not folder.is_symlink():
         return

@@ -3,18 +3,17 @@
 The entry point of this package, for the `local` node of a host and for `easel node`:
 
     choice = choose(mode)                                      # modes.py; raises BadSettings
-    shell = choice.shell(CommandLimits(...))                   # None: no Bash here; see `choice.description`
-    tools = machine_tools("local", SessionDirs(...), shell)    # session_dirs.py: a folder for each session
-    tools = machine_tools("", FixedRoots([Path(...)]), shell)  # workspace.py: the roots of a node; names without a prefix
+    shell = choice.shell(CommandLimits(...))                   # None: no Bash; see `choice.description`
+    tools = machine_tools("local", SessionDirs(...), shell)    # a folder for each session
+    tools = machine_tools("", FixedRoots([Path(...)]), shell)  # the roots of a node; no prefix
 
-    await tool.use(args, context)                           # implements host's port `Tool`; FixedRoots accept None
-    await tool.use(args, context, on_output=print)          # Bash: called with the output as it comes, in the loop's
-                                                            # thread; so is `context.on_output`
+    await tool.use(args, context)                              # FixedRoots accept None as context
+    await tool.use(args, context, on_output=print)             # Bash: called with the output as it comes
 
-The caller must have checked the arguments against the tool's schema. Cancelling `use` ends the command and all its
-processes before it returns. Errors are `ToolFailed`; results are JSON values, and a command that fails is a result. `note`
-is called for every command (`sandbox.ran`, SB-16) and every attempt to leave the workspace or to exceed a limit
-(`sandbox.violation`, SB-17); `Audit.note` implements it.
+The caller must have checked the arguments against the tool's schema. Cancelling `use` ends the command and
+all its processes before it returns. Errors are `ToolFailed`; results are JSON values, and a command that
+fails is a result. `note` is called for every command (`sandbox.ran`, SB-16) and every attempt to leave the
+workspace or to exceed a limit (`sandbox.violation`, SB-17); `Audit.note` implements it.
 """
 
 import asyncio
@@ -121,7 +120,8 @@ class MachineTool:
         command: str = args["command"]
         if "\0" in command or len(command.encode(errors="replace")) > MAX_COMMAND_LENGTH:
             raise self._failed(
-                f"a command must have at most {MAX_COMMAND_LENGTH} bytes and no zero byte; write a script to a file."
+                f"a command must have at most {MAX_COMMAND_LENGTH} bytes and no zero byte; "
+                "write a script to a file."
             )
         try:
             result = await self.shell.run(
@@ -184,7 +184,9 @@ def machine_tools(
     note: Note = record_nothing,
     worker_id: str = "",
 ) -> list[MachineTool]:
-    """Return the machine tools, without Bash if there is no shell. `network` lets Bash use it where the workspace allows it."""
+    """Return the machine tools, without Bash if there is no shell. `network` lets Bash use it where the
+    workspace allows it.
+    """
     return [
         MachineTool(definition, workspaces, shell, note, worker_id)
         for definition in definitions(prefix, has_shell=shell is not None, network=network)
@@ -210,9 +212,9 @@ def _stop_reason(result: CommandResult, limits: CommandLimits) -> str:
         case Stopped.PROCESSES:
             return f"It had {limits.processes} processes and threads and was stopped."
         case Stopped.OUTPUT:
-            return f"It wrote more than {limits.output_bytes} bytes of output and was stopped; write to a file instead."
+            return f"It wrote more than {limits.output_bytes} bytes and was stopped; write to a file instead."
         case Stopped.DISK:
-            return f"Less than {limits.free_bytes // 1_048_576} MB are free on the disk; delete files that are not needed."
+            return f"Less than {limits.free_bytes // 1_048_576} MB are free on the disk; delete unused files."
         case None:
             return ""
 

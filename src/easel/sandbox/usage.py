@@ -1,7 +1,7 @@
 """Resource usage of a command and all its descendants, read from /proc.
 
-Measures and decides nothing. The kernel's limits hold for each process; without a cgroup the sum over all processes of a
-command must be computed here.
+Measures and decides nothing. The kernel's limits hold for each process; without a cgroup the sum over all
+processes of a command must be computed here.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The workspace of a tool: the folders it may touch, and the paths by which commands know them.
 
-A session's tools have one folder, which they call `/workspace`. A node's tools have the roots that its user chose, under
-their own paths. Owns the translation of a path as a tool wrote it to a root and a path under it; opening that path is the
-job of `safe_open`.
+A session's tools have one folder, which they call `/workspace`. A node's tools have the roots that its user
+chose, under their own paths. Owns the translation of a path as a tool wrote it to a root and a path under it;
+opening that path is the job of `safe_open`.
 """
 
 import posixpath
@@ -41,12 +41,15 @@ class Workspace:
     network: bool = False  # whether commands here may use the network; the tool must allow it too. RS-54
 
     def find(self, path: str) -> tuple[Root, str]:
-        """Return the root that holds a path, and the path relative to it. Raises `OutsideDirectory`. Ignores links."""
+        """Return the root that holds a path, and the path relative to it. Raises `OutsideDirectory`. Ignores
+        links.
+        """
         if "\0" in path or len(path) > MAX_PATH_LENGTH:
             raise OutsideDirectory(path)
         full = posixpath.normpath(posixpath.join(self.roots[0].visible_path, path))
-        if self.temporary and (full == "/tmp" or full.startswith("/tmp/")):  # noqa: S108 - the path inside the sandbox
-            full = self.temporary + full.removeprefix("/tmp")  # noqa: S108
+        inner_tmp = "/tmp"  # noqa: S108 - the path inside the sandbox
+        if self.temporary and (full == inner_tmp or full.startswith(f"{inner_tmp}/")):
+            full = self.temporary + full.removeprefix(inner_tmp)
         for root in self.roots:
             if full == root.visible_path:
                 return root, "."
@@ -74,7 +77,7 @@ class FixedRoots:
         )
 
     @asynccontextmanager
-    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002 - the same for every caller
+    async def enter(self, context: ToolContext | None) -> "AsyncGenerator[Workspace]":  # noqa: ARG002
         yield self._workspace
 
 
