@@ -1,7 +1,7 @@
-"""What tests of actions press: canvases with buttons, and tools that do what a test tells them.
+"""Canvases with actions, and tools that a test controls.
 
-The tools are real ones, called the way every tool is. Easel lives in another thread than the test, so what both touch is handed over
-with care: a tool says that it was entered, and waits until the test lets it go.
+Easel runs in another thread than the test, so a tool signals with a thread-safe future that it was entered,
+and waits until the test releases it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
     from tests.support.gateway import GatewayClient, Heard
 
+# A tool that a test forgot to release ends after this time, later than any other wait of a test.
 HOLD_SECONDS = 60.0
-# A tool that a test forgot to let go of ends by itself; no sooner than whoever waits for something else of it gives up.
 ANY: dict[str, Any] = {"type": "object"}
 SHELL: dict[str, Any] = {
     "type": "object",
@@ -43,18 +43,18 @@ SHELL: dict[str, Any] = {
 
 @dataclass
 class TestTool:
-    """A tool that remembers how it was called."""
+    """A tool that records its calls."""
 
     __test__ = False
 
     definition: ToolDefinition
     work: Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
-    call_tool: list[tuple[dict[str, Any], ToolContext]] = field(
+    calls: list[tuple[dict[str, Any], ToolContext]] = field(
         default_factory=list[tuple[dict[str, Any], "ToolContext"]]
     )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        self.call_tool.append((dict(args), context))
+        self.calls.append((dict(args), context))
         return await self.work(args, context)
 
     @property
@@ -63,11 +63,11 @@ class TestTool:
 
     @property
     def args(self) -> list[dict[str, Any]]:
-        return [args for args, _ in self.call_tool]
+        return [args for args, _ in self.calls]
 
 
 class Gate:
-    """Where `test__Gate` waits: each call by its name."""
+    """The calls of `test__Gate`, by name: each waits until it is released."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,13 +108,13 @@ class Gate:
 
 
 class ControlledTools:
-    """All the tools of one Easel, each with what it was called with."""
+    """The tools of one Easel, each with its recorded calls."""
 
     def __init__(self, folder: Path) -> None:
         self.gate = Gate()
         self.folder = folder
-        self.gives: dict[str, Any] = {}  # what test__Give gives, by name
-        self.problems: dict[str, BaseException] = {}  # what test__Fail raises, by name
+        self.gives: dict[str, Any] = {}  # the result of test__Give, by name
+        self.problems: dict[str, BaseException] = {}  # the error of test__Fail, by name
         self.read = self._tool("Read", self._echo, read_only=True)
         self.act = self._tool("Act", self._echo)
         self.destroy = self._tool("Destroy", self._echo, read_only=True, destructive=True)
@@ -151,7 +151,7 @@ class ControlledTools:
         return dict(args)
 
     async def _stubborn(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Does not let itself be stopped, and says something all the same."""
+        """Ignore the cancellation and return a result anyway."""
         while True:
             try:
                 return await self.gate.wait(args, context)
@@ -179,40 +179,41 @@ class ControlledTools:
 
 
 def audit_records(easel: LiveEasel, action: str, subject: str) -> list[dict[str, Any]]:
-    """The links of the audit's chain that speak of this, oldest first."""
+    """Return the audit records of this action and subject, oldest first."""
     rows = easel.sql(f"select record from audit where action = '{action}' order by seq")
     records = [json.loads(row["record"]) for row in rows]
     return [record for record in records if record.get("subject") == subject]
 
 
 async def run_inside(easel: LiveEasel, work: Coroutine[Any, Any, Any]) -> Any:
-    """Past the edge, as somebody that no client can be yet."""
+    """Run a coroutine in the event loop of Easel, as a principal that no client can be."""
     return await asyncio.to_thread(easel.do, work)
 
 
-async def expect_refusal(asked: Awaitable[Any]) -> Refused:
+async def expect_refusal(request: Awaitable[Any]) -> Refused:
+    """Return the error that a request is refused with."""
     with pytest.raises(Refused) as problem:
-        await asked
+        await request
     return problem.value
 
 
-# --- canvases with buttons ----------------------------------------------------------------------------------------------
+# --- canvases with actions ------------------------------------------------------------------------
 
 
-def call_tool(tool: TestTool | str, **more: Any) -> dict[str, Any]:
+def call_tool(tool: TestTool | str, **options: Any) -> dict[str, Any]:
     """An action that call_tool a tool. `confirm` is `never` unless it is said."""
     name = tool if isinstance(tool, str) else tool.name
-    return {"kind": "tool.call", "tool": name, "confirm": "never", **more}
+    return {"kind": "tool.call", "tool": name, "confirm": "never", **options}
 
 
-def set_state(path: str, value: Any, **more: Any) -> dict[str, Any]:
-    return {"kind": "state.patch", "patch": [{"op": "add", "path": path, "value": value}], **more}
+def set_state(path: str, value: Any, **options: Any) -> dict[str, Any]:
+    return {"kind": "state.patch", "patch": [{"op": "add", "path": path, "value": value}], **options}
 
 
 def make_spec(
     actions: dict[str, Any], *, state: dict[str, Any] | None = None, allow: list[str] | None = None
 ) -> dict[str, Any]:
-    """Allows exactly the tools that its actions call, unless it is said."""
+    """Return a spec that allows the tools of its actions, unless `allow` says otherwise."""
     tools = (
         sorted({action["tool"] for action in actions.values() if "tool" in action})
         if allow is None
@@ -223,26 +224,29 @@ def make_spec(
 
 @dataclass
 class CanvasClient:
-    """One canvas and one client that presses its buttons."""
+    """One canvas and a client that runs its actions."""
 
     client: GatewayClient
     name: str
 
     @classmethod
     async def create(
-        cls, client: GatewayClient, actions: dict[str, Any], *, name: str | None = None, **how: Any
+        cls, client: GatewayClient, actions: dict[str, Any], *, name: str | None = None, **options: Any
     ) -> CanvasClient:
         canvas = cls(client, name or new_session())
-        more = {key: how.pop(key) for key in ("ownerSessionKey", "agentId") if key in how}
-        await client.call("canvas.create", canvasId=canvas.name, spec=make_spec(actions, **how), **more)
+        owner = {key: options.pop(key) for key in ("ownerSessionKey", "agentId") if key in options}
+        spec = make_spec(actions, **options)
+        await client.call("canvas.create", canvasId=canvas.name, spec=spec, **owner)
         return canvas
 
-    async def run(self, action: str, **how: Any) -> Any:
-        """How it ended. Words beside the protocol's own are its input."""
-        own = {key: how.pop(key) for key in ("expectedRevision", "requestId", "input") if key in how}
-        return await self.client.call(
-            "canvas.action", canvasId=self.name, actionId=action, **({"input": how} if how else {}), **own
-        )
+    async def run(self, action: str, **options: Any) -> Any:
+        """Run an action and return its outcome. Options that are not of the protocol are its input."""
+        params = {
+            key: options.pop(key) for key in ("expectedRevision", "requestId", "input") if key in options
+        }
+        if options:
+            params["input"] = options
+        return await self.client.call("canvas.action", canvasId=self.name, actionId=action, **params)
 
     async def snapshot(self) -> dict[str, Any]:
         return await self.client.call("canvas.get", canvasId=self.name)
@@ -253,33 +257,33 @@ class CanvasClient:
     async def revision(self) -> int:
         return (await self.snapshot())["revision"]
 
-    async def rewrite(self, actions: dict[str, Any], **how: Any) -> None:
-        await self.client.call("canvas.patch", canvasId=self.name, spec=make_spec(actions, **how))
+    async def rewrite(self, actions: dict[str, Any], **options: Any) -> None:
+        await self.client.call("canvas.patch", canvasId=self.name, spec=make_spec(actions, **options))
 
     async def patch(self, path: str, value: Any) -> Any:
         return await self.client.call(
             "canvas.patch", canvasId=self.name, statePatch=[{"op": "add", "path": path, "value": value}]
         )
 
-    async def records(self, **how: Any) -> list[dict[str, Any]]:
-        return (await self.client.call("canvas.records", canvasId=self.name, **how))["records"]
+    async def records(self, **options: Any) -> list[dict[str, Any]]:
+        return (await self.client.call("canvas.records", canvasId=self.name, **options))["records"]
 
     async def confirmations(self) -> list[dict[str, Any]]:
         return (await self.client.call("canvas.confirmations", canvasId=self.name))["confirmations"]
 
     async def confirm(self, confirmation: dict[str, Any] | str, *, approve: bool = True) -> Any:
-        named = confirmation if isinstance(confirmation, str) else confirmation["confirmationId"]
-        return await self.client.call("canvas.confirm", confirmationId=named, approve=approve)
+        name = confirmation if isinstance(confirmation, str) else confirmation["confirmationId"]
+        return await self.client.call("canvas.confirm", confirmationId=name, approve=approve)
 
     async def listen(self, *, after: int | None = None) -> None:
-        """Events from here on, or from there."""
+        """Subscribe to the events from now on, or after the given sequence number."""
         head = (await self.snapshot())["descriptor"]["lastSeq"] if after is None else after
         await self.client.call("canvas.subscribe", canvasId=self.name, afterSeq=head)
 
     async def log(self) -> list[Heard]:
-        """All that was told of it so far, by a subscription of its own."""
+        """Return all events so far, by a subscription of its own."""
         head = (await self.snapshot())["descriptor"]["lastSeq"]
         await self.listen(after=0)
-        heard = await self.client.events(head)
+        events = await self.client.events(head)
         await self.client.call("canvas.unsubscribe", canvasId=self.name)
-        return heard
+        return events

@@ -1,4 +1,5 @@
-"""Actions that overlap, on either store: with each other, with patches, with their own request, with the end of what they act on."""
+"""Actions that compete with each other, with time, with deletion and with repeated requests, on both stores.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
 
     from tests.edges.gateway.action_fixtures import ControlledTools
 
+# Below the limit of one connection: a request counts for a moment after its reply.
 AT_ONCE = 30
-# Below what one connection may have under way: the request before counts for a moment after its answer was events.
 
 
-def holding(tools: ControlledTools, name: str, **options: Any) -> dict[str, Any]:
-    """An action whose tool waits until the test lets it go."""
+def call_gate(tools: ControlledTools, name: str, **options: Any) -> dict[str, Any]:
+    """Return an action whose tool waits until the test releases it."""
     return call_tool(tools.hold, args={"name": name}, **options)
 
 
-async def ended(canvas: CanvasClient) -> dict[str, Any]:
-    """The newest record, once it is over."""
+async def wait_until_ended(canvas: CanvasClient) -> dict[str, Any]:
+    """Return the newest record, once it has wait_until_ended."""
 
     async def is_over() -> bool:
         return (await canvas.records())[0]["status"] not in ("running", "asked")
@@ -48,11 +49,11 @@ async def ended(canvas: CanvasClient) -> dict[str, Any]:
     return (await canvas.records())[0]
 
 
-# --- with each other ----------------------------------------------------------------------------------------------------
+# --- concurrent changes ---------------------------------------------------------------------------
 
 
 @rule("CV-44", "CV-21", "RS-12")
-async def test_presses_and_patches_at_once_are_all_there(
+async def test_concurrent_actions_and_patches_are_all_applied(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     actions = {
@@ -73,7 +74,7 @@ async def test_presses_and_patches_at_once_are_all_there(
     assert all(state[f"k{n}"] == n for n in range(10))
     total = AT_ONCE + 30
     assert sorted(answer["revision"] for answer in (*answers, *more)) == list(range(2, total + 2)), (
-        "each has a revision of its own"
+        "each has its own revision"
     )
     events = await action_client.events(3 * (AT_ONCE + 20) + 10)
     assert [event.payload["revision"] for event in events if event.event == "canvas.updated"] == list(
@@ -88,13 +89,13 @@ async def test_presses_and_patches_at_once_are_all_there(
 
 
 @rule("CV-39", "CV-44")
-async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(
+async def test_result_is_saved_into_the_state_at_the_end_of_the_tool(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
     canvas = await CanvasClient.create(
         action_client,
-        {"go": holding(tools, name, saveAs="box.result"), "set": set_state("/box/by", "button")},
+        {"go": call_gate(tools, name, saveAs="box.result"), "set": set_state("/box/by", "button")},
         state={"box": {}, "n": 1},
     )
     request = asyncio.create_task(canvas.run("go"))
@@ -105,22 +106,22 @@ async def test_a_result_is_applied_to_the_state_as_it_is_when_the_tool_returns(
         "canvas.patch",
         canvasId=canvas.name,
         statePatch=[{"op": "add", "path": "/box/new", "value": [1]}],
-        title="Anew",
+        title="New",
     )
     tools.gate.release(name, "late but welcome")
     assert (await request)["revision"] == 5
     snapshot = await canvas.snapshot()
-    assert (snapshot["descriptor"]["title"], snapshot["state"]["n"]) == ("Anew", 2)
+    assert (snapshot["descriptor"]["title"], snapshot["state"]["n"]) == ("New", 2)
     box = snapshot["state"]["box"]
     assert (box["by"], box["new"], box["result"]["result"]) == ("button", [1], "late but welcome")
 
 
 @rule("CV-45")
-async def test_the_revision_that_is_expected_is_that_of_the_press_and_not_of_the_end(
+async def test_expected_revision_is_checked_at_the_start_only(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
-    canvas = await CanvasClient.create(action_client, {"go": holding(tools, name, saveAs="x")})
+    canvas = await CanvasClient.create(action_client, {"go": call_gate(tools, name, saveAs="x")})
     request = asyncio.create_task(canvas.run("go", expectedRevision=1))
     await tools.gate.wait_until_entered(name)
     await canvas.patch("/n", 2)
@@ -128,16 +129,18 @@ async def test_the_revision_that_is_expected_is_that_of_the_press_and_not_of_the
     assert (await request)["revision"] == 3
 
 
-# --- with time ----------------------------------------------------------------------------------------------------------
+# --- timeouts -------------------------------------------------------------------------------------
 
 
 @rule("CV-23", "CV-42", "CV-20")
 @case("X8")
-async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_not_stored(
+async def test_tool_that_times_out_is_cancelled_and_its_late_result_is_not_stored(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
-    canvas = await CanvasClient.create(action_client, {"go": holding(tools, name, saveAs="x", timeoutMs=100)})
+    canvas = await CanvasClient.create(
+        action_client, {"go": call_gate(tools, name, saveAs="x", timeoutMs=100)}
+    )
     await canvas.listen()
     problem = await expect_refusal(canvas.run("go"))
     assert (problem.code, "0.1 s" in problem.error["message"]) == (504, True)
@@ -151,7 +154,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_what_it_says_later_is_n
     assert (await canvas.records())[0]["status"] == "failed"
 
 
-async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(
+async def test_tool_that_raises_cancelled_error_fails_its_action(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
@@ -164,7 +167,7 @@ async def test_a_tool_that_is_cancelled_from_within_is_answered_all_the_same(
 
 
 @rule("CV-23", "CV-03")
-async def test_a_node_is_told_when_its_answer_is_not_waited_for_any_more(
+async def test_call_to_a_node_is_cancelled_at_the_timeout(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     name = new_session()
@@ -180,15 +183,15 @@ async def test_a_node_is_told_when_its_answer_is_not_waited_for_any_more(
     assert (await canvas.state(), await canvas.revision()) == ({}, 1)
 
 
-# --- with the end of things ---------------------------------------------------------------------------------------------
+# --- deletion and disconnection -------------------------------------------------------------------
 
 
 @rule("CV-34", "CV-23")
-async def test_a_canvas_that_is_deleted_meanwhile_gets_nothing_nor_does_the_next_of_its_name(
+async def test_result_is_not_saved_in_a_new_canvas_with_the_name_of_a_deleted_one(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     name = new_session()
-    actions = {"go": holding(tools, name, saveAs="x")}
+    actions = {"go": call_gate(tools, name, saveAs="x")}
     canvas = await CanvasClient.create(action_client, actions)
     request = asyncio.create_task(canvas.run("go"))
     await tools.gate.wait_until_entered(name)
@@ -203,7 +206,7 @@ async def test_a_canvas_that_is_deleted_meanwhile_gets_nothing_nor_does_the_next
 
 
 @rule("CV-42", "CV-03")
-async def test_a_node_that_goes_away_fails_its_action_at_once(
+async def test_disconnected_node_fails_its_action_at_once(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     name = new_session()
@@ -212,7 +215,7 @@ async def test_a_node_that_goes_away_fails_its_action_at_once(
         await canvas.listen()
         request = asyncio.create_task(canvas.run("go"))
         await node.receive_call()
-    problem = await expect_refusal(request)  # long before the tool's own time is over
+    problem = await expect_refusal(request)  # long before the timeout
     assert name in problem.error["message"]
     assert [event.event for event in await action_client.events(2)] == [
         "canvas.action.started",
@@ -222,11 +225,11 @@ async def test_a_node_that_goes_away_fails_its_action_at_once(
 
 
 @rule("CV-39", "CV-07")
-async def test_whoever_leaves_stops_nothing(
+async def test_disconnected_client_does_not_stop_its_action(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     name = new_session()
-    canvas = await CanvasClient.create(action_client, {"go": holding(tools, name, saveAs="x")})
+    canvas = await CanvasClient.create(action_client, {"go": call_gate(tools, name, saveAs="x")})
     async with GatewayClient.connected(action_easel.base_url, action_easel.token, new_session()) as leaving:
         await leaving.send(
             {
@@ -238,13 +241,13 @@ async def test_whoever_leaves_stops_nothing(
         )
         await tools.gate.wait_until_entered(name)
     tools.gate.release(name, "kept")
-    assert (await ended(canvas))["status"] == "completed"
+    assert (await wait_until_ended(canvas))["status"] == "completed"
     assert (await canvas.state())["x"]["result"] == "kept"
 
 
 @pytest.fixture
 async def locked(action_easel: LiveEasel) -> AsyncIterator[Any]:
-    """Holds a canvas so that no step can be taken, until it is let go; says when somebody waits for it."""
+    """Functions that lock a canvas, tell whether a transaction waits for it, and release it."""
     if action_easel.database_url:
         hand = await asyncpg.connect(action_easel.database_url)
         transaction = hand.transaction()
@@ -274,7 +277,7 @@ async def locked(action_easel: LiveEasel) -> AsyncIterator[Any]:
         await asyncio.to_thread(begun.wait, 20)
 
     async def is_waited_for() -> bool:
-        return True  # there is one writer, and it is held: whatever was pending before is in line
+        return True  # the only writer thread is blocked, so the request is queued
 
     async def release() -> None:
         free.set()
@@ -285,10 +288,10 @@ async def locked(action_easel: LiveEasel) -> AsyncIterator[Any]:
 
 
 @rule("CV-39", "CV-42")
-async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
+async def test_action_completes_if_its_client_disconnects_during_the_start(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, locked: Any
 ) -> None:
-    """The request is on its way into the store when its connection ends: it is carried out, and never left running."""
+    """The start waits for the lock of the canvas when the connection ends."""
     hold, is_waited_for, release = locked
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, args={"n": 1}, saveAs="x")})
     count = len(tools.act.calls)
@@ -303,31 +306,30 @@ async def test_whoever_leaves_while_it_begins_leaves_nothing_half_begun(
             }
         )
         await wait_for(is_waited_for)
-        assert (await leaving.refused("canvas.none")) is not None, (
-            "the request was taken before this was answered"
+        assert (await leaving.refusal("canvas.none")) is not None, (
+            "the request was read before this one was answered"
         )
     async with GatewayClient.connected(action_easel.base_url, action_easel.token, new_session()):
-        pass  # by now its end has been noticed
+        pass  # by now the disconnection was handled
     await release()
 
-    async def is_begun() -> bool:
+    async def has_started() -> bool:
         return bool(await canvas.records())
 
-    await wait_for(is_begun)
-    assert (await ended(canvas))["status"] == "completed"
+    await wait_for(has_started)
+    assert (await wait_until_ended(canvas))["status"] == "completed"
     assert len(tools.act.calls) == count + 1
 
 
-# --- with its own request -----------------------------------------------------------------------------------------------
+# --- repeated requests ----------------------------------------------------------------------------
 
 
 @rule("CV-36")
-async def test_one_request_is_one_execution_however_often_it_comes(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
+async def test_repeated_request_id_runs_once(action_client: GatewayClient, tools: ControlledTools) -> None:
     name = new_session()
     canvas = await CanvasClient.create(
-        action_client, {"go": holding(tools, name, saveAs="x", saveMode="append"), "set": set_state("/n", 1)}
+        action_client,
+        {"go": call_gate(tools, name, saveAs="x", saveMode="append"), "set": set_state("/n", 1)},
     )
     count = len(tools.hold.calls)
     requests = [asyncio.create_task(canvas.run("go", requestId="r1")) for _ in range(20)]
@@ -336,29 +338,29 @@ async def test_one_request_is_one_execution_however_often_it_comes(
     answers = await asyncio.gather(*requests)
     assert len(tools.hold.calls) == count + 1
     assert all(answer == answers[0] for answer in answers)
-    assert await canvas.run("go", requestId="r1") == answers[0], "later too, with all of its heavy result"
+    assert await canvas.run("go", requestId="r1") == answers[0], "the stored outcome has the complete result"
     assert len((await canvas.state())["x"]) == 1
     problem = await expect_refusal(canvas.run("set", requestId="r1"))
     assert (problem.code, "n" in await canvas.state()) == (409, False)
     assert problem.error["name"] == "IDEMPOTENCY_CONFLICT"
-    assert problem.error["message"].startswith("The requestId r1 "), "in the words of whoever sent it"
+    assert problem.error["message"].startswith("The requestId r1 ")
     for another in ({"input": {"x": 2}}, {"input": {}, "expectedRevision": 99}):
         problem = await expect_refusal(canvas.run("go", requestId="r1", **another))
         assert problem.error["name"] == "IDEMPOTENCY_CONFLICT", (
-            "the same name for something else is no repetition"
+            "a different request with the same id is a conflict"
         )
     first = await canvas.run("set", requestId="r2")
     await canvas.patch("/n", 9)
     assert (await canvas.run("set", requestId="r2"), (await canvas.state())["n"]) == (first, 9)
     other = await CanvasClient.create(action_client, {"set": set_state("/n", 1)})
     assert (await other.run("set", requestId="r2"))["eventId"] != first["eventId"], (
-        "a request's name is the canvas's own"
+        "request ids belong to one canvas"
     )
     assert len(await canvas.records()) == 2
 
 
 @rule("CV-36", "CV-42")
-async def test_a_request_that_failed_is_answered_with_its_failure(
+async def test_repeated_request_returns_the_stored_failure(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     name = new_session()
@@ -386,7 +388,7 @@ async def test_a_request_that_failed_is_answered_with_its_failure(
 
 
 @rule("CV-36", "CV-22")
-async def test_a_request_that_waits_for_a_person_asks_once(
+async def test_repeated_request_asks_for_one_confirmation(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
@@ -400,7 +402,7 @@ async def test_a_request_that_waits_for_a_person_asks_once(
     assert (await canvas.run("go", requestId="s"))["status"] == "refused"
 
 
-async def test_what_is_nested_without_end_is_refused(action_client: GatewayClient) -> None:
+async def test_deeply_nested_input_is_refused(action_client: GatewayClient) -> None:
     canvas = await CanvasClient.create(action_client, {"set": set_state("/n", 1)})
     deep: Any = 1
     for _ in range(400):
@@ -411,7 +413,7 @@ async def test_what_is_nested_without_end_is_refused(action_client: GatewayClien
 
 
 @pytest.mark.parametrize("request_id", ["", "x" * 201, "a\x00b", "line\nend"])
-async def test_a_request_has_a_name_that_can_be_printed(
+async def test_malformed_request_id_is_refused(
     action_client: GatewayClient, tools: ControlledTools, request_id: str
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": set_state("/n", 1)})
@@ -419,11 +421,11 @@ async def test_a_request_has_a_name_that_can_be_printed(
     assert (await canvas.run("go", requestId="é " * 100))["revision"] == 2
 
 
-# --- with too many others -----------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @rule("CV-36")
-async def test_one_too_many_is_told_to_come_back(
+async def test_request_above_the_limit_of_running_actions_is_refused(
     tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> None:
     with LiveEasel(
@@ -432,7 +434,7 @@ async def test_one_too_many_is_told_to_come_back(
         async with GatewayClient.connected(small.base_url, small.token) as client:
             names = [new_session() for _ in range(2)]
             canvas = await CanvasClient.create(
-                client, {name: holding(tools, name) for name in names} | {"set": set_state("/n", 1)}
+                client, {name: call_gate(tools, name) for name in names} | {"set": set_state("/n", 1)}
             )
             requests = [asyncio.create_task(canvas.run(name)) for name in names]
             for name in names:

@@ -1,4 +1,5 @@
-"""A person's consent, on either store: when it is pending for, to what exactly it is given, and that nothing gets around it."""
+"""Confirmation by a person, on both stores: when it is needed, for what, by whom and for how long. CV-22, X6
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 
 
-# --- when ---------------------------------------------------------------------------------------------------------------
+# --- levels ---------------------------------------------------------------------------------------
 
 LEVELS = [
     # confirm  tool          needs confirmation
@@ -48,7 +49,7 @@ LEVELS = [
 
 @rule("RS-13", "RS-44", "RS-45", "CV-22")
 @pytest.mark.parametrize("confirm, tool, asks", LEVELS)
-async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_otherwise(
+async def test_confirmation_level_and_tool_decide_whether_a_person_is_asked(
     action_client: GatewayClient, tools: ControlledTools, confirm: str | None, tool: str, asks: bool
 ) -> None:
     action = {
@@ -66,7 +67,7 @@ async def test_a_person_is_asked_unless_the_tool_only_reads_or_the_author_says_o
 
 
 @rule("RS-14", "CV-41")
-async def test_the_server_asks_where_the_author_would_not(
+async def test_approval_mode_minimal_asks_for_every_action(
     tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> None:
     settings = {"approval_mode": "minimal"}
@@ -94,10 +95,10 @@ async def test_the_server_asks_where_the_author_would_not(
 
 @rule("RS-45", "RS-13", "RS-44", "CV-41")
 @case("X4")
-async def test_the_definition_in_force_decides_at_every_press(
+async def test_current_tool_definition_decides_at_every_execution(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
-    """A node comes back with the same tool, declared otherwise each time."""
+    """A node reconnects with a different definition of the same tool each time."""
     name = new_session()
     read_only = {"readOnlyHint": True}
     async with NodePeer.connected(action_easel, name, tools=[new_tool("Do", annotations=read_only)]) as node:
@@ -118,12 +119,12 @@ async def test_the_definition_in_force_decides_at_every_press(
         assert (await expect_refusal(canvas.run("go", v="a"))).code == 503
 
 
-# --- to what ------------------------------------------------------------------------------------------------------------
+# --- the call -------------------------------------------------------------------------------------
 
 
 @rule("CV-22", "CV-39", "CV-37")
 @case("X6")
-async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
+async def test_confirmed_call_runs_even_if_the_state_has_changed(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     action = call_tool(
@@ -145,12 +146,16 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
         "asked",
     )
     await canvas.patch("/service", "other")
-    done = await canvas.confirm(pending)
-    assert done["result"] == {"exitCode": 0, "arguments": ["api", "it's; touch PWN"]}
+    result = await canvas.confirm(pending)
+    assert result["result"] == {"exitCode": 0, "arguments": ["api", "it's; touch PWN"]}
     assert tools.bash.args[-1] == pending["resolved"]["args"]
-    assert (done["status"], done["eventId"], done["revision"]) == ("completed", pending["confirmationId"], 3)
+    assert (result["status"], result["eventId"], result["revision"]) == (
+        "completed",
+        pending["confirmationId"],
+        3,
+    )
     state = await canvas.state()
-    assert (state["service"], state["out"]["result"]) == ("other", done["result"])
+    assert (state["service"], state["out"]["result"]) == ("other", result["result"])
     events = await action_client.events(5)
     assert [event.event for event in events] == [
         "canvas.action.asked",
@@ -166,7 +171,7 @@ async def test_exactly_what_was_shown_runs_whatever_the_state_is_by_then(
 
 
 @rule("CV-22", "CV-48")
-async def test_a_refusal_leaves_everything_as_it_was(
+async def test_rejected_confirmation_changes_nothing(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     canvas = await CanvasClient.create(
@@ -198,7 +203,7 @@ async def test_a_refusal_leaves_everything_as_it_was(
 
 @rule("CV-22")
 @case("X6")
-async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
+async def test_confirmation_is_used_once_by_concurrent_approvals(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     canvas = await CanvasClient.create(
@@ -218,7 +223,7 @@ async def test_a_confirmation_is_good_for_one_time_however_many_say_yes_at_once(
 
 
 @rule("CV-22", "CV-24", "CV-25")
-async def test_a_patch_and_a_message_wait_for_a_person_too(
+async def test_patch_and_message_can_need_confirmation(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
@@ -246,7 +251,7 @@ async def test_a_patch_and_a_message_wait_for_a_person_too(
 
 
 @rule("RS-45")
-async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
+async def test_confirmation_stays_open_while_its_tool_is_unavailable(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     name = new_session()
@@ -265,13 +270,13 @@ async def test_a_tool_that_is_away_when_a_person_agrees_is_waited_for(
 
 @rule("RS-35", "CV-22", "CC-23")
 @case("X6")
-@pytest.mark.parametrize("heavy", ["base64", "text"])
-async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, heavy: str
+@pytest.mark.parametrize("kind", ["base64", "text"])
+async def test_large_call_is_shown_and_run_completely(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: str
 ) -> None:
     value = (
         base64.b64encode(secrets.token_bytes(6_000)).decode()
-        if heavy == "base64"
+        if kind == "base64"
         else "plain words, again and again. " * 300
     )
     canvas = await CanvasClient.create(
@@ -280,7 +285,9 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
     await canvas.listen()
     pending = await canvas.run("go", data=value, requestId="r1")
     assert pending["resolved"]["args"] == {"data": value, "n": 1}
-    assert await canvas.run("go", data=value, requestId="r1") == pending, "pending again, the same answer"
+    assert await canvas.run("go", data=value, requestId="r1") == pending, (
+        "a repeated request returns the same confirmation"
+    )
     event = (await action_client.event()).payload
     assert (
         len(
@@ -294,19 +301,19 @@ async def test_a_heavy_call_is_shown_whole_kept_beside_and_runs_whole(
     [row] = action_easel.sql(
         f"select resolved from canvas_actions where event_id = '{pending['confirmationId']}'"
     )
-    assert (value in json.dumps(row["resolved"])) is (heavy == "text"), "Base64 is in no table"
+    assert (value in json.dumps(row["resolved"])) is (kind == "text"), "Base64 is offloaded"
     [waiting] = await canvas.confirmations()
-    assert waiting["resolved"] == pending["resolved"], "whoever agrees later sees all of it, too"
+    assert waiting["resolved"] == pending["resolved"], "the list shows all of it"
     assert (await canvas.confirm(pending))["result"] == {"data": value, "n": 1}
     assert tools.act.args[-1] == {"data": value, "n": 1}
 
 
-# --- by whom, and for how long ------------------------------------------------------------------------------------------
+# --- who, and how long ----------------------------------------------------------------------------
 
 
 @rule("RS-59", "CV-22", "RS-15")
 @pytest.mark.parametrize("kind", [PrincipalKind.AGENT])
-async def test_only_a_person_confirms_or_accepts(
+async def test_only_a_person_may_confirm_or_accept(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: PrincipalKind
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
@@ -326,33 +333,35 @@ async def test_only_a_person_confirms_or_accepts(
         return bool(audit_records(action_easel, "guardrail.refused", pending["confirmationId"]))
 
     await wait_for(is_audited)
-    assert (await canvas.confirm(pending))["status"] == "completed", "it is still a person's to answer"
+    assert (await canvas.confirm(pending))["status"] == "completed", "a person can still answer"
 
 
 @rule("RS-59", "CV-41")
-async def test_what_an_agent_presses_a_person_is_asked_for(
+async def test_action_started_by_an_agent_is_confirmed_by_a_person(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="auto")})
-    ask = ActionRequest(canvas_id=canvas.name, action_id="go", input={}, client_id="agent:main:main")
-    answer = await run_inside(action_easel, action_easel.instances[0].services.actions.execute(AGENT, ask))
+    request = ActionRequest(canvas_id=canvas.name, action_id="go", input={}, client_id="agent:main:main")
+    answer = await run_inside(
+        action_easel, action_easel.instances[0].services.actions.execute(AGENT, request)
+    )
     [waiting] = await canvas.confirmations()
     assert (waiting["confirmationId"], waiting["actor"]["kind"]) == (answer.event_id, "agent")
     assert (await canvas.confirm(waiting))["status"] == "completed"
 
 
-async def test_what_is_no_confirmation_is_not_found(
+async def test_unknown_confirmation_is_not_found(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.read)})
     for wrong in ("", "x", "evt_" + "0" * 26, "../evt", "\x00", "run_" + "0" * 26, "x" * 10_000):
         assert (await expect_refusal(canvas.confirm(wrong))).code == 404
-    done = await canvas.run("go")
-    assert (await expect_refusal(canvas.confirm(done["eventId"]))).code == 409, "it never was a question"
+    result = await canvas.run("go")
+    assert (await expect_refusal(canvas.confirm(result["eventId"]))).code == 409, "it needed no confirmation"
 
 
 @rule("CV-22")
-async def test_a_question_that_is_too_old_is_over(
+async def test_expired_confirmation_is_refused(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})

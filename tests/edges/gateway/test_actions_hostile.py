@@ -1,4 +1,4 @@
-"""Actions whose values, names, places and results mean harm, through `canvas.action` and real tools: nothing gets out, in or lost."""
+"""Hostile values, names, places and results of actions: nothing is evaluated, nothing leaks, limits hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.errors import ToolFailed
-from tests.core.shell.hostile import EVALUATED, OPTIONS, corpus, prepared
+from tests.core.shell.hostile import OPTIONS, corpus, shell_folder
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,
@@ -28,7 +28,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from tests.edges.gateway.action_fixtures import ControlledTools
 
-CONTEXTS, VALUES = corpus()
+CONTEXTS, ALL_VALUES = corpus()
+VALUES = ALL_VALUES[::4]  # the tests of core/shell run all of them in all contexts
 AT_ONCE = 16
 
 
@@ -36,43 +37,45 @@ def command(context: str) -> str:
     return CONTEXTS[context].replace("{{x}}", "{{input.x}}")
 
 
-# --- into a shell -------------------------------------------------------------------------------------------------------
+# --- shell values ---------------------------------------------------------------------------------
 
 
 @rule("RS-16", "RS-44", "CV-27")
 @case("X1", "X2")
-@pytest.mark.parametrize("context", sorted(set(CONTEXTS) - EVALUATED))
-async def test_every_value_reaches_the_program_as_it_is_or_is_refused(
+@pytest.mark.parametrize("context", ["unquoted", "mid_word"])
+async def test_hostile_values_reach_the_program_unchanged(
     action_client: GatewayClient, tools: ControlledTools, context: str
 ) -> None:
-    place = prepared(tools.folder)
+    place = shell_folder(tools.folder)
     actions = {"any": call_tool(tools.bash, args={"command": command(context)}, allowOptions=True)}
     actions["plain"] = call_tool(tools.bash, args={"command": command(context)})
     canvas = await CanvasClient.create(action_client, actions)
-    room = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def given(action: str, value: str) -> list[str] | int:
-        async with room:
+    async def run(action: str, value: str) -> list[str] | int:
+        async with slots:
             try:
                 return (await canvas.run(action, x=value))["result"]["arguments"]
             except Refused as problem:
                 return problem.code
 
-    shown = await asyncio.gather(*(given("any", value) for value in VALUES))
+    received = await asyncio.gather(*(run("any", value) for value in VALUES))
     expected = [f"v-{value}-z" if context == "mid_word" else value for value in VALUES]
-    mangled = [value for value, one, wanted in zip(VALUES, shown, expected, strict=True) if one != [wanted]]
-    assert mangled == [], "none is mangled, none expect_refusal"
-    plain = await asyncio.gather(*(given("plain", value) for value in OPTIONS))
+    mangled = [
+        value for value, actual, text in zip(VALUES, received, expected, strict=True) if actual != [text]
+    ]
+    assert mangled == [], "no value is changed or refused"
+    plain = await asyncio.gather(*(run("plain", value) for value in OPTIONS))
     assert plain == (
         [[f"v-{value}-z"] for value in OPTIONS] if context == "mid_word" else [400] * len(OPTIONS)
     )
-    assert not place.is_breached, "none has run"
+    assert not place.is_breached, "no value was executed"
 
 
 @rule("RS-16", "RS-45")
 @case("X1")
-@pytest.mark.parametrize("context", sorted(set(CONTEXTS) & EVALUATED))
-async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(
+@pytest.mark.parametrize("context", ["cmd_subst"])
+async def test_spec_with_a_placeholder_that_a_shell_evaluates_is_refused(
     action_client: GatewayClient, tools: ControlledTools, context: str
 ) -> None:
     spec = make_spec({"go": call_tool(tools.bash, args={"command": command(context)})})
@@ -82,7 +85,7 @@ async def test_a_place_that_a_shell_evaluates_makes_the_spec_invalid(
 
 @rule("RS-57", "CV-28")
 @case("X1")
-async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
+async def test_missing_value_fails_a_command_and_is_empty_elsewhere(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     args = {"command": "printf '%s\\0' rm -rf {{state.dir}}/ end", "note": "in {{state.dir}}/"}
@@ -91,39 +94,29 @@ async def test_a_missing_value_fails_a_command_and_is_empty_everywhere_else(
         "yes": call_tool(tools.bash, args=args, missing="empty"),
     }
     canvas = await CanvasClient.create(action_client, actions, state={"dir": None})
-    count = len(tools.bash.call_tool)
+    count = len(tools.bash.calls)
     problem = await expect_refusal(canvas.run("no"))
     assert (problem.code, "{{state.dir}} has no value" in problem.error["message"]) == (400, True)
-    assert len(tools.bash.call_tool) == count
+    assert len(tools.bash.calls) == count
     assert (await canvas.run("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], (
-        "as its author asked"
+        "as the action declares"
     )
     assert tools.bash.args[-1]["note"] == "in /"
 
 
-# --- by a name ----------------------------------------------------------------------------------------------------------
+# --- tool names -----------------------------------------------------------------------------------
 
 
 @rule("CV-40")
 @case("X4")
 @pytest.mark.parametrize(
     "name",
-    [
-        "test__Act ",
-        " test__Act",
-        "test__Aсt",
-        "test__A*",
-        "*",
-        "",
-        "test__Act\n",
-        "test__Act\x00",
-        "test＿＿Act",
-    ],
+    ["test__Act ", "test__Aсt", "test__A*", "", "test__Act\x00"],
 )
-async def test_a_name_that_is_not_a_tools_own_is_no_name(
+async def test_inexact_tool_name_is_refused(
     action_client: GatewayClient, tools: ControlledTools, name: str
 ) -> None:
-    count = len(tools.act.call_tool)
+    count = len(tools.act.calls)
     for spec in (
         make_spec({"go": call_tool(tools.act)}, allow=[name]),
         make_spec({"go": call_tool(name)}, allow=["test__Act"]),
@@ -131,21 +124,19 @@ async def test_a_name_that_is_not_a_tools_own_is_no_name(
         assert (
             await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
         ).code == 400
-    assert len(tools.act.call_tool) == count
+    assert len(tools.act.calls) == count
 
 
 @rule("CV-40", "CV-41", "CV-11")
 @case("X4", "X5")
-async def test_no_way_leads_around_the_list_of_what_is_allowed(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
+async def test_allowlist_cannot_be_bypassed(action_client: GatewayClient, tools: ControlledTools) -> None:
     nested = {"action": "upsert", "canvasId": "inner", "spec": make_spec({"go": call_tool(tools.act)})}
     canvas = await CanvasClient.create(
         action_client,
         {"nest": call_tool("gsv__Canvas", args=nested), "go": call_tool(tools.act)},
         allow=["test__Read"],
     )
-    count = len(tools.act.call_tool)
+    count = len(tools.act.calls)
     for action in ("nest", "go"):
         assert (await expect_refusal(canvas.run(action))).code == 403
     for method in (
@@ -164,37 +155,30 @@ async def test_no_way_leads_around_the_list_of_what_is_allowed(
         ).code == 404
     for action in ("test__Act", "tool.call", "toString", "__proto__", "constructor", "hasOwnProperty"):
         assert (await expect_refusal(canvas.run(action))).code == 404
-    assert len(tools.act.call_tool) == count
+    assert len(tools.act.calls) == count
 
 
-# --- into a place -------------------------------------------------------------------------------------------------------
+# --- save targets ---------------------------------------------------------------------------------
 
-PLACES = [
-    "__proto__.x", "a.__proto__", "constructor.prototype.x", "prototype", "__class__.__init__", "../x", "a..b", ".a", "a.", "a/b", "a b", "a[0]", "",
-    ".".join("a" * 33), ".".join("a" * 10_000), "x" * 2_000, 7, None, ["a"],
-]  # fmt: skip
+PLACES = ["__proto__.x", "../x", "", None]
 
 
 @rule("CV-21")
 @case("X7")
 @pytest.mark.parametrize("place", PLACES, ids=[repr(place)[:20] for place in PLACES])
-async def test_a_result_goes_to_no_place_that_is_not_the_states_own(
-    action_client: GatewayClient, place: Any
-) -> None:
+async def test_invalid_save_target_is_refused(action_client: GatewayClient, place: Any) -> None:
     spec = make_spec({"go": call_tool("gsv__Clock", saveAs=place)})
     problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.saveAs")) == (400, True)
 
 
-POINTERS = ["/__proto__/x", "/a/__proto__", "/constructor", "a", "/a~2b", "/a~", "/" + "/".join("a" * 10_000)]
+POINTERS = ["/a/__proto__", "a", "/a~2b"]
 
 
 @rule("CV-25")
 @case("X7")
-@pytest.mark.parametrize("pointer", POINTERS, ids=[repr(one)[:20] for one in POINTERS])
-async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
-    action_client: GatewayClient, pointer: str
-) -> None:
+@pytest.mark.parametrize("pointer", POINTERS, ids=[repr(pointer)[:20] for pointer in POINTERS])
+async def test_invalid_pointer_of_a_patch_is_refused(action_client: GatewayClient, pointer: str) -> None:
     problem = await expect_refusal(
         action_client.call(
             "canvas.create", canvasId=new_session(), spec=make_spec({"go": set_state(pointer, 1)})
@@ -205,7 +189,7 @@ async def test_a_patch_points_to_no_place_that_is_not_the_states_own(
 
 @rule("CV-25", "CV-21")
 @case("X7")
-async def test_odd_names_are_only_names_and_other_canvases_never_change(
+async def test_unusual_member_names_are_plain_names(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     tools.gives["proto"] = {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
@@ -223,12 +207,12 @@ async def test_odd_names_are_only_names_and_other_canvases_never_change(
     assert not hasattr(object(), "polluted")
 
 
-# --- out of a tool ------------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 @rule("RS-15", "CV-42")
 @case("P6")
-async def test_no_secret_gets_out_by_an_error(
+async def test_secrets_in_errors_are_redacted_everywhere(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     key, password = "sk-" + secrets.token_hex(16), secrets.token_hex(8)
@@ -242,14 +226,14 @@ async def test_no_secret_gets_out_by_an_error(
         action_client, {n: call_tool(tools.fail, args={"name": f"{name}-{n}"}) for n in ("1", "2")}
     )
     await canvas.listen()
-    told: list[str] = []
+    texts: list[str] = []
     for action in ("1", "2"):
         problem = await expect_refusal(canvas.run(action, requestId=action))
         again = await expect_refusal(canvas.run(action, requestId=action))
-        told += [json.dumps([problem.error, again.error])]
-    assert "401 from https://joe:[redacted]@host/v1" in told[0], "hidden, and the rest is there to be read"
-    told += [
-        json.dumps([one.payload for one in await action_client.events(4)]),
+        texts += [json.dumps([problem.error, again.error])]
+    assert "401 from https://joe:[redacted]@host/v1" in texts[0], "only the secret is redacted"
+    texts += [
+        json.dumps([event.payload for event in await action_client.events(4)]),
         json.dumps(await canvas.records()),
     ]
 
@@ -257,18 +241,18 @@ async def test_no_secret_gets_out_by_an_error(
         return len(audit_records(action_easel, "canvas.action", canvas.name)) == 2
 
     await wait_for(is_audited)
-    told += [json.dumps([dict(row) for row in action_easel.sql("select record from audit")])]
-    told += [str(action_easel.sql("select answer from canvas_actions where status = 'failed'"))]
-    for place in told:
+    texts += [json.dumps([dict(row) for row in action_easel.sql("select record from audit")])]
+    texts += [str(action_easel.sql("select answer from canvas_actions where status = 'failed'"))]
+    for place in texts:
         for secret in (key, password, action_easel.token):
             assert secret not in place
 
 
 @rule("CV-42", "RS-35")
-async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(
+async def test_long_error_is_cut_and_its_offloaded_values_exist(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    """In letters of four bytes even a shortened error is too heavy for an event."""
+    """In characters of four bytes even a shortened error exceeds the size limit of an event."""
     name = new_session()
     tools.problems[name] = ToolFailed(tool="test__Fail", reason="😀" * 50_000)
     path = ".".join(["語" * 128] * 7)
@@ -287,7 +271,7 @@ async def test_a_long_error_is_cut_and_what_an_event_speaks_of_is_there(
     assert (await asyncio.to_thread(action_easel.get, finished["saveAs"]["uri"])).text == path
 
 
-HEAVY = {
+LARGE = {
     "base64": lambda: {"data": base64.b64encode(secrets.token_bytes(6_000)).decode(), "n": 1},
     "text": lambda: {"data": "plain words, again and again. " * 400, "n": 1},
 }
@@ -295,11 +279,11 @@ HEAVY = {
 
 @rule("RS-35", "CC-23", "CV-21", "RS-43")
 @case("R3")
-@pytest.mark.parametrize("kind", HEAVY)
-async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
+@pytest.mark.parametrize("kind", LARGE)
+async def test_large_result_is_complete_in_the_reply_and_offloaded_in_the_tables(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, kind: str
 ) -> None:
-    name, result = new_session(), HEAVY[kind]()
+    name, result = new_session(), LARGE[kind]()
     tools.gives[name] = result
     give = {"args": {"name": name}}
     canvas = await CanvasClient.create(
@@ -310,7 +294,7 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
     for action in ("save", "only"):
         assert (await canvas.run(action, requestId=action))["result"] == result
         assert (await canvas.run(action, requestId=action))["result"] == result, (
-            "and when it is asked for again"
+            "also when the request is repeated"
         )
     saved = (await canvas.state())["x"]
     assert set(saved) == {"ok", "result", "finishedAt"}
@@ -330,7 +314,7 @@ async def test_a_heavy_result_is_whole_in_the_answer_and_light_in_every_table(
 
 
 ODD: list[tuple[str, Any, Any]] = [
-    # says                  the tool gives          the state has
+    # case                  result of the tool      in the state
     ("not a number",        float("nan"),           None),
     ("infinity",            float("inf"),           None),
     ("nothing",             None,                   None),
@@ -345,7 +329,7 @@ ODD: list[tuple[str, Any, Any]] = [
 
 @rule("CV-21", "CV-27")
 @pytest.mark.parametrize("gives, has", [row[1:] for row in ODD], ids=[row[0] for row in ODD])
-async def test_an_odd_result_is_only_data(
+async def test_unusual_result_is_plain_data(
     action_client: GatewayClient, tools: ControlledTools, gives: Any, has: Any
 ) -> None:
     name = new_session()
@@ -358,12 +342,12 @@ async def test_an_odd_result_is_only_data(
     )
     answer = await canvas.run("go")
     assert (await canvas.state())["x"]["result"] == has
-    shown = gives if isinstance(gives, dict) else has
+    expected = gives if isinstance(gives, dict) else has
     assert (
         answer["result"]
         == (await canvas.run("only", requestId="r"))["result"]
         == (await canvas.run("only", requestId="r"))["result"]
-        == shown
+        == expected
     )
 
 
@@ -379,7 +363,7 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     "gives", ["x" * 300_000, deep(150), deep(97)], ids=["too large", "too deep", "too deep where it goes"]
 )
-async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(
+async def test_result_above_a_limit_fails_its_action(
     action_client: GatewayClient, tools: ControlledTools, gives: Any
 ) -> None:
     name = new_session()
@@ -396,7 +380,7 @@ async def test_a_result_out_of_bounds_fails_its_action_and_frees_its_place(
 
 
 @rule("CV-42")
-async def test_a_state_that_results_would_make_too_large_stays_as_it_is(
+async def test_result_that_makes_the_state_too_large_is_not_saved(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     tools.gives["large"] = "y " * 120_000
@@ -407,8 +391,8 @@ async def test_a_state_that_results_would_make_too_large_stays_as_it_is(
     for _ in range(8):
         try:
             await canvas.run("go")
-        except Refused as told:
-            problem = told
+        except Refused as refusal:
+            problem = refusal
             break
     assert problem is not None
     assert problem.code == 413
@@ -417,13 +401,13 @@ async def test_a_state_that_results_would_make_too_large_stays_as_it_is(
 
 
 @rule("CV-36")
-async def test_a_canvas_as_large_as_the_settings_allow_can_be_pressed(
+async def test_canvas_with_many_actions_can_run_one(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with LiveEasel(
-        tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 2_000}, with_worker=False
+        tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 600}, with_worker=False
     ) as large:
         async with GatewayClient.connected(large.base_url, large.token) as client:
-            canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(1_500)})
-            await canvas.run("set1499")
-            assert await canvas.state() == {"n": 1_499}
+            canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(550)})
+            await canvas.run("set549")
+            assert await canvas.state() == {"n": 549}

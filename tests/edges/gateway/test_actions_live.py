@@ -1,4 +1,4 @@
-"""What an action says while it runs, and stopping it: real commands of a real Bash, tool nodes here and on the other instance, over `/ws` and by request."""
+"""Live output and cancellation with a real Bash and with tool nodes, on one and on two instances."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+# Longer than any of these tests, so that polling cannot stand in for a notification.
 LONG_POLL = 600.0
-# Longer than any of these tests, and than anybody waits in them: whatever is payload was payload by the bell.
 
 
 @pytest.fixture(scope="module", params=("sqlite", "postgres"))
-def bashing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """With the machine's own Bash; what it isolates is tested elsewhere."""
+def easel_with_bash(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveEasel]:
+    """An Easel with Bash; isolation is tested elsewhere."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"sandbox_mode": "logical", "max_live_output_bytes": 5_000}
     with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, with_worker=False) as live:
@@ -39,8 +41,8 @@ def bashing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
-    """Two instances that tell each other by the bell alone."""
+def two_instances(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
+    """Two instances that learn of each other's changes by notifications only."""
     settings = {
         "sandbox_mode": "logical",
         "poll_seconds": LONG_POLL,
@@ -54,32 +56,34 @@ def apart(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) ->
 
 
 @pytest_asyncio.fixture
-async def hand(bashing: LiveEasel) -> AsyncIterator[GatewayClient]:
-    async with GatewayClient.connected(bashing.base_url, bashing.token, new_session()) as connected:
+async def client(easel_with_bash: LiveEasel) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient.connected(
+        easel_with_bash.base_url, easel_with_bash.token, new_session()
+    ) as connected:
         yield connected
 
 
-def runs(command: str, **options: Any) -> dict[str, Any]:
+def run_command(command: str, **options: Any) -> dict[str, Any]:
     return call_tool("local__Bash", args={"command": command}, **options)
 
 
-async def until(client: GatewayClient, *names: str) -> list[Heard]:
-    """All that is events up to one of these."""
+async def events_until(client: GatewayClient, *names: str) -> list[Heard]:
+    """Return the events up to the first with one of these names."""
     events: list[Heard] = []
     while not events or events[-1].event.removeprefix("canvas.action.") not in names:
         events.append(await client.event())
     return events
 
 
-def types(events: list[Heard]) -> list[str]:
+def event_types(events: list[Heard]) -> list[str]:
     return [event.event.removeprefix("canvas.").removeprefix("action.") for event in events]
 
 
-def text(events: list[Heard]) -> str:
+def output_text(events: list[Heard]) -> str:
     return "".join(event.payload["text"] for event in events if event.event == "canvas.action.output")
 
 
-def commands(mark: str) -> list[psutil.Process]:
+def processes(mark: str) -> list[psutil.Process]:
     alive = [
         process
         for process in psutil.process_iter(["cmdline", "status"])
@@ -88,8 +92,8 @@ def commands(mark: str) -> list[psutil.Process]:
     return [process for process in alive if mark in " ".join(process.info["cmdline"] or [])]
 
 
-def streamed(easel: LiveEasel, name: str) -> str:
-    """The same as the SSE stream of the canvas has it."""
+def sse_output(easel: LiveEasel, name: str) -> str:
+    """Return the output from the SSE stream of the canvas."""
     parser, found = Parser(), ""
     headers = {**easel.bearer, "last-event-id": "0"}
     with httpx2.stream(
@@ -104,48 +108,54 @@ def streamed(easel: LiveEasel, name: str) -> str:
     raise AssertionError(found)
 
 
-async def is_gone(mark: str, asked_at: float) -> None:
-    """All of it, by the time that a stop is answered; unless it is so slow to end that nobody waits for it any more."""
-    if time.monotonic() - asked_at < GRACE_SECONDS:
-        assert commands(mark) == []
+async def check_ended(mark: str, cancelled_at: float) -> None:
+    """Check that the command has ended when the cancel is answered, unless it takes longer than the grace
+    period.
+    """
+    if time.monotonic() - cancelled_at < GRACE_SECONDS:
+        assert processes(mark) == []
 
     async def none() -> bool:
-        return not commands(mark)
+        return not processes(mark)
 
     await wait_for(none)
 
 
-async def running(canvas: CanvasClient, action: str, **options: Any) -> tuple[asyncio.Task[Any], str]:
-    """Under way, and it has said something."""
+async def start(canvas: CanvasClient, action: str, **options: Any) -> tuple[asyncio.Task[Any], str]:
+    """Start an action and wait for its first output."""
     await canvas.listen()
     request = asyncio.create_task(canvas.run(action, **options))
-    events = await until(canvas.client, "output")
+    events = await events_until(canvas.client, "output")
     return request, events[0].payload["eventId"]
 
 
 @rule("CV-37", "CV-38", "CV-42")
-async def test_a_long_command_is_seen_while_it_runs(
-    hand: GatewayClient, bashing: LiveEasel, tmp_path: Path
+async def test_output_of_a_command_is_streamed_while_it_runs(
+    client: GatewayClient, easel_with_bash: LiveEasel, tmp_path: Path
 ) -> None:
-    """It says its next word only when the one before was events."""
+    """The command waits between its outputs until the test has received the one before."""
     go, on = tmp_path / "go", tmp_path / "on"
     wait = "until [ -e {0} ]; do sleep 0.05; done"
     canvas = await CanvasClient.create(
-        hand,
-        {"go": runs(f"echo one; {wait.format(go)}; echo two; {wait.format(on)}; echo three", saveAs="x")},
+        client,
+        {
+            "go": run_command(
+                f"echo one; {wait.format(go)}; echo two; {wait.format(on)}; echo three", saveAs="x"
+            )
+        },
     )
     await canvas.listen()
     request = asyncio.create_task(canvas.run("go"))
-    first = await until(hand, "output")
-    assert (types(first), text(first), request.done()) == (["started", "output"], "one\n", False)
+    first = await events_until(client, "output")
+    assert (event_types(first), output_text(first), request.done()) == (["started", "output"], "one\n", False)
     go.touch()
-    second = await until(hand, "output")
-    assert (types(second), text(second), request.done()) == (["output"], "two\n", False)
+    second = await events_until(client, "output")
+    assert (event_types(second), output_text(second), request.done()) == (["output"], "two\n", False)
     on.touch()
     answer = await request
-    rest = await until(hand, "finished")
-    assert text(first + second + rest) == answer["result"]["output"] == "one\ntwo\nthree\n"
-    assert types(rest) == ["output", "updated", "finished"]
+    rest = await events_until(client, "finished")
+    assert output_text(first + second + rest) == answer["result"]["output"] == "one\ntwo\nthree\n"
+    assert event_types(rest) == ["output", "updated", "finished"]
     [output] = [event for event in first if event.event.endswith("output")]
     assert (output.payload["actionId"], output.payload["eventId"], output.payload["revision"]) == (
         "go",
@@ -154,14 +164,14 @@ async def test_a_long_command_is_seen_while_it_runs(
     )
     assert output.seq is not None
     # Every transport is a tail of the same log.
-    assert await asyncio.to_thread(streamed, bashing, canvas.name) == "one\ntwo\nthree\n"
+    assert await asyncio.to_thread(sse_output, easel_with_bash, canvas.name) == "one\ntwo\nthree\n"
 
 
-async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: GatewayClient) -> None:
-    canvas = await CanvasClient.create(hand, {"go": runs("seq 1 20000")})
+async def test_large_output_is_cut_live_and_complete_at_the_end_of_the_result(client: GatewayClient) -> None:
+    canvas = await CanvasClient.create(client, {"go": run_command("seq 1 20000")})
     await canvas.listen()
     answer = await canvas.run("go")
-    events = await until(hand, "finished")
+    events = await events_until(client, "finished")
     outputs = [event.payload for event in events if event.event == "canvas.action.output"]
     assert [output.get("cut", False) for output in outputs] == [False] * (len(outputs) - 1) + [True]
     assert sum(len(output["text"]) for output in outputs[:-1]) == 5_000
@@ -170,52 +180,59 @@ async def test_a_flood_of_words_is_cut_and_the_result_has_both_ends(hand: Gatewa
 
 @rule("CV-23", "CV-42", "CV-48")
 @case("X10")
-async def test_a_stop_ends_the_command_with_all_that_it_started(
-    hand: GatewayClient, bashing: LiveEasel
+async def test_cancel_ends_the_command_with_all_its_processes(
+    client: GatewayClient, easel_with_bash: LiveEasel
 ) -> None:
-    mark = f"3141.{secrets.randbelow(10**9)}"  # another process of the suite may look for its own at the same time
+    mark = f"3141.{secrets.randbelow(10**9)}"  # unique among parallel tests
     canvas = await CanvasClient.create(
-        hand, {"go": runs(f"sleep {mark} & (setsid sleep {mark} &) ; echo begun; sleep {mark}", saveAs="x")}
+        client,
+        {
+            "go": run_command(
+                f"sleep {mark} & (setsid sleep {mark} &) ; echo started; sleep {mark}", saveAs="x"
+            )
+        },
     )
-    request, event_id = await running(canvas, "go", requestId="r")
+    request, event_id = await start(canvas, "go", requestId="r")
 
-    async def have_begun() -> bool:
-        return len(commands(mark)) >= 3
+    async def have_started() -> bool:
+        return len(processes(mark)) >= 3
 
-    await wait_for(have_begun)
-    asked_at = time.monotonic()
-    answer = await hand.call("canvas.cancel", canvasId=canvas.name, eventId=event_id)
+    await wait_for(have_started)
+    cancelled_at = time.monotonic()
+    answer = await client.call("canvas.cancel", canvasId=canvas.name, eventId=event_id)
     assert answer == {"status": "cancelled", "eventId": event_id, "revision": 1}
-    await is_gone(mark, asked_at)
+    await check_ended(mark, cancelled_at)
     problem = await expect_refusal(request)
     assert (problem.code, problem.error["name"], problem.details["eventId"]) == (409, "CANCELLED", event_id)
     assert "Cancelled by owner" in problem.error["message"]
-    assert types(await until(hand, "failed"))[-1] == "failed"
+    assert event_types(await events_until(client, "failed"))[-1] == "failed"
     assert await canvas.state() == {}
     [record] = await canvas.records()
     assert (record["status"], record["error"]["name"]) == ("failed", "CANCELLED")
-    again = await expect_refusal(hand.call("canvas.cancel", canvasId=canvas.name, eventId=event_id))
+    again = await expect_refusal(client.call("canvas.cancel", canvasId=canvas.name, eventId=event_id))
     assert (again.code, again.error["name"]) == (409, "NOT_RUNNING")
     assert (await expect_refusal(canvas.run("go", requestId="r"))).error["name"] == "CANCELLED"
 
     async def is_audited() -> bool:
         return (
-            len(audit_records(bashing, "canvas.cancelled", canvas.name))
+            len(audit_records(easel_with_bash, "canvas.cancelled", canvas.name))
             == 1
-            == len(audit_records(bashing, "canvas.action", canvas.name))
+            == len(audit_records(easel_with_bash, "canvas.action", canvas.name))
         )
 
     await wait_for(is_audited)
 
 
 @rule("CV-23")
-async def test_a_time_that_the_tool_is_not_given_is_told_when_the_spec_is_stored(hand: GatewayClient) -> None:
+async def test_timeout_above_the_limits_is_warned_about_when_the_spec_is_stored(
+    client: GatewayClient,
+) -> None:
     spec = {
         "version": 1,
         "toolPolicy": {"allow": ["local__Bash"]},
-        "actions": {"go": runs("true", timeoutMs=3_600_000)},
+        "actions": {"go": run_command("true", timeoutMs=3_600_000)},
     }
-    stored = await hand.call("canvas.create", canvasId=new_session(), spec=spec)
+    stored = await client.call("canvas.create", canvasId=new_session(), spec=spec)
     assert [
         "EASEL_TOOL_TIMEOUT_SECONDS" in warning or "`timeout`" in warning for warning in stored["warnings"]
     ] == [
@@ -224,17 +241,17 @@ async def test_a_time_that_the_tool_is_not_given_is_told_when_the_spec_is_stored
     ]
 
 
-# --- on the other instance ----------------------------------------------------------------------------------------------
+# --- two instances --------------------------------------------------------------------------------
 
 
 @rule("CV-03", "CV-37")
 @pytest.mark.parametrize("at", [0, 1], ids=["here", "elsewhere"])
-async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reaches_it(
-    apart: LiveEasel, at: int
-) -> None:
+async def test_output_and_cancel_reach_a_node_on_either_instance(two_instances: LiveEasel, at: int) -> None:
     async with (
-        GatewayClient.connected(apart.instances[0].base_url, apart.token, new_session()) as action_client,
-        NodePeer.connected(apart, f"printer-{at}", at=at) as node,
+        GatewayClient.connected(
+            two_instances.instances[0].base_url, two_instances.token, new_session()
+        ) as action_client,
+        NodePeer.connected(two_instances, f"printer-{at}", at=at) as node,
     ):
         canvas = await CanvasClient.create(
             action_client, {"go": call_tool(f"printer-{at}__Bash", args={"command": "print"}, saveAs="x")}
@@ -244,20 +261,20 @@ async def test_what_a_node_says_is_seen_wherever_it_is_connected_and_a_stop_reac
         request = asyncio.create_task(canvas.run("go"))
         call = await node.receive_call()
         await node.client.call("tool.progress", callId=call["callId"], text="page 1\n")
-        events = await until(action_client, "output")
-        assert (types(events), text(events)) == (["started", "output"], "page 1\n")
+        events = await events_until(action_client, "output")
+        assert (event_types(events), output_text(events)) == (["started", "output"], "page 1\n")
         await node.client.call("tool.progress", callId=call["callId"], text="page 2\n")
         await node.answer(call["callId"], result={"pages": 2})
         assert (await request)["result"] == {"pages": 2}
-        events = await until(action_client, "finished")
-        assert (types(events), text(events)) == (["output", "updated", "finished"], "page 2\n")
+        events = await events_until(action_client, "finished")
+        assert (event_types(events), output_text(events)) == (["output", "updated", "finished"], "page 2\n")
 
         request = asyncio.create_task(canvas.run("go"))
         call = await node.receive_call()
-        [started] = await until(action_client, "started")
+        [started] = await events_until(action_client, "started")
         await action_client.call("canvas.cancel", canvasId=canvas.name, eventId=started.payload["eventId"])
         assert await node.receive_cancel() == call["callId"]
         assert (await expect_refusal(request)).error["name"] == "CANCELLED"
         assert (await node.client.call("tool.progress", callId=call["callId"], text="page 3\n")).get(
             "dropped"
-        ), "nobody listens any more"
+        ), "the execution was cancelled"

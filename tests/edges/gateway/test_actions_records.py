@@ -1,4 +1,4 @@
-"""What is kept of every action, on either store, and for whom: a record beside the canvas and a link in the audit's chain."""
+"""Records of actions and their audit trail, on both stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @rule("CV-48", "RS-15", "CV-22")
-async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
+async def test_every_outcome_has_a_record_and_an_audit_record(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     actions = {
@@ -50,8 +50,8 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
     await canvas.run("patch")
     await expect_refusal(canvas.run("cannot"))
     records = await canvas.records()
-    told = [(record["actionId"], record["status"]) for record in reversed(records)]
-    assert told == [
+    outcomes = [(record["actionId"], record["status"]) for record in reversed(records)]
+    assert outcomes == [
         ("done", "completed"),
         ("fails", "failed"),
         ("asks", "refused"),
@@ -87,29 +87,31 @@ async def test_every_outcome_has_its_record_and_its_link_in_the_audit(
         return len(audit_records(action_easel, "canvas.action", canvas.name)) == 6
 
     await wait_for(all_audited)
-    links = {
-        link["details"]["eventId"]: link["details"]["status"]
-        for link in audit_records(action_easel, "canvas.action", canvas.name)
+    statuses = {
+        record["details"]["eventId"]: record["details"]["status"]
+        for record in audit_records(action_easel, "canvas.action", canvas.name)
     }
-    assert links == {record["eventId"]: record["status"] for record in records if record["status"] != "asked"}
+    assert statuses == {
+        record["eventId"]: record["status"] for record in records if record["status"] != "asked"
+    }
     assert len(audit_records(action_easel, "canvas.confirmed", canvas.name)) == 1
 
 
 @rule("CV-08", "CV-36")
-async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there(
+async def test_executions_of_another_user_are_not_found(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     canvas = await CanvasClient.create(
         action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)}
     )
-    asked = await canvas.run("go", requestId="r")
+    pending = await canvas.run("go", requestId="r")
     stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
     services = action_easel.instances[0].services
-    ask = ActionRequest(canvas_id=canvas.name, action_id="patch", input={}, client_id="x", request_id="r")
+    request = ActionRequest(canvas_id=canvas.name, action_id="patch", input={}, client_id="x", request_id="r")
     for attempt in (
-        services.actions.execute(stranger, ask),
-        services.actions.confirm(stranger, asked["confirmationId"], approve=True),
-        services.actions.confirm(stranger, asked["confirmationId"], approve=False),
+        services.actions.execute(stranger, request),
+        services.actions.confirm(stranger, pending["confirmationId"], approve=True),
+        services.actions.confirm(stranger, pending["confirmationId"], approve=False),
         services.actions.confirmations.list_pending(stranger, canvas.name),
         services.actions.list_records(stranger, canvas.name, before=None, limit=10),
         services.canvases.accept(stranger, canvas.name, 1),
@@ -117,6 +119,6 @@ async def test_another_users_canvas_is_not_found_and_neither_is_what_waits_there
         with pytest.raises(NotFound):
             await asyncio.to_thread(action_easel.do, attempt)
     assert await canvas.revision() == 1
-    assert [one["status"] for one in await canvas.records()] == ["asked"]
+    assert [record["status"] for record in await canvas.records()] == ["asked"]
     for method in ("canvas.confirmations", "canvas.records"):
         assert (await expect_refusal(action_client.call(method, canvasId="none"))).code == 404

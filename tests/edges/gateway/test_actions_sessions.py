@@ -1,4 +1,4 @@
-"""`session.send`, on either store: a message goes through the ordinary chat, and its answer comes back where it is asked for."""
+"""Actions of kind session.send, on both stores: the message, its run and its reply."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tests.support.gateway import GatewayClient
 
 
-def says(message: str, **more: Any) -> dict[str, Any]:
-    return {"kind": "session.send", "message": message, **more}
+def send(message: str, **options: Any) -> dict[str, Any]:
+    return {"kind": "session.send", "message": message, **options}
 
 
-def answers(text: str, **more: Any) -> dict[str, Any]:
-    return says(script({"say": text}), **more)
+def send_for_reply(text: str, **options: Any) -> dict[str, Any]:
+    return send(script({"say": text}), **options)
 
 
 async def messages(easel: LiveEasel, session: str) -> list[dict[str, Any]]:
@@ -43,16 +43,16 @@ async def runs_of(easel: LiveEasel, session: str) -> list[str]:
     ]
 
 
-# --- sending ------------------------------------------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 
 @rule("CV-24", "CV-43", "CV-39")
-async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_kept(
+async def test_message_without_save_target_returns_its_run_at_once(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
-        action_client, {"go": says(WAITING)}, ownerSessionKey=f"agent:main:{session}"
+        action_client, {"go": send(WAITING)}, ownerSessionKey=f"agent:main:{session}"
     )
     await canvas.listen()
     answer = await canvas.run("go")
@@ -61,7 +61,7 @@ async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_k
         "sessionKey": f"agent:main:{session}",
     }
     assert (answer["status"], answer["revision"]) == ("completed", 1)
-    assert [one.event for one in await action_client.events(2)] == [
+    assert [event.event for event in await action_client.events(2)] == [
         "canvas.action.started",
         "canvas.action.finished",
     ]
@@ -69,27 +69,27 @@ async def test_a_message_is_sent_and_not_waited_for_unless_its_answer_is_to_be_k
         "queued",
         "running",
     )
-    assert [one["role"] for one in await messages(action_easel, session)] == ["user"], (
-        "in the session's own thread"
+    assert [message["role"] for message in await messages(action_easel, session)] == ["user"], (
+        "in the thread of the session"
     )
     await asyncio.to_thread(action_easel.cancel, answer["result"]["runId"])
 
 
 @rule("CV-24", "CV-43", "RS-43", "RS-12")
-async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(
+async def test_reply_of_a_message_with_save_target_is_saved(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
     actions = {
-        "go": answers("forty-two", saveAs="plan.answer"),
-        "list": answers("again", saveAs="all", saveMode="append"),
-        "merge": answers("no object", saveAs="plan", saveMode="merge"),
+        "go": send_for_reply("forty-two", saveAs="plan.answer"),
+        "list": send_for_reply("again", saveAs="all", saveMode="append"),
+        "merge": send_for_reply("no object", saveAs="plan", saveMode="merge"),
     }
     canvas = await CanvasClient.create(action_client, actions, ownerSessionKey=f"agent:main:{session}")
     await canvas.listen()
     answer = await canvas.run("go")
     assert (answer["result"], answer["revision"]) == ("forty-two", 2)
-    assert [one.event for one in await action_client.events(3)] == [
+    assert [event.event for event in await action_client.events(3)] == [
         "canvas.action.started",
         "canvas.updated",
         "canvas.action.finished",
@@ -97,38 +97,38 @@ async def test_an_answer_that_is_to_be_kept_is_waited_for_and_stored(
     await asyncio.gather(canvas.run("list"), canvas.run("list"))
     state = await canvas.state()
     assert (state["plan"]["answer"]["ok"], state["plan"]["answer"]["result"]) == (True, "forty-two")
-    assert [one["result"] for one in state["all"]] == ["again", "again"]
-    assert "only an object" in (await expect_refusal(canvas.run("merge"))).error["message"]
-    roles = [one["role"] for one in await messages(action_easel, session)]
-    assert sorted(roles) == ["assistant"] * 4 + ["user"] * 4, "an ordinary conversation, that goes on"
+    assert [outcome["result"] for outcome in state["all"]] == ["again", "again"]
+    assert "must be an object" in (await expect_refusal(canvas.run("merge"))).error["message"]
+    roles = [message["role"] for message in await messages(action_easel, session)]
+    assert sorted(roles) == ["assistant"] * 4 + ["user"] * 4, "an ordinary thread"
 
 
 @rule("CV-24")
-async def test_a_message_goes_to_its_session_or_to_the_canvass_own(
+async def test_message_goes_to_its_session_or_to_that_of_the_canvas(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     mine, other, helper = new_session(), new_session(), f"agent:helper:{new_session()}"
     actions = {
-        "own": answers("own", saveAs="own"),
-        "other": answers("other", saveAs="other", sessionKey=f"agent:main:{other}"),
-        "helper": answers("helper", saveAs="helper", sessionKey=helper),
+        "own": send_for_reply("own", saveAs="own"),
+        "other": send_for_reply("other", saveAs="other", sessionKey=f"agent:main:{other}"),
+        "helper": send_for_reply("helper", saveAs="helper", sessionKey=helper),
     }
     canvas = await CanvasClient.create(action_client, actions, ownerSessionKey=f"agent:main:{mine}")
     for action, session in (("own", mine), ("other", other), ("helper", helper)):
-        assert await runs_of(action_easel, session) == [], "it is not there yet"
+        assert await runs_of(action_easel, session) == []
         assert (await canvas.run(action))["result"] == action
         assert len(await runs_of(action_easel, session)) == 1
-        assert [one["role"] for one in await messages(action_easel, session)] == ["user", "assistant"]
-    agents = await CanvasClient.create(action_client, {"go": says("noop")}, agentId=f"a-{mine}")
+        assert [message["role"] for message in await messages(action_easel, session)] == ["user", "assistant"]
+    agents = await CanvasClient.create(action_client, {"go": send("noop")}, agentId=f"a-{mine}")
     assert (await agents.run("go"))["result"]["sessionKey"] == f"agent:a-{mine}:main"
 
 
 @rule("CV-26", "CV-27", "CV-28")
-async def test_a_message_has_its_placeholders_filled_once(
+async def test_placeholders_of_a_message_are_filled_once(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
-    action = says(
+    action = send(
         "About {{state.what}}, {{input.how}}{{state.none}}: {{nothing}}",
         sessionKey=f"agent:main:{session}",
         saveAs="x",
@@ -140,29 +140,31 @@ async def test_a_message_has_its_placeholders_filled_once(
 
 
 @rule("CV-36", "CV-43")
-async def test_one_request_is_one_message(action_client: GatewayClient, action_easel: LiveEasel) -> None:
+async def test_repeated_request_id_sends_one_message(
+    action_client: GatewayClient, action_easel: LiveEasel
+) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
-        action_client, {"go": answers("once", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+        action_client, {"go": send_for_reply("once", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
     )
-    told = await asyncio.gather(*(canvas.run("go", requestId="r") for _ in range(8)))
-    assert [one == told[0] for one in told] == [True] * 8
+    results = await asyncio.gather(*(canvas.run("go", requestId="r") for _ in range(8)))
+    assert [result == results[0] for result in results] == [True] * 8
     assert len(await runs_of(action_easel, session)) == 1
 
 
-# --- how it may go ------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @rule("CV-42", "CV-43")
-async def test_a_run_that_fails_fails_its_action_with_the_reason(action_client: GatewayClient) -> None:
+async def test_failed_run_fails_its_action_with_the_reason(action_client: GatewayClient) -> None:
     message = script({"say": "half a word"}, {"fail": "the model is on strike"})
     canvas = await CanvasClient.create(
-        action_client, {"go": says(message, saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}"
+        action_client, {"go": send(message, saveAs="x")}, ownerSessionKey=f"agent:main:{new_session()}"
     )
     await canvas.listen()
     problem = await expect_refusal(canvas.run("go"))
     assert (problem.code, "the model is on strike" in problem.error["message"]) == (500, True)
-    assert [one.event for one in await action_client.events(2)] == [
+    assert [event.event for event in await action_client.events(2)] == [
         "canvas.action.started",
         "canvas.action.failed",
     ]
@@ -170,14 +172,12 @@ async def test_a_run_that_fails_fails_its_action_with_the_reason(action_client: 
 
 
 @rule("CV-42", "CV-43")
-async def test_a_run_that_is_cancelled_fails_its_action(
-    action_client: GatewayClient, action_easel: LiveEasel
-) -> None:
+async def test_cancelled_run_fails_its_action(action_client: GatewayClient, action_easel: LiveEasel) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
-        action_client, {"go": says(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+        action_client, {"go": send(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
     )
-    press = asyncio.create_task(canvas.run("go"))
+    request = asyncio.create_task(canvas.run("go"))
 
     async def is_started() -> bool:
         return bool(await runs_of(action_easel, session))
@@ -185,20 +185,20 @@ async def test_a_run_that_is_cancelled_fails_its_action(
     await wait_for(is_started)
     [run_id] = await runs_of(action_easel, session)
     await asyncio.to_thread(action_easel.cancel, run_id)
-    problem = await expect_refusal(press)
+    problem = await expect_refusal(request)
     assert (problem.code, "cancelled" in problem.error["message"]) == (500, True)
     assert await canvas.state() == {}
 
 
 @rule("CV-23", "CV-24")
-async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_is_not_stored(
+async def test_reply_after_the_timeout_is_not_saved(
     action_client: GatewayClient, action_easel: LiveEasel, tools: ControlledTools
 ) -> None:
     session = new_session()
     message = script({"call": tools.hold.name, "args": {"name": session}}, {"say": "at last"})
     canvas = await CanvasClient.create(
         action_client,
-        {"go": says(message, saveAs="x", timeoutMs=50)},
+        {"go": send(message, saveAs="x", timeoutMs=50)},
         ownerSessionKey=f"agent:main:{session}",
     )
     problem = await expect_refusal(canvas.run("go"))
@@ -207,7 +207,9 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
 
     async def has_answered() -> bool:
         return [
-            one["text"] for one in await messages(action_easel, session) if one["role"] == "assistant"
+            message["text"]
+            for message in await messages(action_easel, session)
+            if message["role"] == "assistant"
         ] == ["at last"]
 
     await wait_for(has_answered)
@@ -215,37 +217,37 @@ async def test_a_run_that_takes_too_long_is_not_waited_for_and_its_late_answer_i
 
 
 @rule("CV-42")
-async def test_a_message_that_is_too_large_or_empty_fails(
+async def test_too_large_or_empty_message_fails(
     action_client: GatewayClient, action_easel: LiveEasel
 ) -> None:
     session = new_session()
     canvas = await CanvasClient.create(
-        action_client, {"go": says("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
+        action_client, {"go": send("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
     )
     assert (await expect_refusal(canvas.run("go", x="y" * 300_000))).code == 413
     assert (await expect_refusal(canvas.run("go"))).code == 400
     assert await runs_of(action_easel, session) == []
-    assert [one["status"] for one in await canvas.records()] == ["failed", "failed"]
+    assert [record["status"] for record in await canvas.records()] == ["failed", "failed"]
 
 
 @rule("RS-35", "CC-23", "RS-43")
-@pytest.mark.parametrize("heavy", ["base64", "text"])
-async def test_a_heavy_answer_is_whole_in_the_answer_and_light_in_the_tables(
-    action_client: GatewayClient, action_easel: LiveEasel, heavy: str
+@pytest.mark.parametrize("kind", ["base64", "text"])
+async def test_large_reply_is_complete_in_the_result_and_offloaded_in_the_tables(
+    action_client: GatewayClient, action_easel: LiveEasel, kind: str
 ) -> None:
     text = (
         base64.b64encode(secrets.token_bytes(4_000)).decode()
-        if heavy == "base64"
+        if kind == "base64"
         else "a long story, that goes on. " * 300
     )
     canvas = await CanvasClient.create(
         action_client,
-        {"go": says("{{input.script}}", saveAs="x")},
+        {"go": send("{{input.script}}", saveAs="x")},
         ownerSessionKey=f"agent:main:{new_session()}",
     )
     assert (await canvas.run("go", script=script({"say": text})))["result"] == text
     saved = (await canvas.state())["x"]["result"]
-    if heavy == "text":
+    if kind == "text":
         assert saved == text
         return
     assert (await asyncio.to_thread(action_easel.get, saved["uri"])).text == text
