@@ -1,0 +1,142 @@
+"""A sample of every event type, for the reference of events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from easel.core.action.output import OutputChunk, output_events
+from easel.core.action.transitions import (
+    ActionStart,
+    Rules,
+    complete_execution,
+    expire_confirmation,
+    fail_execution,
+    reject_execution,
+    start_execution,
+)
+from easel.core.canvas.actions import Confirm
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
+from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.execution import actor_of
+from easel.core.canvas.spec import parse_spec
+from easel.core.principal import THE_OWNER
+from easel.core.run import boards
+from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.events import RunEvents
+from easel.core.run.status import Status
+from easel.core.stream.json_text import to_json
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import ActionFailed
+from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from easel.core.stream.envelope import Envelope
+
+
+def sample_events() -> list[Envelope]:
+    """Return a sample of every event type, and two where it has optional fields."""
+    make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
+    limits = boards.BoardLimits(100, 1, 100)
+    on_boards = [
+        boards.BoardWriteRequest(boards.Board.WHITEBOARD, "k", 1, "n"),
+        boards.BoardWriteRequest(boards.Board.BLACKBOARD, "k", 1, "n", "a-b"),
+    ]
+    on_canvas, picture = (
+        CanvasEvents(CanvasId("cockpit"), agent_id="owner", event_id="evt_1"),
+        artifact_id("0" * 64),
+    )
+    call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
+    return [
+        make.start(1),
+        make.delta(message, "Hello"),
+        make.thought(message, "Hm"),
+        make.step(1, Step("Hello", (call,))),
+        make.tool_call(call),
+        make.tool_result(ToolResult(call.call_id, call.tool, 1)),
+        make.tool_result(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
+        *(
+            boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event
+            for ask in on_boards
+        ),
+        *make.end_with_message(message, "Hello", Status.COMPLETED, None),
+        *make.end_with_message(message, "Hello", Status.FAILED, "No."),
+        on_canvas.created(1, "Cockpit"),
+        on_canvas.updated(2, ["/deploy/status"]),
+        on_canvas.view_opened(2, "view_1", "browser", 1),
+        on_canvas.snapshot(
+            2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64
+        ),
+        *action_events(),
+        on_canvas.refresh_failed(
+            2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}
+        ),
+        on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
+    ]
+
+
+def action_events() -> Iterator[Envelope]:
+    """Yield the events of canvas actions, as the transitions create them."""
+    principal = THE_OWNER
+    actor = actor_of(principal, "browser", "client")
+    echo = ToolDefinition("gsv__Echo", "", {"type": "object"}, read_only=True)
+    call = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}}
+    actions = {
+        "set": {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 1}]},
+        "say": {**call, "saveAs": "said"},
+    }
+    raw = {
+        "version": 1,
+        "toolPolicy": {"allow": ["gsv__Echo"]},
+        "actions": {**actions, "ask": {**call, "confirm": "always"}},
+    }
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    canvas = Canvas(
+        user_id=principal.user_id,
+        canvas_id=CanvasId("cockpit"),
+        agent_id="main",
+        title="Cockpit",
+        owner_session_key=None,
+        spec_json=to_json(raw),
+        state={},
+        revision=1,
+        last_seq=1,
+        spec_revision=1,
+        is_accepted=True,
+        created_at=at,
+        updated_at=at,
+    )
+    snapshot, spec = CanvasSnapshot(canvas), parse_spec(raw)
+    rules = Rules(
+        definitions={"gsv__Echo": echo},
+        floor=Confirm.NEVER,
+        state_bytes=10_000,
+        public_message=lambda problem: problem.message,
+    )
+    for action_id in actions | {"ask": None}:
+        start = ActionStart(
+            principal=principal,
+            actor=actor,
+            action_id=action_id,
+            event_id="evt_1",
+            owner_id="wrk_1",
+            now_ms=1,
+        )
+        started = start_execution(snapshot, spec, start, rules)
+        yield from started.change.events
+        if action_id == "say":
+            decide, _ = complete_execution("x", started, principal, now_ms=2, state_bytes=10_000)
+            yield from decide(snapshot).events
+            yield from output_events(
+                started.execution, 1, [OutputChunk("Hello"), OutputChunk("…", is_cut=True)]
+            )
+            yield from fail_execution(
+                ActionFailed(problem="it broke"), "it broke", started.execution, principal, 2
+            )(snapshot).events
+        if action_id == "ask":
+            yield from reject_execution(started.execution, principal, owner_id="wrk_1", now_ms=2)(
+                snapshot
+            ).events
+            yield from expire_confirmation(started.execution, principal, 2)(snapshot).events
