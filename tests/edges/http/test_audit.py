@@ -1,4 +1,4 @@
-"""The system stream over HTTP: administrators read it, and nothing of it reaches anybody else by any transport."""
+"""The audit trail over HTTP: administrators read it, and no transport shows it to anyone else."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "easel"
 KEY = "sk-live-51HxQq9aZkPlanted"
-BROKEN_RUN = new_run_id()
-# What only operators may know of something that broke: names of files and functions, what was said inside, and the key.
-INSIDE = (
+FAILING_RUN = new_run_id()
+# Details of an exception that only operators may read: file and function names, its message, and the key.
+INTERNAL_DETAILS = (
     "Traceback",
     ".py",
-    "deep_inside",
+    "raise_deep_inside",
     "db.internal",
     "RuntimeError: ",
     "planted",
@@ -55,43 +55,43 @@ INSIDE = (
 )
 
 
-def deep_inside() -> None:
+def raise_deep_inside() -> None:
     raise RuntimeError(f"planted: 401 for api_key={KEY} at db.internal:5432")
 
 
-async def break_down(_: Mapping[str, Any]) -> None:
-    deep_inside()
+async def raise_error(_: Mapping[str, Any]) -> None:
+    raise_deep_inside()
 
 
 async def fail(_: Mapping[str, Any]) -> None:
     raise ToolFailed(tool="probe__Fail", reason=f"the service refused the key {KEY}")
 
 
-class ModelThatBreaks(ScriptedModel):
-    """The scripted model, which breaks or fails when it is asked to."""
+class FailingModel(ScriptedModel):
+    """The scripted model, which raises or fails if the message says so."""
 
     async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
-        if conversation.user_message == "break":
-            deep_inside()
+        if conversation.user_message == "raise":
+            raise_deep_inside()
         if conversation.user_message == "fail":
             raise ModelFailed(reason=f"401: incorrect API key provided: {KEY}")
         async for part in super().reply(conversation, tools):
             yield part
 
 
-async def get_or_break(self: RunQueue, principal: Principal, run_id: str, get: Any = RunQueue.get) -> Run:
-    if run_id == BROKEN_RUN:
-        deep_inside()
+async def get_or_raise(self: RunQueue, principal: Principal, run_id: str, get: Any = RunQueue.get) -> Run:
+    if run_id == FAILING_RUN:
+        raise_deep_inside()
     return await get(self, principal, run_id)
 
 
 @pytest.fixture(scope="module")
-def breaking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """Easel with a tool, a model and a route that break, and quote what nobody may hear."""
-    tools = [TestTool("probe__Break", break_down), TestTool("probe__Fail", fail)]
+def failing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """Easel with a tool, a model and a route that raise, with internal details in the message."""
+    tools = [TestTool("probe__Break", raise_error), TestTool("probe__Fail", fail)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "ScriptedModel", ModelThatBreaks)
-        patch.setattr(RunQueue, "get", get_or_break)
+        patch.setattr(assembly, "ScriptedModel", FailingModel)
+        patch.setattr(RunQueue, "get", get_or_raise)
         with LiveEasel(tmp_path_factory.mktemp("easel"), tools=tools) as live:
             yield live
 
@@ -102,25 +102,25 @@ def records(easel: LiveEasel, **filters: Any) -> list[dict[str, Any]]:
     return answer.json()["records"]
 
 
-def latest(easel: LiveEasel, action: str, **wanted: Any) -> dict[str, Any]:
-    """The newest record of this action with these details, which comes soon."""
+def latest(easel: LiveEasel, action: str, **fields: Any) -> dict[str, Any]:
+    """Wait for a record of this action with these fields or details, and return the newest."""
 
     def found() -> list[dict[str, Any]]:
         return [
-            one
-            for one in records(easel, action=action)
-            if wanted.items() <= {**one, **one.get("details", {})}.items()
+            record
+            for record in records(easel, action=action)
+            if fields.items() <= {**record, **record.get("details", {})}.items()
         ]
 
     wait_for_sync(lambda: bool(found()), within=20, what=f"{action} is recorded")
     return found()[0]
 
 
-# --- reading it ---------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 @rule("CC-14", "CC-06")
-def test_an_administrator_reads_what_was_recorded(easel: LiveEasel) -> None:
+def test_administrator_reads_records(easel: LiveEasel) -> None:
     session = new_session()
     easel.post("/api/sessions", {"session_id": session})
     record = latest(easel, "session.created", subject=session)
@@ -133,23 +133,23 @@ def test_an_administrator_reads_what_was_recorded(easel: LiveEasel) -> None:
     assert json.loads(stored["record"]) == record
 
 
-def test_pages_follow_each_other_newest_first_and_filters_hold(easel: LiveEasel) -> None:
+def test_records_are_paged_newest_first_and_filtered(easel: LiveEasel) -> None:
     for _ in range(5):
         easel.post("/api/sessions", {"session_id": new_session()})
     first = easel.get("/api/audit", params={"limit": 2}).json()
     second = easel.get("/api/audit", params={"limit": 2, "before": first["next"]}).json()
-    seqs = [one["seq"] for one in first["records"] + second["records"]]
+    seqs = [record["seq"] for record in first["records"] + second["records"]]
     assert seqs == sorted(seqs, reverse=True)
     assert len(set(seqs)) == 4
-    assert {one["action"] for one in records(easel, action="session.created")} == {"session.created"}
-    assert {one["storage_class"] for one in records(easel, storage_class="audit")} == {"audit"}
+    assert {record["action"] for record in records(easel, action="session.created")} == {"session.created"}
+    assert {record["storage_class"] for record in records(easel, storage_class="audit")} == {"audit"}
     now = datetime.now(UTC)
     assert records(easel, since=(now + timedelta(hours=1)).isoformat().replace("+00:00", "Z")) == []
     assert records(easel, until="2020-01-01T00:00:00Z") == []
     assert "next" not in easel.get("/api/audit", params={"until": "2020-01-01T00:00:00Z"}).json()
 
 
-BAD = [
+INVALID_QUERIES = [
     "limit=0",
     "limit=201",
     "limit=x",
@@ -165,47 +165,46 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    "edge", ["0001-01-01T00:00:00Z", "0001-01-01T14:00:00%2B14:00", "9999-12-31T23:59:59Z"]
+    "time", ["0001-01-01T00:00:00Z", "0001-01-01T14:00:00%2B14:00", "9999-12-31T23:59:59Z"]
 )
-def test_the_first_and_the_last_moment_that_there_are_can_be_asked_for(easel: LiveEasel, edge: str) -> None:
-    assert easel.get(f"/api/audit?since={edge}&until={edge}").json() == {"records": []}
+def test_first_and_last_representable_time_are_accepted(easel: LiveEasel, time: str) -> None:
+    assert easel.get(f"/api/audit?since={time}&until={time}").json() == {"records": []}
 
 
-@pytest.mark.parametrize("query", BAD)
-def test_a_question_that_does_not_fit_is_told_what_would(easel: LiveEasel, query: str) -> None:
+@pytest.mark.parametrize("query", INVALID_QUERIES)
+def test_invalid_query_is_refused(easel: LiveEasel, query: str) -> None:
     answer = easel.get(f"/api/audit?{query}")
     assert answer.status_code == 400
     assert answer.json()["error"]["name"] == "BAD_INPUT"
 
 
 @rule("CC-05", "CC-12")
-def test_who_does_not_administer_may_not_look_and_that_is_recorded(
+def test_reading_without_admin_scope_is_refused_and_recorded(
     small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nobody_special = Principal(THE_OWNER.user_id, "somebody")
-    monkeypatch.setattr(sign_in, "THE_OWNER", nobody_special)
+    monkeypatch.setattr(sign_in, "THE_OWNER", Principal(THE_OWNER.user_id, "reader"))
     answer = small_easel.get("/api/audit")
     monkeypatch.undo()
     assert answer.status_code == 403
     assert "records" not in answer.text
     record = latest(small_easel, "guardrail.refused", path="/api/audit")
-    assert record["actor"]["name"] == "somebody"
+    assert record["actor"]["name"] == "reader"
     assert record["details"]["error"] == "FORBIDDEN"
 
 
-def test_a_record_that_somebody_has_spoilt_is_still_listed(small_easel: LiveEasel) -> None:
+def test_unreadable_record_is_listed(small_easel: LiveEasel) -> None:
     small_easel.post("/api/sessions", {"session_id": new_session()})
     seq = records(small_easel)[0]["seq"]
     small_easel.sql(f"update audit set record = '{{\"seq\":' where seq = {seq}")
-    [shown] = [one for one in records(small_easel) if one["seq"] == seq]
-    assert shown["details"] == {"unreadable": True}
+    [record] = [record for record in records(small_easel) if record["seq"] == seq]
+    assert record["details"] == {"unreadable": True}
 
 
 # --- what is recorded ---------------------------------------------------------------------------------------
 
 
 @case("P6")
-def test_signing_in_and_out_is_recorded_without_the_token(easel: LiveEasel) -> None:
+def test_sign_in_and_sign_out_are_recorded_without_the_token(easel: LiveEasel) -> None:
     with easel.stranger() as browser:
         cookie = browser.get("/", params={"token": easel.token}).cookies["easel"]
         assert latest(easel, "sign_in.succeeded")["details"] == {"by": "link", "address": "127.0.0.1"}
@@ -216,14 +215,13 @@ def test_signing_in_and_out_is_recorded_without_the_token(easel: LiveEasel) -> N
         before = len(records(easel, action="sign_out"))
         browser.cookies.clear()
         browser.post("/sign-out")
-    assert len(records(easel, action="sign_out")) == before, "who was not in cannot leave"
+    assert len(records(easel, action="sign_out")) == before, "a browser that is not signed in cannot sign out"
     everything = json.dumps(easel.sql("select record from audit"))
     assert easel.token not in everything
     assert cookie not in everything
 
 
-WAYS = [
-    # shown                                                        as
+WRONG_CREDENTIALS = [
     ({"url": "/", "params": {"token": "wrong-token-1"}}, "link"),
     ({"method": "POST", "url": "/sign-in", "data": {"token": "wrong-token-2"}}, "form"),
     ({"url": "/api/runs", "headers": {"Authorization": "Bearer wrong-token-3"}}, "token"),
@@ -232,32 +230,32 @@ WAYS = [
 
 
 @case("P6")
-@pytest.mark.parametrize("shown, by", WAYS, ids=[by for _, by in WAYS])
-def test_a_wrong_token_is_recorded_and_not_what_it_was(
-    small_easel: LiveEasel, shown: dict[str, Any], by: str
+@pytest.mark.parametrize("request_, by", WRONG_CREDENTIALS, ids=[by for _, by in WRONG_CREDENTIALS])
+def test_wrong_token_is_recorded_without_its_value(
+    small_easel: LiveEasel, request_: dict[str, Any], by: str
 ) -> None:
     with small_easel.stranger() as stranger:
-        assert stranger.request(**{"method": "GET", **shown}).status_code == 401
+        assert stranger.request(**{"method": "GET", **request_}).status_code == 401
         record = latest(small_easel, "sign_in.failed", by=by)
     assert record["actor"] == {"user_id": "", "name": "nobody"}
     assert record["details"]["address"] == "127.0.0.1"
     assert "wrong-token" not in json.dumps(small_easel.sql("select record from audit"))
 
 
-def test_who_shows_nothing_has_not_tried_to_get_in(tmp_path: Path) -> None:
+def test_request_without_credentials_is_not_recorded_as_a_failed_sign_in(tmp_path: Path) -> None:
     with LiveEasel(tmp_path, with_worker=False) as easel, easel.stranger() as stranger:
         stranger.get("/api/runs", headers={"Authorization": "Bearer wrong"})
         assert stranger.get("/api/runs").status_code == 401
         stranger.get("/api/runs", headers={"Cookie": "easel=wrong"})
-        latest(easel, "sign_in.failed", by="cookie")  # what came before it is counted by then
+        latest(easel, "sign_in.failed", by="cookie")  # the ones before are counted by then
         assert sum(record["details"]["count"] for record in records(easel, action="sign_in.failed")) == 2
 
 
 @case("R4")
-def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) -> None:
-    guesses = 300
+def test_many_wrong_tokens_are_counted_in_a_few_records(tmp_path: Path) -> None:
+    guesses = 100
     with LiveEasel(tmp_path, with_worker=False) as easel, easel.stranger() as stranger:
-        began = time.monotonic()
+        started_at = time.monotonic()
         for nth in range(guesses):
             stranger.get("/api/runs", headers={"Authorization": f"Bearer guess-{nth}"})
 
@@ -267,7 +265,7 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
             )
 
         wait_for_sync(lambda: counted() == guesses, within=20, what="every guess is counted")
-        assert len(records(easel, action="sign_in.failed", limit=200)) <= time.monotonic() - began + 2
+        assert len(records(easel, action="sign_in.failed", limit=200)) <= time.monotonic() - started_at + 2
 
 
 @case("O7")
@@ -277,38 +275,33 @@ def test_a_thousand_guesses_are_a_few_records_that_count_them(tmp_path: Path) ->
     [({"Origin": "https://evil.example"}, "FORBIDDEN"), ({"Host": "evil.example"}, "WRONG_HOST")],
     ids=["origin", "host"],
 )
-def test_what_a_guardrail_refused_is_recorded(easel: LiveEasel, headers: dict[str, str], error: str) -> None:
+def test_refusal_by_a_guardrail_is_recorded(easel: LiveEasel, headers: dict[str, str], error: str) -> None:
     path = f"/api/runs/{new_run_id()}"
     assert easel.get(path, headers=headers).status_code in (403, 421)
-    wait_for_sync(
-        lambda: any(one["details"]["path"] == path for one in records(easel, action="guardrail.refused")),
-        within=20,
-        what="it is told",
-    )
     record = latest(easel, "guardrail.refused", path=path)
     assert (record["storage_class"], record["details"]["error"]) == ("audit", error)
 
 
 @rule("CC-05")
-def test_a_slow_answer_is_noted_for_operators_alone(tmp_path: Path) -> None:
+def test_slow_response_is_recorded_and_not_shown_to_the_client(tmp_path: Path) -> None:
     with LiveEasel(tmp_path, settings={"slow_seconds": 0.000_1}) as easel:
         answer = easel.get("/api/tools")
         record = latest(easel, "http.slow", route="/api/tools")
         assert record["storage_class"] == "ops"
         assert record["details"]["seconds"] > 0
         assert not {"server-timing", "x-response-time", "x-process-time"} & set(answer.headers)
-        easel.finish()  # a stream is watched, last of all; whatever is told of it is stored when Easel has stopped
+        easel.finish()  # reads a stream; its records are stored when Easel has stopped
     with contextlib.closing(sqlite3.connect(tmp_path / "easel.db")) as database:
-        told = [
-            json.loads(record)["details"]
+        routes = {
+            json.loads(record)["details"]["route"]
             for (record,) in database.execute("select record from audit where action = 'http.slow'")
-        ]
-    assert {"/api/tools", "/api/runs"} <= {one["route"] for one in told}
-    assert "/api/runs/{run_id}/events" not in {one["route"] for one in told}
+        }
+    assert {"/api/tools", "/api/runs"} <= routes
+    assert "/api/runs/{run_id}/events" not in routes
 
 
 def used_actions() -> dict[str, str]:
-    """Every action that the source tells of, and where."""
+    """Return every action that the source records, and where."""
     found: dict[str, str] = {}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -332,28 +325,28 @@ def used_actions() -> dict[str, str]:
     return found
 
 
-def test_every_action_that_is_told_of_exists() -> None:
+def test_every_recorded_action_is_in_the_table() -> None:
     used = used_actions()
     assert {action: where for action, where in used.items() if action not in ACTIONS} == {}
     assert {"sign_out", "sign_in.failed", "http.error", "http.slow", "tool.error", "run.error"} <= set(used)
 
 
-# --- what broke stays inside --------------------------------------------------------------------------------
+# --- exceptions ---------------------------------------------------------------------------------------------
 
 
-def check_nothing_inside(text: str, what: str) -> None:
-    for inside in INSIDE:
-        assert inside not in text, f"{what}: {inside} in {text[:2000]}"
+def check_no_internal_details(text: str, what: str) -> None:
+    for detail in INTERNAL_DETAILS:
+        assert detail not in text, f"{what}: {detail} in {text[:2000]}"
 
 
-def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, str]:
-    """Everything that a user's browser can get of a run, on every transport, debug tooling switched on."""
-    sent = {
+def all_responses(easel: LiveEasel, run_id: str, session: str) -> dict[str, str]:
+    """Return everything that a user can read of a run, on every transport and in debug mode."""
+    responses = {
         f"{path}{query}": easel.get(f"{path}{query}").text
         for path in (f"/api/runs/{run_id}/events", f"/sse/run/{run_id}")
         for query in ("", "?debug=1")
     }
-    sent |= {
+    responses |= {
         path: easel.get(path).text
         for path in (
             f"/api/runs/{run_id}",
@@ -371,7 +364,7 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
         frames: list[str] = []
         while not any('"message.completed"' in frame and '"assistant"' in frame for frame in frames):
             frames.append(str(chat.recv(timeout=20)))
-    return {**sent, "/ws/chat": "\n".join(frames)}
+    return {**responses, "/ws/chat": "\n".join(frames)}
 
 
 @rule("CC-05", "CC-13", "RS-06")
@@ -380,83 +373,81 @@ def all_that_is_sent(easel: LiveEasel, run_id: str, session: str) -> dict[str, s
     "message, action",
     [
         (script({"call": "probe__Break", "args": {}}, {"say": "and on"}), "tool.error"),
-        ("break", "run.error"),
+        ("raise", "run.error"),
     ],
     ids=["a tool", "the model"],
 )
-def test_a_run_in_which_something_breaks_shows_nothing_of_its_inside(
-    breaking: LiveEasel, message: str, action: str
+def test_exception_in_a_run_shows_no_internal_details_to_the_user(
+    failing: LiveEasel, message: str, action: str
 ) -> None:
     session = new_session()
-    run_id = breaking.finish(message, session)
-    for what, text in all_that_is_sent(breaking, run_id, session).items():
-        check_nothing_inside(text, what)
-    record = latest(breaking, action, subject=run_id)
+    run_id = failing.finish(message, session)
+    for what, text in all_responses(failing, run_id, session).items():
+        check_no_internal_details(text, what)
+    record = latest(failing, action, subject=run_id)
     assert record["storage_class"] == "ops"
     details = record["details"]
     assert details["exception"] == "RuntimeError"
     assert "db.internal:5432" in details["message"]
     assert details["traceback"].startswith("Traceback (most recent call last)")
-    assert "in deep_inside" in details["traceback"]
+    assert "in raise_deep_inside" in details["traceback"]
     assert KEY not in json.dumps(record)
 
 
 @rule("CC-05")
-def test_the_reference_that_a_user_reads_finds_the_record(breaking: LiveEasel) -> None:
-    run_id = breaking.finish("break")
-    record = latest(breaking, "run.error", subject=run_id)
-    assert record["details"]["reference"] in breaking.view(run_id)["error_message"]
+def test_reference_in_the_error_message_identifies_the_record(failing: LiveEasel) -> None:
+    run_id = failing.finish("raise")
+    record = latest(failing, "run.error", subject=run_id)
+    assert record["details"]["reference"] in failing.view(run_id)["error_message"]
 
 
 @case("P6")
 @pytest.mark.parametrize(
     "message", ["fail", script({"call": "probe__Fail", "args": {}})], ids=["the model", "a tool"]
 )
-def test_the_reason_of_a_failure_is_told_without_the_key_that_it_quotes(
-    breaking: LiveEasel, message: str
-) -> None:
+def test_failure_message_is_redacted(failing: LiveEasel, message: str) -> None:
     session = new_session()
-    run_id = breaking.finish(message, session)
-    for what, text in all_that_is_sent(breaking, run_id, session).items():
+    run_id = failing.finish(message, session)
+    for what, text in all_responses(failing, run_id, session).items():
         assert KEY not in text, what
-    assert "key" in breaking.stream(run_id).text, "that it was the key may be told"
-    assert KEY not in json.dumps(breaking.sql("select record from audit"))
+    assert "key" in failing.stream(run_id).text, "the reason stays readable"
+    assert KEY not in json.dumps(failing.sql("select record from audit"))
 
 
 @rule("CC-05")
 @case("P6")
-def test_a_route_that_breaks_tells_a_reference_and_operators_the_rest(breaking: LiveEasel) -> None:
-    answer = breaking.get(f"/api/runs/{BROKEN_RUN}")
+def test_exception_in_a_route_shows_only_a_reference_to_the_client(failing: LiveEasel) -> None:
+    answer = failing.get(f"/api/runs/{FAILING_RUN}")
     assert answer.status_code == 500
-    check_nothing_inside(answer.text, "the answer")
+    check_no_internal_details(answer.text, "the response")
     reference = answer.json()["error"]["details"]["reference"]
-    record = latest(breaking, "http.error", reference=reference)
+    record = latest(failing, "http.error", reference=reference)
     assert record["actor"]["name"] == "owner"
-    assert record["details"]["path"] == f"/api/runs/{BROKEN_RUN}"
+    assert record["details"]["path"] == f"/api/runs/{FAILING_RUN}"
     assert "db.internal:5432" in record["details"]["message"]
-    assert "in deep_inside" in record["details"]["traceback"]
+    assert "in raise_deep_inside" in record["details"]["traceback"]
     assert KEY not in json.dumps(record)
 
 
 @case("R6")
-def test_nothing_that_a_stranger_sends_begins_a_line_or_colours_a_record(breaking: LiveEasel) -> None:
-    breaking.get("/api/runs/%0d%0aforged%1b%5b31m%c2%9b%e2%80%a8", headers={"Origin": "https://evil.example"})
+def test_control_characters_of_a_request_are_escaped_in_records(failing: LiveEasel) -> None:
+    failing.get("/api/runs/%0d%0aforged%1b%5b31m%c2%9b%e2%80%a8", headers={"Origin": "https://evil.example"})
     title = "\r\n\x1b[31m" * 10_000
     session = new_session()
-    breaking.post("/api/sessions", {"session_id": session})
-    breaking.ask("PATCH", f"/api/sessions/{session}", json={"title": title})
-    latest(breaking, "guardrail.refused")
-    for row in breaking.sql("select record from audit"):
+    failing.post("/api/sessions", {"session_id": session})
+    failing.ask("PATCH", f"/api/sessions/{session}", json={"title": title})
+    latest(failing, "guardrail.refused")
+    for row in failing.sql("select record from audit"):
         assert row["record"].isprintable(), row["record"][:500]
         assert len(row["record"]) < 6_000
 
 
-# --- a database that is lost --------------------------------------------------------------------------------
+# --- database unavailable -----------------------------------------------------------------------------------
 
 
 @rule("CC-05")
 @case("D1")
-def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(tmp_path: Path) -> None:
+def test_unavailable_database_leaks_nothing_and_is_recorded_afterwards(tmp_path: Path) -> None:
     with (
         Postgres(fsync=False) as server,
         LiveEasel(tmp_path, server.create_database(), settings={"claim_seconds": 2.0}) as easel,
@@ -465,25 +456,25 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         run_id = easel.finish("noop", session)
         server.stop("immediate")
         wait_for_sync(lambda: easel.get("/readyz").status_code == 503, within=60, what="/readyz notices")
-        asks = [
+        requests = [
             ("GET", f"/api/runs/{run_id}"),
             ("GET", f"/api/runs/{run_id}/events"),
             ("GET", f"/sse/run/{run_id}"),
             ("GET", "/api/audit"),
         ]
-        asks += [
+        requests += [
             ("POST", f"/api/runs/{run_id}/cancel"),
             ("DELETE", f"/api/sessions/{session}"),
             ("GET", f"/api/sessions/{session}/messages"),
         ]
-        for method, path in asks:
+        for method, path in requests:
             answer = easel.ask(method, path)
             assert answer.status_code == 503, (path, answer.text)
-            check_unreachable(answer.text, path)
+            check_no_database_details(answer.text, path)
         with pytest.raises(InvalidStatus) as refused:
             connect(easel.base_url.replace("http", "ws", 1) + f"/ws/chat/{session}?token={easel.token}")
-        check_unreachable(refused.value.response.body.decode(), "/ws/chat")
-        with easel.stranger() as browser:  # who signs in meanwhile is let in, and recorded afterwards
+        check_no_database_details(refused.value.response.body.decode(), "/ws/chat")
+        with easel.stranger() as browser:  # signs in now, and is recorded afterwards
             assert browser.get("/", params={"token": easel.token}).status_code == 303
         server.start()
         wait_for_sync(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
@@ -491,15 +482,15 @@ def test_a_lost_database_leaks_nothing_and_is_told_to_operators_when_it_is_back(
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "link"
-        assert easel.do(snapshot(easel)), "what was told late is part of the one chain"
+        assert easel.do(is_chain_intact(easel)), "late records are part of the chain"
 
 
-def check_unreachable(text: str, what: str) -> None:
-    check_nothing_inside(text, what)
+def check_no_database_details(text: str, what: str) -> None:
+    check_no_internal_details(text, what)
     for word in ("5432", "127.0.0.1", "refused", "socket", "postgres", "Connection"):
         assert word not in text, f"{what}: {text}"
 
 
-async def snapshot(easel: LiveEasel) -> bool:
-    steps = [reached async for reached in verify(easel.instances[0].opened.audit)]
+async def is_chain_intact(easel: LiveEasel) -> bool:
+    steps = [step async for step in verify(easel.instances[0].opened.audit)]
     return steps[-1].is_end

@@ -1,4 +1,4 @@
-"""Signing out, as HTTP has it: on SQLite, and on Postgres with two instances, of which one is told and the other is asked."""
+"""Sign-out over HTTP: on SQLite, and on Postgres with two instances, of which the other one is notified."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from easel.edges.http.calls import COOKIE
-from easel.host.auth import revoked_sign_ins as sign_outs
+from easel.host.auth import revoked_sign_ins
 from tests.edges.http.live import WAITING, LiveEasel, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.client import ClientConnection
 
-SOON = 30.0  # seconds; by the bell it takes some milliseconds, and without it `HEARD_SECONDS`
-HEARD_SECONDS = 1_000.0  # so that it is the bell, however long the machine stops for
+WAIT_SECONDS = 30.0  # a notification takes milliseconds
+TRUST_SECONDS = 1_000.0  # longer than any test: what happens sooner was caused by a notification
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """One instance, or two."""
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """One instance on SQLite, or two on Postgres."""
     if request.param == "postgres":
         yield request.getfixturevalue("two_edges")
         return
@@ -39,18 +39,18 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(autouse=True)
-def by_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_outs, "HEARD_SECONDS", HEARD_SECONDS)
+def notifications_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revoked_sign_ins, "TRUST_SECONDS", TRUST_SECONDS)
 
 
 @pytest.fixture
-def elsewhere(house: LiveEasel) -> str:
-    """The instance at which nobody signs out, if there is one."""
-    return house.instances[-1].base_url
+def other_url(server: LiveEasel) -> str:
+    """The instance that gets no sign-out request, if there are two."""
+    return server.instances[-1].base_url
 
 
-def cookie_of(client: httpx2.Client, easel: LiveEasel) -> str:
-    """A browser signs in by the printed link."""
+def sign_in(client: httpx2.Client, easel: LiveEasel) -> str:
+    """Sign in by the printed link. Returns the cookie."""
     found = re.search(
         rf"{COOKIE}=([^;]+)", client.get("/", params={"token": easel.token}).headers["set-cookie"]
     )
@@ -59,149 +59,155 @@ def cookie_of(client: httpx2.Client, easel: LiveEasel) -> str:
 
 
 @pytest.fixture
-def browser(house: LiveEasel) -> Iterator[httpx2.Client]:
-    with house.stranger() as client:
-        client.headers["cookie"] = f"{COOKIE}={cookie_of(client, house)}"
+def browser(server: LiveEasel) -> Iterator[httpx2.Client]:
+    with server.stranger() as client:
+        client.headers["cookie"] = f"{COOKIE}={sign_in(client, server)}"
         client.cookies.clear()
         yield client
 
 
-def by_cookie(browser: httpx2.Client, url: str) -> httpx2.Response:
-    """By the cookie that somebody has copied."""
-    return asked(url, cookie=browser.headers["cookie"])
+def get_with_cookie(browser: httpx2.Client, url: str) -> httpx2.Response:
+    """Send a copy of the browser's cookie."""
+    return get(url, cookie=browser.headers["cookie"])
 
 
-def asked(url: str, **headers: str) -> httpx2.Response:
-    return httpx2.get(url, headers=headers, trust_env=False, timeout=SOON)
+def get(url: str, **headers: str) -> httpx2.Response:
+    return httpx2.get(url, headers=headers, trust_env=False, timeout=WAIT_SECONDS)
 
 
 def is_signed_out(browser: httpx2.Client, base_url: str) -> bool:
-    return by_cookie(browser, f"{base_url}/api/runs").status_code == 401
+    return get_with_cookie(browser, f"{base_url}/api/runs").status_code == 401
 
 
-async def turned_away(work: Awaitable[Any]) -> tuple[int, str]:
+async def close_reason(work: Awaitable[Any]) -> tuple[int, str]:
     with pytest.raises(ConnectionClosed) as closed:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(WAIT_SECONDS):
             await work
     assert closed.value.rcvd
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
 
 @case("O9")
-def test_a_copied_cookie_opens_nothing_after_signing_out(
-    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+def test_copied_cookie_is_refused_after_sign_out(
+    server: LiveEasel, browser: httpx2.Client, other_url: str
 ) -> None:
-    for url in (house.base_url, elsewhere):
-        assert by_cookie(browser, f"{url}/api/runs").status_code == 200
+    for url in (server.base_url, other_url):
+        assert get_with_cookie(browser, f"{url}/api/runs").status_code == 200
     answer = browser.post("/sign-out")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     for path in ("/api/runs", "/api/tools", "/openapi.json", "/metrics"):
-        assert by_cookie(browser, house.base_url + path).status_code == 401, "here at once"
-    wait_for_sync(lambda: is_signed_out(browser, elsewhere), within=SOON, what="the other instance knows it")
-    assert "Sign in" in by_cookie(browser, f"{elsewhere}/").text
-    with house.stranger() as other:
-        cookie_of(other, house)
-        assert other.get("/api/runs").status_code == 200, "whoever signs in is in"
+        assert get_with_cookie(browser, server.base_url + path).status_code == 401, "at once on this instance"
+    wait_for_sync(
+        lambda: is_signed_out(browser, other_url), within=WAIT_SECONDS, what="the other instance is notified"
+    )
+    assert "Sign in" in get_with_cookie(browser, f"{other_url}/").text
+    with server.stranger() as other:
+        sign_in(other, server)
+        assert other.get("/api/runs").status_code == 200, "a new sign-in is accepted"
 
 
 @case("O9")
-def test_another_browser_of_the_same_person_stays(house: LiveEasel, browser: httpx2.Client) -> None:
-    with house.stranger() as other:
-        cookie_of(other, house)
+def test_another_browser_of_the_same_person_stays_signed_in(
+    server: LiveEasel, browser: httpx2.Client
+) -> None:
+    with server.stranger() as other:
+        sign_in(other, server)
         browser.post("/sign-out")
         assert other.get("/api/runs").status_code == 200
-    assert house.get("/api/runs").status_code == 200, "and so does the token"
+    assert server.get("/api/runs").status_code == 200, "and so does the token"
 
 
 @case("O9")
-def test_the_address_of_a_view_ends_with_its_browser(
-    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+def test_view_url_is_refused_after_its_browser_signed_out(
+    server: LiveEasel, browser: httpx2.Client, other_url: str
 ) -> None:
     name = new_session()
-    made = {"canvasId": name, "assets": {"assets/index.js": "let a = 1;"}}
-    assert house.post("/api/rpc", {"method": "canvas.create", "params": made}).status_code == 200
+    params = {"canvasId": name, "assets": {"assets/index.js": "let a = 1;"}}
+    assert server.post("/api/rpc", {"method": "canvas.create", "params": params}).status_code == 200
 
-    def view(of: httpx2.Client) -> str:
-        found = re.search(r'data-view="[^"]+(/canvas-view/[^"]+)"', of.get(f"/canvas/main/{name}").text)
+    def view(client: httpx2.Client) -> str:
+        found = re.search(r'data-view="[^"]+(/canvas-view/[^"]+)"', client.get(f"/canvas/main/{name}").text)
         assert found
         return f"{found[1]}assets/index.js"
 
     mine = view(browser)
-    with house.stranger() as other:
-        cookie_of(other, house)
+    with server.stranger() as other:
+        sign_in(other, server)
         theirs = view(other)
-    for url in (house.base_url, elsewhere):
-        assert asked(url + mine).text == "let a = 1;"
+    for url in (server.base_url, other_url):
+        assert get(url + mine).text == "let a = 1;"
     browser.post("/sign-out")
-    assert asked(house.base_url + mine).status_code == 404
-    wait_for_sync(lambda: asked(elsewhere + mine).status_code == 404, within=SOON, what="its view is gone")
-    assert asked(elsewhere + theirs).status_code == 200
+    assert get(server.base_url + mine).status_code == 404
+    wait_for_sync(
+        lambda: get(other_url + mine).status_code == 404, within=WAIT_SECONDS, what="the view is refused"
+    )
+    assert get(other_url + theirs).status_code == 200
 
 
 @contextlib.asynccontextmanager
-async def chatting(url: str, thread: str, headers: dict[str, str]) -> AsyncIterator[ClientConnection]:
+async def open_chat(url: str, thread: str, headers: dict[str, str]) -> AsyncIterator[ClientConnection]:
     async with connect(
         f"ws{url.removeprefix('http')}/ws/chat/{thread}", additional_headers=headers, proxy=None
     ) as socket:
         yield socket
 
 
-async def told(socket: ClientConnection) -> None:
+async def receive_all(socket: ClientConnection) -> None:
     while True:
         await socket.recv()
 
 
 @case("O9")
-async def test_what_is_open_by_the_cookie_ends_with_it(
-    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+async def test_sign_out_closes_streams_and_connections_of_the_cookie(
+    server: LiveEasel, browser: httpx2.Client, other_url: str
 ) -> None:
-    thread, by = new_session(), {"cookie": browser.headers["cookie"]}
-    run_id = await asyncio.to_thread(house.start, WAITING, thread)
-    http = httpx2.AsyncClient(headers=by, timeout=SOON, trust_env=False)
+    thread, headers = new_session(), {"cookie": browser.headers["cookie"]}
+    run_id = await asyncio.to_thread(server.start, WAITING, thread)
+    http = httpx2.AsyncClient(headers=headers, timeout=WAIT_SECONDS, trust_env=False)
     async with (
         http,
-        http.stream("GET", f"{elsewhere}/api/runs/{run_id}/events") as stream,
-        chatting(elsewhere, thread, by) as chat,
-        chatting(elsewhere, thread, house.bearer) as of_token,
-        GatewayClient.open(elsewhere, None, Cookie=by["cookie"]) as gateway,
+        http.stream("GET", f"{other_url}/api/runs/{run_id}/events") as stream,
+        open_chat(other_url, thread, headers) as chat,
+        open_chat(other_url, thread, server.bearer) as of_token,
+        GatewayClient.open(other_url, None, Cookie=headers["cookie"]) as gateway,
     ):
         assert stream.status_code == 200
         chunks = stream.aiter_bytes()
         await anext(chunks)
         await gateway.connect()
         await asyncio.to_thread(browser.post, "/sign-out")
-        assert await turned_away(told(chat)) == (1008, "Signed out.")
-        async with asyncio.timeout(SOON):
+        assert await close_reason(receive_all(chat)) == (1008, "Signed out.")
+        async with asyncio.timeout(WAIT_SECONDS):
             assert await gateway.closed() == (1008, "Signed out.")
-            async for _ in chunks:  # a polite end, not a broken one
+            async for _ in chunks:  # ends without an error
                 pass
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(WAIT_SECONDS):
             await (await of_token.ping())
         assert of_token.close_code is None
-    await asyncio.to_thread(house.cancel, run_id)
+    await asyncio.to_thread(server.cancel, run_id)
 
 
 @case("O9")
-async def test_a_connection_that_waits_at_the_door_is_not_let_in_after_signing_out(
-    house: LiveEasel, browser: httpx2.Client, elsewhere: str
+async def test_open_connection_cannot_connect_after_sign_out(
+    server: LiveEasel, browser: httpx2.Client, other_url: str
 ) -> None:
-    async with GatewayClient.open(elsewhere, None, Cookie=browser.headers["cookie"]) as gateway:
+    async with GatewayClient.open(other_url, None, Cookie=browser.headers["cookie"]) as gateway:
         await asyncio.to_thread(browser.post, "/sign-out")
         await asyncio.to_thread(
             wait_for_sync,
-            lambda: is_signed_out(browser, elsewhere),
-            within=SOON,
-            what="the other instance knows it",
+            lambda: is_signed_out(browser, other_url),
+            within=WAIT_SECONDS,
+            what="the other instance is notified",
         )
         with pytest.raises(Refused) as refused:
             await gateway.connect()
         assert refused.value.code == 401
 
 
-def test_signing_out_twice_or_as_nobody_does_nothing(house: LiveEasel, browser: httpx2.Client) -> None:
+def test_sign_out_twice_or_without_cookie_does_nothing(server: LiveEasel, browser: httpx2.Client) -> None:
     for _ in range(2):
         assert browser.post("/sign-out").status_code == 303
-    with house.stranger() as nobody:
-        assert nobody.post("/sign-out").status_code == 303
-    assert house.post("/sign-out").status_code == 303
-    assert house.get("/api/runs").status_code == 200
+    with server.stranger() as stranger:
+        assert stranger.post("/sign-out").status_code == 303
+    assert server.post("/sign-out").status_code == 303
+    assert server.get("/api/runs").status_code == 200
