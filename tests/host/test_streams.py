@@ -1,4 +1,4 @@
-"""Tails: one reader per log, no query for who only waits, nothing lost and nothing twice."""
+"""Streams of logs: one reader per log, no query for idle viewers, no event lost or repeated."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 NEVER = 3600.0
 
 
-class Counting:
-    """The store, with a count of what it is asked."""
+class CountingStore:
+    """The store with a count of its queries."""
 
     def __init__(self, harness: RunHarness) -> None:
         self._runs = harness.runs
-        self.asked: Counter[str] = Counter()
-        self.is_away = False
+        self.queries: Counter[str] = Counter()
+        self.is_unavailable = False
 
     def __getattr__(self, name: str) -> Any:
         async def counted(*args: Any, **more: Any) -> Any:
-            self.asked[name] += 1
-            if self.is_away:
+            self.queries[name] += 1
+            if self.is_unavailable:
                 raise Unavailable(what="The database")
             return await getattr(self._runs, name)(*args, **more)
 
@@ -49,35 +49,37 @@ class Counting:
 
 
 class Writer:
-    """Writes a run's log by hand."""
+    """Writes events into a run's log."""
 
     def __init__(self, harness: RunHarness, claim: Claim) -> None:
-        self._bench = harness
+        self._harness = harness
         self._claim = claim
         self._batch = 0
         self._events = RunEvents(claim.run_id, agent_id="main", node_id="test")
         self.run_id = claim.run_id
 
-    async def say(self, count: int = 1, *, notification: bool = True) -> int:
+    async def write_text(self, count: int = 1, *, notify: bool = True) -> int:
         return await self._append(
-            [self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, notification
+            [self._events.delta(MessageId("m"), f"{n}") for n in range(count)], None, notify
         )
 
-    async def think(self) -> int:
+    async def write_thought(self) -> int:
         return await self._append([self._events.thought(MessageId("m"), "hm")], None, True)
 
-    async def end(self, *, notification: bool = True) -> int:
+    async def end(self, *, notify: bool = True) -> int:
         return await self._append(
-            self._events.end_with_message(MessageId("m"), "", Status.COMPLETED, None), Status.COMPLETED, notification
+            self._events.end_with_message(MessageId("m"), "", Status.COMPLETED, None),
+            Status.COMPLETED,
+            notify,
         )
 
-    async def _append(self, events: Any, status: Status | None, notification: bool) -> int:
+    async def _append(self, events: Any, status: Status | None, notify: bool) -> int:
         self._batch += 1
-        answer = await self._bench.runs.append(Batch(self._claim, self._batch, events, status))
-        assert answer is not None
-        if notification:
-            self._bench.database.notifier.notify(RunAppended(self.run_id, answer.last_seq))
-        return answer.last_seq
+        appended = await self._harness.runs.append(Batch(self._claim, self._batch, events, status))
+        assert appended is not None
+        if notify:
+            self._harness.database.notifier.notify(RunAppended(self.run_id, appended.last_seq))
+        return appended.last_seq
 
 
 @pytest_asyncio.fixture
@@ -87,32 +89,34 @@ async def writer(harness: RunHarness) -> Writer:
     return Writer(harness, claim)
 
 
-def tails_of(harness: RunHarness, store: Counting | None = None, **changed: Any) -> Tails:
+def make_tails(harness: RunHarness, store: CountingStore | None = None, **changes: Any) -> Tails:
     options = {
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
         "quota": StreamQuota(2_000),
         "window": 100,
-        **changed,
+        **changes,
     }
     return Tails(RUNS, store or harness.runs, harness.database.notifier, **options)  # pyright: ignore[reportArgumentType]
 
 
 @pytest_asyncio.fixture
 async def tails(harness: RunHarness) -> AsyncIterator[Tails]:
-    made = tails_of(harness)
-    yield made
-    await made.close()
+    tails = make_tails(harness)
+    yield tails
+    await tails.close()
 
 
-async def opened(tails: Tails, run_id: RunId, cursor: int = 0, view: EventFilter = WHOLE_RUN) -> Subscription:
-    viewer = await tails.open(THE_OWNER, run_id, cursor, view)
+async def open_stream(
+    tails: Tails, run_id: RunId, cursor: int = 0, event_filter: EventFilter = WHOLE_RUN
+) -> Subscription:
+    viewer = await tails.open(THE_OWNER, run_id, cursor, event_filter)
     assert viewer is not None
     return viewer
 
 
-async def all_of(viewer: Subscription) -> list[int]:
+async def read_all(viewer: Subscription) -> list[int]:
     seen: list[int] = []
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while (events := await viewer.next()) is not None:
@@ -122,28 +126,30 @@ async def all_of(viewer: Subscription) -> list[int]:
 
 @rule("RX-34", "RX-35")
 async def test_viewer_gets_old_and_new_events_once_and_in_order(tails: Tails, writer: Writer):
-    await writer.say(250)
-    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    await writer.write_text(250)
+    watching = asyncio.create_task(read_all(await open_stream(tails, writer.run_id)))
     for _ in range(50):
-        await writer.say(3)
+        await writer.write_text(3)
     last = await writer.end()
     assert await watching == list(range(1, last + 1))
 
 
 @rule("RX-34", "RX-36")
 async def test_page_has_at_most_100_events(harness: RunHarness, writer: Writer):
-    await writer.say(250)
+    await writer.write_text(250)
     await writer.end()
-    viewer = await opened(tails_of(harness), writer.run_id)
+    viewer = await open_stream(make_tails(harness), writer.run_id)
     pages = [len(await viewer.next() or []) for _ in range(3)]
     assert pages == [100, 100, 53]
 
 
 async def test_viewer_may_start_at_any_cursor(tails: Tails, writer: Writer):
-    await writer.say(120)
+    await writer.write_text(120)
     last = await writer.end()
     for cursor in (0, 1, 57, 119, last - 1):
-        assert await all_of(await opened(tails, writer.run_id, cursor)) == list(range(cursor + 1, last + 1))
+        assert await read_all(await open_stream(tails, writer.run_id, cursor)) == list(
+            range(cursor + 1, last + 1)
+        )
 
 
 @rule("RX-35")
@@ -155,19 +161,19 @@ async def test_nothing_opens_at_the_end_of_an_ended_log(tails: Tails, writer: Wr
 
 @rule("RS-36")
 async def test_internal_events_need_their_filter(tails: Tails, writer: Writer):
-    await writer.think()
-    await writer.say()
+    await writer.write_thought()
+    await writer.write_text()
     last = await writer.end()
-    assert await all_of(await opened(tails, writer.run_id)) == list(range(2, last + 1))
-    assert await all_of(await opened(tails, writer.run_id, view=WHOLE_RUN.with_internal())) == list(
-        range(1, last + 1)
-    )
+    assert await read_all(await open_stream(tails, writer.run_id)) == list(range(2, last + 1))
+    assert await read_all(
+        await open_stream(tails, writer.run_id, event_filter=WHOLE_RUN.with_internal())
+    ) == list(range(1, last + 1))
 
 
 async def test_stream_without_further_visible_events_ends_with_the_log(tails: Tails, writer: Writer):
-    await writer.think()
+    await writer.write_thought()
     last = await writer.end()
-    assert await all_of(await opened(tails, writer.run_id, last - 1)) == [last]
+    assert await read_all(await open_stream(tails, writer.run_id, last - 1)) == [last]
 
 
 @rule("RX-54")
@@ -180,73 +186,73 @@ async def test_run_of_another_user_is_not_found(tails: Tails, writer: Writer):
 
 @rule("RS-34")
 async def test_cursor_outside_the_log_is_refused(tails: Tails, writer: Writer):
-    await writer.say(3)
+    await writer.write_text(3)
     with pytest.raises(CursorOutOfRange):
         await tails.open(THE_OWNER, writer.run_id, 4, WHOLE_RUN)
-    assert (await all_watched(tails)) == 0
+    assert count_tails(tails) == 0
 
 
-async def all_watched(tails: Tails) -> int:
+def count_tails(tails: Tails) -> int:
     return len(tails._tails)
 
 
 @rule("RX-11")
 @case("D3")
-async def test_idle_viewers_cost_no_query_and_new_events_one_read_for_all(harness: RunHarness, writer: Writer):
-    store = Counting(harness)
-    tails = tails_of(harness, store)
-    await writer.say()
-    viewers = [asyncio.create_task(all_of(await opened(tails, writer.run_id, 1))) for _ in range(300)]
-    opened_with = store.asked.copy()
-    assert opened_with == {"bounds": 300}
+async def test_idle_viewers_cost_no_query_and_new_events_one_read_for_all(
+    harness: RunHarness, writer: Writer
+):
+    store = CountingStore(harness)
+    tails = make_tails(harness, store)
+    await writer.write_text()
+    viewers = [asyncio.create_task(read_all(await open_stream(tails, writer.run_id, 1))) for _ in range(300)]
+    queries_to_open = store.queries.copy()
+    assert queries_to_open == {"bounds": 300}
     await asyncio.sleep(0.05)
-    assert store.asked == opened_with, "waiting cost a query"
+    assert store.queries == queries_to_open, "waiting cost a query"
     await tails.poll()
-    assert store.asked["heads"] == 1, "the fallback poll is one query for all"
+    assert store.queries["heads"] == 1, "the fallback poll is one query for all"
     last = await writer.end()
     assert await asyncio.gather(*viewers) == [list(range(2, last + 1))] * 300
-    assert store.asked["events_after"] == 1, "three hundred viewers, one read"
+    assert store.queries["events_after"] == 1, "three hundred viewers, one read"
     await tails.close()
 
 
 @rule("RX-11")
 async def test_poll_delivers_all_events_without_notifications(harness: RunHarness, writer: Writer):
-    tails = tails_of(harness, poll_seconds=0.02)
-    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    tails = make_tails(harness, poll_seconds=0.02)
+    watching = asyncio.create_task(read_all(await open_stream(tails, writer.run_id)))
     for _ in range(5):
-        await writer.say(2, notification=False)
-    last = await writer.end(notification=False)
+        await writer.write_text(2, notify=False)
+    last = await writer.end(notify=False)
     assert await watching == list(range(1, last + 1))
     await tails.close()
 
 
 async def test_notification_while_opening_is_not_lost(harness: RunHarness, writer: Writer):
-    class Slow(Counting):
+    class SlowStore(CountingStore):
         async def bounds(self, *args: Any) -> Any:
             found = await self._runs.bounds(*args)
-            await writer.end()  # grows and rings after the look, before it is told
+            await writer.end()  # a new event and its notification, before the bounds are returned
             return found
 
-    tails = tails_of(harness, Slow(harness))
-    assert await all_of(await opened(tails, writer.run_id)) == [1, 2, 3]
+    tails = make_tails(harness, SlowStore(harness))
+    assert await read_all(await open_stream(tails, writer.run_id)) == [1, 2, 3]
     await tails.close()
 
 
 @case("E8")
-async def test_slow_viewer_reads_pages_from_the_store_and_misses_nothing(
-    harness: RunHarness, writer: Writer
-):
-    store = Counting(harness)
-    tails = tails_of(harness, store)
-    slow = await opened(tails, writer.run_id)
-    quick = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+async def test_slow_viewer_reads_pages_from_the_store_and_misses_nothing(harness: RunHarness, writer: Writer):
+    store = CountingStore(harness)
+    tails = make_tails(harness, store)
+    slow = await open_stream(tails, writer.run_id)
+    quick = asyncio.create_task(read_all(await open_stream(tails, writer.run_id)))
     for _ in range(30):
-        await writer.say(100)
+        await writer.write_text(100)
     last = await writer.end()
     assert await quick == list(range(1, last + 1))
-    kept = tails._tails[writer.run_id].events
-    assert len(kept) <= 200, "what is kept in memory has a bound"
-    assert await all_of(slow) == list(range(1, last + 1))
+    in_memory = tails._tails[writer.run_id].events
+    assert len(in_memory) <= 200, "the events in memory must be limited"
+    assert await read_all(slow) == list(range(1, last + 1))
     await tails.close()
 
 
@@ -255,50 +261,50 @@ async def test_slow_viewer_reads_pages_from_the_store_and_misses_nothing(
 async def test_slow_viewer_of_a_pruned_log_is_ended_without_a_gap(
     harness: RunHarness, writer: Writer, pages: int
 ):
-    await writer.say(150)
+    await writer.write_text(150)
     last = await writer.end()
-    tails = tails_of(harness)
-    slow = await opened(tails, writer.run_id)
+    tails = make_tails(harness)
+    slow = await open_stream(tails, writer.run_id)
     for _ in range(pages):
         assert [event.seq for event in await slow.next() or []] == list(range(1, 101))
     harness.clock.ahead += 61
     assert await harness.runs.prune(60) == 1
-    assert await all_of(slow) == []
-    assert not slow.has_seen_all, "it has not come to the end of the log, and comes back with its cursor"
-    with pytest.raises(CursorOutOfRange) as gone:
+    assert await read_all(slow) == []
+    assert not slow.has_seen_all, "it must resume with its cursor"
+    with pytest.raises(CursorOutOfRange) as error:
         await tails.open(THE_OWNER, writer.run_id, 100 * pages, WHOLE_RUN)
-    assert gone.value.details["oldest"] == last
+    assert error.value.details["oldest"] == last
     await tails.close()
 
 
 async def test_stream_survives_an_unavailable_store(harness: RunHarness, writer: Writer):
-    store = Counting(harness)
-    tails = tails_of(harness, store, poll_seconds=0.02)
-    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
-    store.is_away = True
-    await writer.say(5)
+    store = CountingStore(harness)
+    tails = make_tails(harness, store, poll_seconds=0.02)
+    watching = asyncio.create_task(read_all(await open_stream(tails, writer.run_id)))
+    store.is_unavailable = True
+    await writer.write_text(5)
 
-    async def was_asked() -> bool:
-        return store.asked["events_after"] > 0
+    async def was_queried() -> bool:
+        return store.queries["events_after"] > 0
 
-    await wait_for(was_asked)
-    store.is_away = False
+    await wait_for(was_queried)
+    store.is_unavailable = False
     last = await writer.end()
     assert await watching == list(range(1, last + 1))
     await tails.close()
 
 
 async def test_idle_stream_gets_heartbeats(harness: RunHarness, writer: Writer):
-    tails = tails_of(harness, heartbeat_seconds=0.02)
-    viewer = await opened(tails, writer.run_id)
+    tails = make_tails(harness, heartbeat_seconds=0.02)
+    viewer = await open_stream(tails, writer.run_id)
     assert await within_timeout(viewer.next()) == []
     await tails.close()
 
 
 @case("E12")
 async def test_closing_ends_every_stream_and_refuses_new_ones(harness: RunHarness, writer: Writer):
-    tails = tails_of(harness)
-    watching = asyncio.create_task(all_of(await opened(tails, writer.run_id)))
+    tails = make_tails(harness)
+    watching = asyncio.create_task(read_all(await open_stream(tails, writer.run_id)))
     await asyncio.sleep(0)
     await tails.close()
     assert await watching == []
@@ -307,19 +313,19 @@ async def test_closing_ends_every_stream_and_refuses_new_ones(harness: RunHarnes
 
 
 async def test_stream_quota_is_enforced_and_freed(harness: RunHarness, writer: Writer):
-    tails = tails_of(harness, quota=StreamQuota(2))
-    first, _ = await opened(tails, writer.run_id), await opened(tails, writer.run_id)
+    tails = make_tails(harness, quota=StreamQuota(2))
+    first, _ = await open_stream(tails, writer.run_id), await open_stream(tails, writer.run_id)
     with pytest.raises(TooMany):
         await tails.open(THE_OWNER, writer.run_id, 0, WHOLE_RUN)
     first.close()
-    first.close()  # leaving twice is leaving once
-    last = await opened(tails, writer.run_id)
+    first.close()  # closing twice frees one place only
+    last = await open_stream(tails, writer.run_id)
     last.close()
     await tails.close()
 
 
 async def test_tail_without_viewers_is_removed(tails: Tails, writer: Writer):
-    viewer = await opened(tails, writer.run_id)
-    assert await all_watched(tails) == 1
+    viewer = await open_stream(tails, writer.run_id)
+    assert count_tails(tails) == 1
     viewer.close()
-    assert await all_watched(tails) == 0
+    assert count_tails(tails) == 0

@@ -1,4 +1,4 @@
-"""Boards as people and agents use them: who is named, what is kept first, and that a lost claim writes nothing."""
+"""The board service: authors of writes, offloaded values, and claims that were lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ WHITE = BoardWriteRequest(Board.WHITEBOARD, "plan", {"steps": 3}, "planner")
 @pytest.fixture
 def artifacts(harness: RunHarness, tmp_path: Path) -> Artifacts:
     return Artifacts(
-        harness.database.artifacts, open_blobs(str(tmp_path / "blobs")), max_bytes=1_000_000, grace_seconds=3600
+        harness.database.artifacts,
+        open_blobs(str(tmp_path / "blobs")),
+        max_bytes=1_000_000,
+        grace_seconds=3600,
     )
 
 
@@ -52,11 +55,15 @@ def boards(harness: RunHarness, artifacts: Artifacts) -> Boards:
 
 
 async def events_of(harness: RunHarness, run_id: RunId, event_type: str) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == event_type]
+    return [
+        msgspec.json.decode(event.data) for event in await harness.log(run_id) if event.type == event_type
+    ]
 
 
-async def played(harness: RunHarness, boards: Boards, *steps: dict[str, Any]) -> tuple[RunId, list[dict[str, Any]]]:
-    """The run of this script to its end, and what its tools answered."""
+async def run_script(
+    harness: RunHarness, boards: Boards, *steps: dict[str, Any]
+) -> tuple[RunId, list[dict[str, Any]]]:
+    """Run this script to its end. Returns the run and the results of its tools."""
     run_id = await harness.start(script(*steps))
     async with working(harness.worker(*board_tools(boards))):
         run = await wait_until_ended(harness, run_id)
@@ -82,8 +89,8 @@ async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHa
     ada = Principal(UserId("ada"), "Ada")
     run = await harness.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
-    [told] = await events_of(harness, run.run_id, "whiteboard.write")
-    assert told["provenance"] == {"agent_id": "ada", "node_id": "planner", "run_id": run.run_id}
+    [event] = await events_of(harness, run.run_id, "whiteboard.write")
+    assert event["provenance"] == {"agent_id": "ada", "node_id": "planner", "run_id": run.run_id}
     with pytest.raises(NotFound):
         await boards.write(THE_OWNER, run.run_id, WHITE)
     with pytest.raises(NotFound):
@@ -91,15 +98,15 @@ async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHa
 
 
 async def test_write_notifies_with_the_position_of_its_event(harness: RunHarness, boards: Boards):
-    heard: list[Notification] = []
-    harness.database.notifier.listen(heard.append)
+    notifications: list[Notification] = []
+    harness.database.notifier.listen(notifications.append)
     run_id = await harness.start("noop")
     written = await boards.write(THE_OWNER, run_id, WHITE)
 
-    async def is_heard() -> bool:
-        return RunAppended(run_id, written.seq) in heard
+    async def is_notified() -> bool:
+        return RunAppended(run_id, written.seq) in notifications
 
-    await wait_for(is_heard)
+    await wait_for(is_notified)
 
 
 @rule("CC-27")
@@ -138,7 +145,7 @@ async def test_unknown_run_and_unknown_key_are_different_errors(harness: RunHarn
             await boards.write(THE_OWNER, unknown, WHITE)
 
 
-# --- heavy values -----------------------------------------------------------------------------------------------------
+# --- large values -----------------------------------------------------------------------------------------------------
 
 
 @rule("CC-23", "CC-26", "RS-35")
@@ -162,10 +169,10 @@ async def test_offloaded_value_is_stored_and_its_marker_names_the_exact_bytes(
     value = msgspec.json.decode(found.value)
     assert value["text"] == text, "long plain text stays whole on a board"
     assert (await fetched(value["pixels"])).decode() == pixels
-    [told] = await events_of(harness, run_id, "whiteboard.write")
-    assert len(msgspec.json.encode(told)) < 2_500
-    assert (await fetched(told["value"]["pixels"])).decode() == pixels
-    assert (await fetched(told["value"]["text"])).decode() == text
+    [event] = await events_of(harness, run_id, "whiteboard.write")
+    assert len(msgspec.json.encode(event)) < 2_500
+    assert (await fetched(event["value"]["pixels"])).decode() == pixels
+    assert (await fetched(event["value"]["text"])).decode() == text
     stored = await harness.database.read(
         lambda connection: [tuple(row) for row in connection.execute("select * from boards, run_events")]
     )
@@ -176,8 +183,8 @@ async def test_offloaded_value_is_stored_and_its_marker_names_the_exact_bytes(
     assert len(referred) == 2
 
 
-class AwayKeeper:
-    """An object store that cannot be reached."""
+class UnavailableArtifacts:
+    """Artifacts whose object store is unavailable."""
 
     async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
         raise Unavailable(what="The object store")
@@ -188,7 +195,7 @@ class AwayKeeper:
 
 @case("D7")
 async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: RunHarness):
-    boards = Boards(harness.database.boards, AwayKeeper(), harness.database.notifier, LIMITS)
+    boards = Boards(harness.database.boards, UnavailableArtifacts(), harness.database.notifier, LIMITS)
     run_id = await harness.start("noop")
     with pytest.raises(Unavailable):
         await boards.write(
@@ -196,7 +203,7 @@ async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: Ru
         )
     assert await boards.read_all(OWNER, run_id, Board.WHITEBOARD, None) == []
     assert await harness.log(run_id) == []
-    await boards.write(THE_OWNER, run_id, WHITE)  # what is light needs no object store
+    await boards.write(THE_OWNER, run_id, WHITE)  # a small value needs no object store
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
@@ -204,7 +211,7 @@ async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: Ru
 
 @rule("CC-16", "CC-17", "CC-18", "CC-27")
 async def test_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarness, boards: Boards):
-    run_id, results = await played(
+    run_id, results = await run_script(
         harness,
         boards,
         call("WhiteboardWrite", key="plan", value=[1, {"a": None}]),
@@ -238,22 +245,22 @@ async def test_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarn
             ]
         },
     ]
-    told = await events_of(harness, run_id, "whiteboard.write")
-    assert [event["provenance"] for event in told] == [
+    events = await events_of(harness, run_id, "whiteboard.write")
+    assert [event["provenance"] for event in events] == [
         {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
         {"agent_id": "main", "node_id": "writer", "run_id": run_id},
     ]
     types = [
-        one for one in await harness.types(run_id) if one in ("tool.call", "whiteboard.write", "tool.result")
+        event_type
+        for event_type in await harness.types(run_id)
+        if event_type in ("tool.call", "whiteboard.write", "tool.result")
     ]
-    assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], (
-        "the log says what is about to be done before it is"
-    )
+    assert types[:3] == ["tool.call", "whiteboard.write", "tool.result"], "a call is logged before it is made"
 
 
 @rule("CC-20", "CC-28")
 async def test_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness, boards: Boards):
-    run_id, results = await played(
+    run_id, results = await run_script(
         harness,
         boards,
         call("BlackboardWrite", edge_id="a-b", key="k", value=1),
@@ -266,14 +273,14 @@ async def test_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness
     assert (results[2]["result"]["value"], results[2]["result"]["edge_id"]) == (1, "a-b")
     assert [entry["value"] for entry in results[3]["result"]["entries"]] == [2]
     assert [entry["edge_id"] for entry in results[4]["result"]["entries"]] == ["a-b", "b-c"]
-    told = await events_of(harness, run_id, "blackboard.write")
-    assert [event["provenance"]["edge_id"] for event in told] == ["a-b", "b-c"]
+    events = await events_of(harness, run_id, "blackboard.write")
+    assert [event["provenance"]["edge_id"] for event in events] == ["a-b", "b-c"]
 
 
 REFUSED_CALLS = [
-    # says                        tool               args                                                        the model is told
+    # case                        tool               args                                                        error
     ("no edge",                   "BlackboardWrite", {"key": "k", "value": 1},                                   "edge_id"),
-    ("the whole run as an edge",  "BlackboardWrite", {"edge_id": "global", "key": "k", "value": 1},              "global"),
+    ("the global edge",  "BlackboardWrite", {"edge_id": "global", "key": "k", "value": 1},              "global"),
     ("an edge on the whiteboard", "WhiteboardWrite", {"key": "k", "value": 1, "edge_id": "a-b"},                 "edge_id"),
     ("another agent",             "WhiteboardWrite", {"key": "k", "value": 1, "agent_id": "root"},               "agent_id"),
     ("another run",               "WhiteboardWrite", {"key": "k", "value": 1, "run_id": "run_2"},                "run_id"),
@@ -282,10 +289,10 @@ REFUSED_CALLS = [
     ("no value",                  "WhiteboardWrite", {"key": "k"},                                               "value"),
     ("no key",                    "WhiteboardWrite", {"value": 1},                                               "key"),
     ("a version below 0",         "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": -1},           "expected_version"),
-    ("a version that is not",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "Expected version 4"),
+    ("another version",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "Expected version 4"),
     ("a value too large",         "WhiteboardWrite", {"key": "k", "value": "x" * 50_000},                        "larger than the limit"),
     ("a key without its edge",    "BlackboardRead",  {"key": "k"},                                               "edge_id"),
-    ("a key that is not there",   "WhiteboardRead",  {"key": "k"},                                               "no whiteboard key k"),
+    ("an unknown key",   "WhiteboardRead",  {"key": "k"},                                               "no whiteboard key k"),
 ]  # fmt: skip
 
 
@@ -294,9 +301,11 @@ REFUSED_CALLS = [
 async def test_invalid_call_returns_an_error_to_the_model_and_changes_nothing(
     harness: RunHarness, boards: Boards
 ):
-    run_id, results = await played(harness, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS))
-    for (says, _, _, told), result in zip(REFUSED_CALLS, results, strict=True):
-        assert told in result.get("error", ""), says
+    run_id, results = await run_script(
+        harness, boards, *(call(tool, **args) for _, tool, args, _ in REFUSED_CALLS)
+    )
+    for (name, _, _, error), result in zip(REFUSED_CALLS, results, strict=True):
+        assert error in result.get("error", ""), name
     assert await events_of(harness, run_id, "whiteboard.write") == []
     assert await boards.read_all(OWNER, run_id, Board.BLACKBOARD, None) == []
 
@@ -317,9 +326,9 @@ async def test_agent_reads_an_offloaded_value_whole(harness: RunHarness, boards:
 
 
 async def test_board_over_the_result_limit_is_read_key_by_key(harness: RunHarness, boards: Boards):
-    """What a tool may answer has a limit of its own: 10,000 bytes here."""
+    """The result of a tool has its own limit: 10,000 bytes here."""
     writes = [call("WhiteboardWrite", key=f"k{nth}", value="x" * 4_000) for nth in range(3)]
-    _, results = await played(
+    _, results = await run_script(
         harness, boards, *writes, call("WhiteboardRead"), call("WhiteboardRead", key="k2")
     )
     assert "ask for less" in results[3]["error"]
@@ -329,7 +338,7 @@ async def test_board_over_the_result_limit_is_read_key_by_key(harness: RunHarnes
 @rule("RS-38")
 def test_board_tools_declare_their_effects(boards: Boards) -> None:
     definitions = [tool.definition for tool in board_tools(boards)]
-    assert {one.name: (one.read_only, one.idempotent, one.destructive) for one in definitions} == {
+    assert {tool.name: (tool.read_only, tool.idempotent, tool.destructive) for tool in definitions} == {
         "gsv__WhiteboardRead": (True, False, False),
         "gsv__WhiteboardWrite": (False, False, False),
         "gsv__BlackboardRead": (True, False, False),
@@ -342,8 +351,8 @@ def test_board_tools_declare_their_effects(boards: Boards) -> None:
 # --- a lost claim -----------------------------------------------------------------------------------------------------
 
 
-async def taken_over(harness: RunHarness, clock: TurnableClock) -> None:
-    """Another worker holds now what any worker held so far."""
+async def take_over(harness: RunHarness, clock: TurnableClock) -> None:
+    """Let another worker claim the run."""
     clock.ahead += 100
     assert len(await harness.runs.claim_expired(WorkerId("wrk_other"), 10, 3600)) == 1
 
@@ -356,7 +365,7 @@ async def test_agent_without_a_claim_writes_nothing(
     run_id = await harness.start("noop")
     [claim] = await harness.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
     await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
-    await taken_over(harness, clock)
+    await take_over(harness, clock)
     with pytest.raises(ClaimLost):
         await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
     assert [event["version"] for event in await events_of(harness, run_id, "whiteboard.write")] == [1]
@@ -364,7 +373,7 @@ async def test_agent_without_a_claim_writes_nothing(
 
 @dataclass
 class LateWrite:
-    """Loses the claim of its run while it works, and only then writes."""
+    """Loses the claim of its run, and then writes."""
 
     harness: RunHarness
     boards: Boards
@@ -375,7 +384,7 @@ class LateWrite:
     )
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        await taken_over(self.harness, self.clock)
+        await take_over(self.harness, self.clock)
         await self.boards.write_as_agent(context, WHITE)
         self.has_written = True
 
@@ -386,25 +395,25 @@ async def test_worker_stops_a_run_when_its_tool_finds_the_claim_lost(
     harness: RunHarness, boards: Boards, clock: TurnableClock
 ):
     late = LateWrite(harness, boards, clock)
-    run_id = await harness.start(script({"call": "late"}, {"say": "never said"}))
+    run_id = await harness.start(script({"call": "late"}, {"say": "never written"}))
     with structlog.testing.capture_logs() as lines:
 
-        async def is_let_go() -> bool:
+        async def is_stopped() -> bool:
             return any(line["event"] == "run.claim_lost" for line in lines)
 
         async with working(harness.worker(late, claim_seconds=30)):
-            await wait_for(is_let_go)
+            await wait_for(is_stopped)
     assert [line["event"] for line in lines if line["log_level"] == "error"] == []
     run = await harness.run(run_id)
     assert not late.has_written
-    assert (run.status, run.attempt) == (Status.RUNNING, 2), "the other worker's run is left alone"
+    assert (run.status, run.attempt) == (Status.RUNNING, 2), "the run of the other worker is not changed"
     assert await harness.types(run_id) == ["run.start", "step.completed", "tool.call"]
 
 
 async def test_tool_gets_the_context_of_its_run(harness: RunHarness):
     seen: list[ToolContext] = []
 
-    class Curious(TestTool):
+    class RecordingTool(TestTool):
         async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
             seen.append(context)
 
@@ -412,7 +421,7 @@ async def test_tool_gets_the_context_of_its_run(harness: RunHarness):
         return None
 
     run_id = await harness.start(script({"call": "t"}))
-    async with working(harness.worker(Curious("t", nothing))):
+    async with working(harness.worker(RecordingTool("t", nothing))):
         await wait_until_ended(harness, run_id)
     [context] = seen
     assert (context.run.run_id, context.user_id, context.run.attempt) == (run_id, OWNER, 1)

@@ -1,4 +1,4 @@
-"""Workers die, freeze, lose their database and are stopped; runs go on."""
+"""Runs continue when workers crash, freeze, lose their database or are stopped."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import RunHarness
 
-DEAD = WorkerId("wrk_dead")
-LATER = 20.0  # past any claim, within the time a run may take
+CRASHED_WORKER = WorkerId("wrk_crashed")
+AFTER_CLAIM = 20.0  # seconds: longer than any claim, shorter than a run's timeout
 
 
-async def left_by_a_dead_worker(harness: RunHarness, run_id: RunId, *events: Envelope) -> Claim:
-    """The run as a worker leaves it that claimed it, wrote this much and was never heard of again."""
-    [claim] = await harness.runs.claim_queued(DEAD, 1, 15, 0)
+async def claim_and_crash(harness: RunHarness, run_id: RunId, *events: Envelope) -> Claim:
+    """Claim the run and write these events, as a worker that crashes then."""
+    [claim] = await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
     assert claim.run_id == run_id
     assert await harness.runs.append(
         Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").start(claim.attempt), *events])
@@ -47,7 +47,7 @@ async def left_by_a_dead_worker(harness: RunHarness, run_id: RunId, *events: Env
     return claim
 
 
-def seal(run_id: RunId) -> RunEvents:
+def run_events(run_id: RunId) -> RunEvents:
     return RunEvents(run_id, agent_id="main", node_id="x")
 
 
@@ -68,23 +68,23 @@ async def test_taken_over_run_continues_after_its_last_finished_step(harness: Ru
             {"say": "three"},
         )
     )
-    made = seal(run_id)
+    events = run_events(run_id)
     call = ToolCall(CallId("call_1"), "t", {"n": 1})
     step = Step("one", (call,))
-    await left_by_a_dead_worker(
+    await claim_and_crash(
         harness,
         run_id,
-        made.delta(answer_id(run_id), "one"),
-        made.step(1, step),
-        made.tool_call(call),
-        made.tool_result(ToolResult(CallId("call_1"), "t", "done before")),
-        made.delta(answer_id(run_id), "\n\ntw"),  # a model call that was cut off
+        events.delta(answer_id(run_id), "one"),
+        events.step(1, step),
+        events.tool_call(call),
+        events.tool_result(ToolResult(CallId("call_1"), "t", "done before")),
+        events.delta(answer_id(run_id), "\n\ntw"),  # an unfinished model call
     )
-    harness.clock.ahead = LATER
+    harness.clock.ahead = AFTER_CLAIM
     async with working(harness.worker(TestTool("t", count))):
         run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
-    assert used == [{"n": 2}], "the finished call was made again"
+    assert used == [{"n": 2}], "the finished call was repeated"
     log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     assert [data["attempt"] for kind, data in log if kind == "run.start"] == [1, 2]
     assert [event.seq for event in await harness.log(run_id)] == list(range(1, run.last_seq + 1))
@@ -106,10 +106,10 @@ async def test_unfinished_call_is_repeated_only_if_the_tool_allows_it(
         return "fresh"
 
     run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "went on"}))
-    made = seal(run_id)
+    events = run_events(run_id)
     call = ToolCall(CallId("call_1"), "t", {})
-    await left_by_a_dead_worker(harness, run_id, made.step(1, Step("", (call,))), made.tool_call(call))
-    harness.clock.ahead = LATER
+    await claim_and_crash(harness, run_id, events.step(1, Step("", (call,))), events.tool_call(call))
+    harness.clock.ahead = AFTER_CLAIM
     async with working(harness.worker(TestTool("t", count, **declared))):
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
@@ -127,12 +127,12 @@ async def test_run_that_loses_every_worker_fails(harness: RunHarness):
     run_id = await harness.start("noop")
     for attempt in (1, 2, 3):
         claims = await (
-            harness.runs.claim_queued(DEAD, 1, 15, 0)
+            harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
             if attempt == 1
-            else harness.runs.claim_expired(DEAD, 1, 15)
+            else harness.runs.claim_expired(CRASHED_WORKER, 1, 15)
         )
         assert claims[0].attempt == attempt
-        harness.clock.ahead += LATER
+        harness.clock.ahead += AFTER_CLAIM
     async with working(harness.worker()):
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
@@ -143,18 +143,18 @@ async def test_run_that_loses_every_worker_fails(harness: RunHarness):
 @rule("RX-13", "RS-39")
 @case("J2", "J3")
 async def test_frozen_worker_writes_nothing_after_its_claim_expired(harness: RunHarness):
-    inside, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    inside, may_continue, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def held(_: Mapping[str, Any]) -> Any:
+    async def wait_to_continue(_: Mapping[str, Any]) -> Any:
         inside.set()
-        await go_on.wait()
+        await may_continue.wait()
         return "stale"
 
-    run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "said"}))
-    slow = harness.worker(TestTool("t", held, read_only=True))
-    assert await slow.once() == 1  # by hand: nothing renews
+    run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "text"}))
+    slow = harness.worker(TestTool("t", wait_to_continue, read_only=True))
+    assert await slow.once() == 1  # without `work`, so that nothing renews the claim
     await within_timeout(inside.wait())
-    harness.clock.ahead = LATER
+    harness.clock.ahead = AFTER_CLAIM
 
     async def quick(_: Mapping[str, Any]) -> Any:
         done.set()
@@ -162,7 +162,7 @@ async def test_frozen_worker_writes_nothing_after_its_claim_expired(harness: Run
 
     async with working(harness.worker(TestTool("t", quick, read_only=True))):
         await within_timeout(done.wait())
-        go_on.set()
+        may_continue.set()
         run = await wait_until_ended(harness, run_id)
 
         async def has_stopped() -> bool:
@@ -181,49 +181,49 @@ async def test_frozen_worker_writes_nothing_after_its_claim_expired(harness: Run
     assert types.count("run.start") == 2
 
 
-class CutOff:
-    """The store, out of reach for this worker alone when `is_cut`."""
+class UnreliableStore:
+    """The store, unavailable for one worker while `is_unavailable`."""
 
     def __init__(self, harness: RunHarness) -> None:
         self._runs = harness.runs
-        self.is_cut = False
+        self.is_unavailable = False
 
     def __getattr__(self, name: str) -> Any:
         async def through(*args: Any, **more: Any) -> Any:
-            if self.is_cut:
+            if self.is_unavailable:
                 raise Unavailable(what="The database")
             return await getattr(self._runs, name)(*args, **more)
 
         return through
 
 
-class Counted(CutOff):
-    """The store, with a count of what it has answered."""
+class CountingStore(UnreliableStore):
+    """The store with a count of its replies."""
 
     def __init__(self, harness: RunHarness) -> None:
         super().__init__(harness)
-        self.answered: Counter[str] = Counter()
+        self.replies: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
         async def through(*args: Any, **more: Any) -> Any:
-            answer = await getattr(self._runs, name)(*args, **more)
-            self.answered[name] += 1
-            return answer
+            reply = await getattr(self._runs, name)(*args, **more)
+            self.replies[name] += 1
+            return reply
 
         return through
 
-    async def answers(self, name: str, more: int) -> None:
-        enough = self.answered[name] + more
+    async def wait_for_replies(self, name: str, count: int) -> None:
+        expected = self.replies[name] + count
 
-        async def are_there() -> bool:
-            return self.answered[name] >= enough
+        async def have_come() -> bool:
+            return self.replies[name] >= expected
 
-        await wait_for(are_there)
+        await wait_for(have_come)
 
 
 @pytest.fixture
-def own_clock(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    """The workers' clock. It and the store's stand still, so that no claim is over because the machine is slow."""
+def worker_clock(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """Stop the clocks of workers and store, so that no claim expires because the machine is slow."""
     harness.clock.stop()
     clock = HandClock()
     monkeypatch.setattr(run_worker, "time", clock)
@@ -233,7 +233,7 @@ def own_clock(harness: RunHarness, monkeypatch: pytest.MonkeyPatch) -> HandClock
 @rule("RX-13", "RX-26")
 @case("J7")
 async def test_worker_that_cannot_renew_stops_its_run_before_the_claim_expires(
-    harness: RunHarness, own_clock: HandClock
+    harness: RunHarness, worker_clock: HandClock
 ):
     stopped = asyncio.Event()
     inside = asyncio.Event()
@@ -245,75 +245,74 @@ async def test_worker_that_cannot_renew_stops_its_run_before_the_claim_expires(
         finally:
             stopped.set()
 
-    claim_seconds, runs = 2.0, CutOff(harness)
+    claim_seconds, runs = 2.0, UnreliableStore(harness)
     run_id = await harness.start(script({"call": "t", "args": {}}))
     worker = harness.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)  # pyright: ignore[reportArgumentType]
     async with working(worker):
         await within_timeout(inside.wait())
-        runs.is_cut = True
-        own_clock.ahead += claim_seconds * (
-            1 - SAFETY / 2
-        )  # and it stays so: half of the reserve is left when it has stopped
+        runs.is_unavailable = True
+        worker_clock.ahead += claim_seconds * (1 - SAFETY / 2)  # half of the safety margin is left
         await within_timeout(stopped.wait())
         last = (await harness.run(run_id)).last_seq
-        runs.is_cut = False
-        for clock in (harness.clock, own_clock):
-            clock.ahead += LATER
+        runs.is_unavailable = False
+        for clock in (harness.clock, worker_clock):
+            clock.ahead += AFTER_CLAIM
 
-        async def is_held_again() -> bool:
-            """By the same worker, as another attempt."""
+        async def is_claimed_again() -> bool:
             return (await harness.types(run_id)).count("run.start") == 2
 
-        await wait_for(is_held_again)
+        await wait_for(is_claimed_again)
         await wait_until_ended(harness, run_id)
     assert (await harness.types(run_id))[last] == "run.start"
 
 
 @rule("RX-26")
-async def test_renewed_claim_is_not_taken_over(harness: RunHarness, own_clock: HandClock):
-    inside, go_on = asyncio.Event(), asyncio.Event()
+async def test_renewed_claim_is_not_taken_over(harness: RunHarness, worker_clock: HandClock):
+    inside, may_continue = asyncio.Event(), asyncio.Event()
 
-    async def held(_: Mapping[str, Any]) -> Any:
+    async def wait_to_continue(_: Mapping[str, Any]) -> Any:
         inside.set()
-        await go_on.wait()
+        await may_continue.wait()
 
     claim_seconds = 0.3
     run_id = await harness.start(script({"call": "t", "args": {}}))
-    renewals = Counted(harness)
-    holder = harness.worker(TestTool("t", held), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
+    renewals = CountingStore(harness)
+    holder = harness.worker(TestTool("t", wait_to_continue), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
     other = harness.worker(claim_seconds=claim_seconds)
     async with working(holder):
         await within_timeout(inside.wait())
         for _ in range(4):
-            for clock in (harness.clock, own_clock):
+            for clock in (harness.clock, worker_clock):
                 clock.ahead += 0.8 * claim_seconds
             other._search_all_at = 0.0
             assert await other.once() == 0
-            await renewals.answers("renew", 2)  # of which the second began after that
-        go_on.set()
+            await renewals.wait_for_replies("renew", 2)  # the second one started after the clock was set
+        may_continue.set()
         run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 1)
 
 
 @rule("RX-49")
 async def test_stopping_worker_finishes_the_step_and_releases_the_run(harness: RunHarness):
-    inside, go_on = asyncio.Event(), asyncio.Event()
+    inside, may_continue = asyncio.Event(), asyncio.Event()
 
-    async def held(_: Mapping[str, Any]) -> Any:
+    async def wait_to_continue(_: Mapping[str, Any]) -> Any:
         inside.set()
-        await go_on.wait()
+        await may_continue.wait()
         return "finished"
 
     run_id = await harness.start(script({"call": "t", "args": {}}, {"call": "gsv__Clock"}, {"say": "end"}))
-    async with working(harness.worker(TestTool("t", held), drain_seconds=TIMEOUT_SECONDS)) as stop:
+    async with working(
+        harness.worker(TestTool("t", wait_to_continue), drain_seconds=TIMEOUT_SECONDS)
+    ) as stop:
         await within_timeout(inside.wait())
         stop.set()
         await asyncio.sleep(0)
-        go_on.set()
+        may_continue.set()
     run = await harness.run(run_id)
     assert (run.status, run.attempt, run.max_attempts) == (Status.QUEUED, 1, 4)
-    assert (await harness.types(run_id))[-1] == "tool.result", "the step that was under way was not finished"
-    async with working(harness.worker(TestTool("t", held))):  # nobody waits for the claim to run out
+    assert (await harness.types(run_id))[-1] == "tool.result", "the running step was not finished"
+    async with working(harness.worker(TestTool("t", wait_to_continue))):  # at once: the claim was released
         run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
 
@@ -335,20 +334,20 @@ async def test_step_longer_than_the_drain_time_is_interrupted_and_released(harne
 
 @rule("RX-29")
 async def test_append_without_a_reply_is_repeated_and_stored_once(harness: RunHarness):
-    class Forgetful(CutOff):
-        forgotten = 0
+    class LosesReplies(UnreliableStore):
+        lost_count = 0
 
         async def append(self, batch: Batch) -> Any:
-            answer = await self._runs.append(batch)
-            if self.forgotten < 2:  # stored, but the sender never hears so
-                self.forgotten += 1
+            reply = await self._runs.append(batch)
+            if self.lost_count < 2:  # stored, but the reply is lost
+                self.lost_count += 1
                 raise Unavailable(what="The database")
-            return answer
+            return reply
 
     run_id = await harness.start(
         script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"})
     )
-    async with working(harness.worker(runs=Forgetful(harness))):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=LosesReplies(harness))):  # pyright: ignore[reportArgumentType]
         run = await wait_until_ended(harness, run_id)
     types = await harness.types(run_id)
     assert types.count("run.start") == types.count("tool.call") == types.count("done") == 1
@@ -356,38 +355,38 @@ async def test_append_without_a_reply_is_repeated_and_stored_once(harness: RunHa
 
 
 async def test_run_survives_an_unavailable_database(harness: RunHarness):
-    runs = CutOff(harness)
+    runs = UnreliableStore(harness)
     ids: Sequence[RunId] = [
         await harness.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
     ]
     async with working(harness.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
         for _ in range(3):
-            runs.is_cut = True
+            runs.is_unavailable = True
             await asyncio.sleep(0.05)
-            runs.is_cut = False
+            runs.is_unavailable = False
             await asyncio.sleep(0.02)
         ends = [await wait_until_ended(harness, run_id) for run_id in ids]
     assert {(run.status, run.attempt) for run in ends} == {(Status.COMPLETED, 1)}
 
 
-class Offers:
-    """What nodes offer, in a store that is away at first."""
+class UnavailableNodeTools:
+    """The tools of nodes, in a store that is unavailable at first."""
 
     def __init__(self) -> None:
-        self.is_away = True
-        self.asked = asyncio.Event()
+        self.is_unavailable = True
+        self.queried = asyncio.Event()
 
     async def definitions(self, user_id: str) -> list[Any]:
-        return await self._asked([])
+        return await self._reply([])
 
     async def find(self, user_id: str, name: str) -> None:
-        return await self._asked(None)
+        return await self._reply(None)
 
-    async def _asked(self, answer: Any) -> Any:
-        self.asked.set()
-        if self.is_away:
+    async def _reply(self, reply: Any) -> Any:
+        self.queried.set()
+        if self.is_unavailable:
             raise Unavailable(what="The database")
-        return answer
+        return reply
 
 
 @rule("RX-49")
@@ -395,24 +394,24 @@ class Offers:
 async def test_run_survives_an_unavailable_database_while_listing_tools(
     harness: RunHarness, is_taken_over: bool
 ):
-    """What nodes offer is in the store too, and so is whether a call that a lost worker had begun may be made again."""
+    """The store has the tools of nodes, and whether an unfinished call may be repeated."""
     tool = "laptop__Echo" if is_taken_over else "gsv__Clock"
     run_id = await harness.start(script({"call": tool}, {"say": "after"}))
     if is_taken_over:
-        made, call = seal(run_id), ToolCall(CallId("call_1"), tool, {})
-        await left_by_a_dead_worker(harness, run_id, made.step(1, Step("", (call,))), made.tool_call(call))
-        harness.clock.ahead = LATER
-    offers = Offers()
-    async with working(harness.worker(sources=[offers])):
-        await within_timeout(offers.asked.wait())
+        events, call = run_events(run_id), ToolCall(CallId("call_1"), tool, {})
+        await claim_and_crash(harness, run_id, events.step(1, Step("", (call,))), events.tool_call(call))
+        harness.clock.ahead = AFTER_CLAIM
+    node_tools = UnavailableNodeTools()
+    async with working(harness.worker(sources=[node_tools])):
+        await within_timeout(node_tools.queried.wait())
         assert not (await harness.run(run_id)).is_terminal
-        offers.is_away = False
+        node_tools.is_unavailable = False
         run = await wait_until_ended(harness, run_id)
     assert (run.status, run.error_message) == (Status.COMPLETED, None)
 
 
 async def test_event_that_cannot_be_stored_fails_only_its_run(harness: RunHarness):
-    class Picky(CutOff):
+    class RefusesSomeEvents(UnreliableStore):
         async def append(self, batch: Batch) -> Any:
             if any(
                 "unstorable" in str(event.data) and event.type == "message.delta" for event in batch.events
@@ -424,7 +423,7 @@ async def test_event_that_cannot_be_stored_fails_only_its_run(harness: RunHarnes
         script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad"
     )
     good = await harness.start(script({"say": "fine"}), session="good")
-    async with working(harness.worker(runs=Picky(harness))):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=RefusesSomeEvents(harness))):  # pyright: ignore[reportArgumentType]
         assert (await wait_until_ended(harness, good)).status is Status.COMPLETED
         run = await wait_until_ended(harness, bad)
     assert run.status is Status.FAILED
@@ -450,32 +449,32 @@ async def test_released_run_keeps_its_text_when_cancelled(harness: RunHarness):
 
 
 async def test_second_claim_by_the_same_worker_stops_the_first_task(harness: RunHarness):
-    """As when a crash of the database has undone a claim that was not on the disk yet."""
-    begun: list[int] = []
-    first_stopped, go_on = asyncio.Event(), asyncio.Event()
+    """As after a crash of the database that lost a claim not yet on disk."""
+    started: list[int] = []
+    first_stopped, may_continue = asyncio.Event(), asyncio.Event()
 
-    async def held(_: Mapping[str, Any]) -> Any:
-        begun.append(len(begun) + 1)
+    async def wait_to_continue(_: Mapping[str, Any]) -> Any:
+        started.append(len(started) + 1)
         try:
-            await go_on.wait()
+            await may_continue.wait()
         finally:
-            if len(begun) == 1:
+            if len(started) == 1:
                 first_stopped.set()
-        return begun[-1]
+        return started[-1]
 
     run_id = await harness.start(script({"call": "t", "args": {}}))
-    worker = harness.worker(TestTool("t", held, read_only=True))
+    worker = harness.worker(TestTool("t", wait_to_continue, read_only=True))
     assert await worker.once() == 1
 
     async def is_inside() -> bool:
-        return bool(begun)
+        return bool(started)
 
     await wait_for(is_inside)
-    harness.clock.ahead = LATER
+    harness.clock.ahead = AFTER_CLAIM
     worker._search_all_at = 0.0
     assert await worker.once() == 1
     await within_timeout(first_stopped.wait())
-    go_on.set()
+    may_continue.set()
     run = await wait_until_ended(harness, run_id)
     assert (run.status, run.attempt) == (Status.COMPLETED, 2)
     assert (await harness.types(run_id)).count("done") == 1
@@ -483,7 +482,7 @@ async def test_second_claim_by_the_same_worker_stops_the_first_task(harness: Run
 
 @rule("RX-49")
 async def test_run_is_released_when_the_database_is_available_again(harness: RunHarness):
-    class AwayForAMoment(CutOff):
+    class BrieflyUnavailable(UnreliableStore):
         refused = 0
 
         async def release_claim(self, claim: Claim) -> bool:
@@ -493,7 +492,7 @@ async def test_run_is_released_when_the_database_is_available_again(harness: Run
             return await self._runs.release_claim(claim)
 
     run_id = await harness.start(script({"wait_ms": 60_000}))
-    async with working(harness.worker(runs=AwayForAMoment(harness), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=BrieflyUnavailable(harness), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
 
         async def is_running() -> bool:
             return "run.start" in await harness.types(run_id)
@@ -505,14 +504,14 @@ async def test_run_is_released_when_the_database_is_available_again(harness: Run
 
 
 async def test_taken_over_run_starts_although_the_next_query_fails(harness: RunHarness):
-    class HalfAway(CutOff):
+    class RefusesNewClaims(UnreliableStore):
         async def claim_queued(self, *_: Any, **__: Any) -> Any:
             raise Unavailable(what="The database")
 
     run_id = await harness.start("noop")
-    await harness.runs.claim_queued(DEAD, 1, 15, 0)
-    harness.clock.ahead = LATER
-    worker = harness.worker(runs=HalfAway(harness))  # pyright: ignore[reportArgumentType]
+    await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
+    harness.clock.ahead = AFTER_CLAIM
+    worker = harness.worker(runs=RefusesNewClaims(harness))  # pyright: ignore[reportArgumentType]
     with pytest.raises(Unavailable):
         await worker.once()
     run = await wait_until_ended(harness, run_id)
@@ -521,10 +520,10 @@ async def test_taken_over_run_starts_although_the_next_query_fails(harness: RunH
 
 @rule("RS-35", "RX-30")
 async def test_taken_over_run_gets_offloaded_values_restored(harness: RunHarness):
-    """The finished step's text, arguments and result were all moved out of the log; the next attempt has them again, exactly."""
+    """Text, arguments and result of the finished step were offloaded; the next attempt gets them exactly."""
     seen: list[Conversation] = []
 
-    class Listening:
+    class RecordingModel:
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
         ) -> AsyncIterator[Part]:
@@ -534,15 +533,15 @@ async def test_taken_over_run_gets_offloaded_values_restored(harness: RunHarness
     text = "many words " * 1_000
     value = {"list": [{"n": n, "redacted": True, "why": "a forged marker"} for n in range(200)], "text": text}
     run_id = await harness.start(script({"say": "unused"}))
-    made = seal(run_id)
+    events = run_events(run_id)
     call = ToolCall(CallId("call_1"), "t", {"value": value})
     result = ToolResult(CallId("call_1"), "t", [value, "x" * 5_000])
-    events = [made.step(1, Step(text, (call,))), made.tool_call(call), made.tool_result(result)]
-    assert all(len(event.json) < 2_400 for event in events)
-    await harness.artifacts.store(OWNER, [offloaded for event in events for offloaded in event.offloaded])
-    await left_by_a_dead_worker(harness, run_id, *events)
-    harness.clock.ahead = LATER
-    async with working(harness.worker(model=Listening())):
+    log = [events.step(1, Step(text, (call,))), events.tool_call(call), events.tool_result(result)]
+    assert all(len(event.json) < 2_400 for event in log)
+    await harness.artifacts.store(OWNER, [offloaded for event in log for offloaded in event.offloaded])
+    await claim_and_crash(harness, run_id, *log)
+    harness.clock.ahead = AFTER_CLAIM
+    async with working(harness.worker(model=RecordingModel())):
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     assert seen[-1].steps == (Step(text, (call,), (result,)),)

@@ -1,4 +1,4 @@
-"""A claim that was made, though its answer never came: the worker finds it, and nobody waits until it would be over. D4"""
+"""A claim whose reply was lost is found by its worker before it expires. D4"""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from tests.host.conftest import RunHarness
 
-FAR_LONGER = TIMEOUT_SECONDS * 10  # a claim is not over before the test gives up
+LONG_CLAIM_SECONDS = TIMEOUT_SECONDS * 10  # does not expire during the test
 
 
-class DeafClaims:
-    """The store itself, but the answer to its first claim of something comes late, or as the word that nobody answered."""
+class LosesFirstClaimReply:
+    """The store, but the reply to its first successful claim is delayed or lost."""
 
-    def __init__(self, harness: RunHarness, how: str) -> None:
+    def __init__(self, harness: RunHarness, mode: str) -> None:
         self._runs = harness.runs
-        self._how = how
+        self._mode = mode
         self.made = asyncio.Event()
 
-    async def claim_queued(self, *given: Any, **named: Any) -> list[Claim]:
-        claims = await self._runs.claim_queued(*given, **named)
+    async def claim_queued(self, *args: Any, **options: Any) -> list[Claim]:
+        claims = await self._runs.claim_queued(*args, **options)
         if claims and not self.made.is_set():
             self.made.set()
-            if self._how == "late":
+            if self._mode == "late":
                 await asyncio.Event().wait()
             raise Unavailable(what="The database")
         return claims
@@ -43,10 +43,10 @@ class DeafClaims:
 @rule("RX-22", "RX-49")
 async def test_run_with_an_unacknowledged_claim_starts_at_once_on_its_first_attempt(harness: RunHarness):
     run_ids = [await harness.start("noop", session) for session in ("a", "b")]
-    deaf: Any = DeafClaims(harness, "never")
-    async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
+    store: Any = LosesFirstClaimReply(harness, "never")
+    async with working(harness.worker(runs=store, claim_seconds=LONG_CLAIM_SECONDS)):
         runs = [await wait_until_ended(harness, run_id) for run_id in run_ids]
-    assert deaf.made.is_set()
+    assert store.made.is_set()
     assert [(run.status, run.attempt) for run in runs] == [(Status.COMPLETED, 1)] * 2
     for run_id in run_ids:
         assert await harness.types(run_id) == ["run.start", "message.completed", "run.status", "done"]
@@ -56,9 +56,9 @@ async def test_run_with_an_unacknowledged_claim_starts_at_once_on_its_first_atte
 @rule("RX-49")
 async def test_worker_stopped_during_a_claim_releases_the_claimed_runs(harness: RunHarness):
     run_id = await harness.start("noop")
-    deaf: Any = DeafClaims(harness, "late")
-    async with working(harness.worker(runs=deaf, claim_seconds=FAR_LONGER)):
-        await within_timeout(deaf.made.wait())
+    store: Any = LosesFirstClaimReply(harness, "late")
+    async with working(harness.worker(runs=store, claim_seconds=LONG_CLAIM_SECONDS)):
+        await within_timeout(store.made.wait())
     assert (await harness.run(run_id)).status is Status.QUEUED
     async with working(harness.worker()):
         assert (await wait_until_ended(harness, run_id)).status is Status.COMPLETED
@@ -66,20 +66,19 @@ async def test_worker_stopped_during_a_claim_releases_the_claimed_runs(harness: 
 
 @case("D4")
 async def test_worker_with_all_replies_does_not_query_unacknowledged_claims(harness: RunHarness):
-    asked: list[str] = []
+    queries: list[str] = []
 
-    class Watched:
+    class RecordingStore:
         def __getattr__(self, name: str) -> Any:
-            asked.append(name)
+            queries.append(name)
             return getattr(harness.runs, name)
 
-    async def has_looked_everywhere_several_times() -> bool:
-        return asked.count("claim_expired") > 6
+    async def has_searched_several_times() -> bool:
+        return queries.count("claim_expired") > 6
 
-    watched: Any = Watched()
-    async with working(harness.worker(runs=watched)):
+    store: Any = RecordingStore()
+    async with working(harness.worker(runs=store)):
         await wait_until_ended(harness, await harness.start("noop"))
-        await wait_for(has_looked_everywhere_several_times)
-        assert (
-            "claim_unacknowledged" not in asked
-        )  # here and not below: whoever stops may meet a claim that is under way
+        await wait_for(has_searched_several_times)
+        # Checked before the worker stops: stopping may interrupt a claim.
+        assert "claim_unacknowledged" not in queries

@@ -1,4 +1,4 @@
-"""A worker executes what it claims, once, in order, and tells how it ended."""
+"""A worker executes its runs once and in order, and writes how they ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import RunHarness
 
-NEVER = 3600.0  # seconds until a worker would look for something by itself
+NEVER = 3600.0  # seconds between two polls
 
 
 @rule("RX-24", "RX-25", "RX-28")
@@ -46,15 +46,15 @@ async def test_empty_run_has_start_message_status_and_done(harness: RunHarness):
 async def test_start_is_notified_when_the_run_is_claimed(
     harness: RunHarness,
 ):
-    heard: list[Notification] = []
-    harness.database.notifier.listen(heard.append)
+    notifications: list[Notification] = []
+    harness.database.notifier.listen(notifications.append)
     run_id = await harness.start(script({"wait_ms": 60_000}))
 
-    async def is_told() -> bool:
-        return RunAppended(run_id, 1) in heard
+    async def is_notified() -> bool:
+        return RunAppended(run_id, 1) in notifications
 
     async with working(harness.worker(drain_seconds=0.0)):
-        await wait_for(is_told)
+        await wait_for(is_notified)
         assert [event.type for event in await harness.log(run_id)] == ["run.start"]
         await harness.queue.cancel(THE_OWNER, run_id)
         await wait_until_ended(harness, run_id)
@@ -77,7 +77,7 @@ async def test_deltas_add_up_to_the_answer(harness: RunHarness):
     text = "".join(data["text"] for kind, data in log if kind == "message.delta")
     assert text == f"a{long}\n\nb"
     marker = next(data["text"] for kind, data in log if kind == "message.completed")
-    assert marker["redacted"] is True, "an event is light, so the whole text is beside it"
+    assert marker["redacted"] is True, "an event is limited to 2 KB, so the whole text is offloaded"
     assert (
         await harness.artifacts.read(OWNER, ArtifactId(marker["uri"].rpartition("/")[2]))
     ).decode() == text
@@ -100,7 +100,7 @@ async def test_failure_of_the_model_fails_the_run_with_its_reason(harness: RunHa
 
 @rule("CC-23")
 async def test_long_failure_reason_is_shortened(harness: RunHarness):
-    """A provider's error may hold all that it was sent; no table and no log line takes that over."""
+    """A provider's error may quote all that it was sent, which must not be stored."""
     run_id = await harness.start(script({"fail": "bad image: " + "QUJD" * 3_000 + " in part 3"}))
     async with working(harness.worker()):
         run = await wait_until_ended(harness, run_id)
@@ -113,13 +113,13 @@ async def test_long_failure_reason_is_shortened(harness: RunHarness):
 
 
 async def test_failed_tool_call_is_returned_to_the_model(harness: RunHarness):
-    async def broken(_: Mapping[str, Any]) -> Any:
+    async def fail(_: Mapping[str, Any]) -> Any:
         raise ValueError("secret detail")
 
     run_id = await harness.start(
         script({"call": "t"}, {"call": "nope"}, {"call": "gsv__Sleep", "args": {"ms": "x"}}, {"say": "ok"})
     )
-    async with working(harness.worker(TestTool("t", broken))):
+    async with working(harness.worker(TestTool("t", fail))):
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.COMPLETED
     errors = [
@@ -200,15 +200,14 @@ async def test_cancel_stops_the_running_tool_and_ends_the_run_within_a_second(ha
 @rule("RX-11", "RX-27")
 async def test_cancel_with_a_lost_notification_is_found_by_the_poll(harness: RunHarness):
     run_id = await harness.start(script({"wait_ms": 60_000}))
-    async with working(harness.worker(claim_seconds=NEVER)):  # so that no renewal comes to know of it
+    async with working(harness.worker(claim_seconds=NEVER)):  # so that no renewal reports the cancel
 
         async def is_running() -> bool:
             return (await harness.run(run_id)).status is Status.RUNNING
 
         await wait_for(is_running)
-        await harness.runs.request_cancel(
-            (await harness.run(run_id)).user_id, run_id, []
-        )  # the store alone: no bell
+        # In the store only, without a notification.
+        await harness.runs.request_cancel((await harness.run(run_id)).user_id, run_id, [])
         assert (await wait_until_ended(harness, run_id)).status is Status.CANCELLED
 
 
@@ -230,7 +229,7 @@ async def test_sessions_run_concurrently_and_runs_of_one_session_in_order(harnes
         if event.type == "tool.result"
     ]
     assert [result.get("error") for result in results] == [None] * 6, (
-        "none of them goes on before all of them are there"
+        "each tool call waits for all the others"
     )
     order = [(run.started_at, run.finished_at) for run in runs[6:]]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(order) if before[1] and after[0])
@@ -238,24 +237,24 @@ async def test_sessions_run_concurrently_and_runs_of_one_session_in_order(harnes
 
 @rule("RX-46")
 async def test_worker_with_one_slot_executes_one_run_at_a_time(harness: RunHarness):
-    at_once, most = 0, 0
+    current, maximum = 0, 0
 
     async def count(_: Mapping[str, Any]) -> Any:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
+        nonlocal current, maximum
+        current += 1
+        maximum = max(maximum, current)
         await asyncio.sleep(0.01)
-        at_once -= 1
+        current -= 1
 
     runs = [await harness.start(script({"call": "t"}), session=f"s{n}") for n in range(5)]
     async with working(harness.worker(TestTool("t", count), slots=1)):
         for run_id in runs:
             await wait_until_ended(harness, run_id)
-    assert most == 1
+    assert maximum == 1
 
 
 async def test_unexpected_error_fails_the_run_with_a_reference_only(harness: RunHarness):
-    class Broken:
+    class FailingModel:
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
         ) -> AsyncIterator[Part]:
@@ -263,7 +262,7 @@ async def test_unexpected_error_fails_the_run_with_a_reference_only(harness: Run
             yield
 
     run_id = await harness.start("hello")
-    async with working(harness.worker(model=Broken())):
+    async with working(harness.worker(model=FailingModel())):
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.FAILED
     assert "secret" not in (run.error_message or "")
