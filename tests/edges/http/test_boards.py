@@ -1,4 +1,4 @@
-"""Whiteboard and blackboard over HTTP, on both stores: scope, versions, provenance, and what the run's log tells of them."""
+"""Whiteboard and blackboard over HTTP, on both stores: scope, versions, provenance and events."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.ids import new_run_id
+from tests.docs_tables import PROJECT
 from tests.edges.http.live import WAITING, LiveEasel, new_session, script
 from tests.requirements import case, rule
+from tests.support.curl import parse_curl
 from tests.support.sse import Event, Parser
-from tests.test_docs import PROJECT, curl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ BOARDS = ("whiteboard", "blackboard")
 
 @pytest.fixture
 def run_id(easel: LiveEasel) -> Iterator[str]:
-    """A run that goes on until the test ends it."""
+    """A run that is active until the test ends it."""
     started = easel.start(WAITING)
     easel.stream_start(started)
     yield started
@@ -41,18 +42,18 @@ def body(key: str = "plan", value: Any = 1, **more: Any) -> dict[str, Any]:
     return {"key": key, "value": value, "source_node_id": "planner", **more}
 
 
-def written(answer: httpx2.Response) -> dict[str, Any]:
+def expect_written(answer: httpx2.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def refused(answer: httpx2.Response, status: int, name: str) -> dict[str, Any]:
+def expect_refused(answer: httpx2.Response, status: int, name: str) -> dict[str, Any]:
     assert (answer.status_code, answer.json()["error"]["name"]) == (status, name), answer.text
     return answer.json()["error"]
 
 
 def board_events(easel: LiveEasel, run_id: str, at: int = 0) -> list[Event]:
-    """What the log tells of the boards; ends the run, so that the stream ends."""
+    """End the run, and return the board events of its log."""
     easel.cancel(run_id, at=at)
     return [event for event in easel.events(run_id, at=at) if event.type.endswith("board.write")]
 
@@ -62,11 +63,11 @@ def board_events(easel: LiveEasel, run_id: str, at: int = 0) -> list[Event]:
 
 @rule("CC-16", "CC-17", "CC-22")
 def test_write_returns_version_and_author(easel: LiveEasel, run_id: str) -> None:
-    answer = written(easel.post(path(run_id), body("plan", {"steps": 3})))
+    answer = expect_written(easel.post(path(run_id), body("plan", {"steps": 3})))
     assert set(answer) == {"key", "version", "seq", "created_at", "updated_at", "provenance"}
     assert (answer["key"], answer["version"]) == ("plan", 1)
     assert answer["provenance"] == {"agent_id": "owner", "node_id": "planner", "run_id": run_id}
-    again = written(easel.post(path(run_id), body("plan", {"steps": 4})))
+    again = expect_written(easel.post(path(run_id), body("plan", {"steps": 4})))
     assert (again["version"], again["seq"]) == (2, answer["seq"] + 1)
     assert again["created_at"] == answer["created_at"]
     assert datetime.fromisoformat(again["updated_at"]) > datetime.fromisoformat(answer["updated_at"])
@@ -74,8 +75,10 @@ def test_write_returns_version_and_author(easel: LiveEasel, run_id: str) -> None
 
 @rule("CC-09", "CC-16", "CC-20", "CC-22")
 def test_each_write_is_logged_with_its_provenance(easel: LiveEasel, run_id: str) -> None:
-    first = written(easel.post(path(run_id), body("plan", {"steps": 3})))
-    second = written(easel.post(path(run_id, "blackboard"), body("draft", "text", edge_id="planner-writer")))
+    first = expect_written(easel.post(path(run_id), body("plan", {"steps": 3})))
+    second = expect_written(
+        easel.post(path(run_id, "blackboard"), body("draft", "text", edge_id="planner-writer"))
+    )
     white, black = board_events(easel, run_id)
     assert (white.type, white.seq) == ("whiteboard.write", first["seq"])
     assert white.data == {
@@ -96,8 +99,8 @@ def test_each_write_is_logged_with_its_provenance(easel: LiveEasel, run_id: str)
 
 @rule("CC-09", "RS-04")
 def test_state_stream_has_each_write_and_no_message(easel: LiveEasel, run_id: str) -> None:
-    written(easel.post(path(run_id), body("plan", 1)))
-    written(easel.post(path(run_id, "blackboard"), body("draft", 2, edge_id="a-b")))
+    expect_written(easel.post(path(run_id), body("plan", 1)))
+    expect_written(easel.post(path(run_id, "blackboard"), body("draft", 2, edge_id="a-b")))
     easel.cancel(run_id)
     log = easel.events(run_id)
     state = [
@@ -115,7 +118,7 @@ def test_state_stream_has_each_write_and_no_message(easel: LiveEasel, run_id: st
 
 @rule("CC-27")
 def test_whiteboard_value_is_shared_by_the_whole_run(easel: LiveEasel, run_id: str) -> None:
-    written(easel.post(path(run_id), body("plan", "first")))
+    expect_written(easel.post(path(run_id), body("plan", "first")))
     written(
         easel.post(
             path(run_id), {"key": "plan", "value": "second", "source_node_id": "writer", "edge_id": "global"}
@@ -132,17 +135,19 @@ def test_whiteboard_value_is_shared_by_the_whole_run(easel: LiveEasel, run_id: s
 @rule("CC-28")
 def test_blackboard_value_belongs_to_its_edge(easel: LiveEasel, run_id: str) -> None:
     for edge_id, value in (("a-b", 1), ("b-a", 2), ("a-b", 3)):
-        written(easel.post(path(run_id, "blackboard"), body("k", value, edge_id=edge_id)))
+        expect_written(easel.post(path(run_id, "blackboard"), body("k", value, edge_id=edge_id)))
 
-    def one(edge_id: str) -> dict[str, Any]:
+    def read(edge_id: str) -> dict[str, Any]:
         return easel.get(path(run_id, "blackboard"), params={"key": "k", "edge_id": edge_id}).json()
 
-    assert [(one(edge)["value"], one(edge)["version"], one(edge)["edge_id"]) for edge in ("a-b", "b-a")] == [
+    assert [
+        (read(edge)["value"], read(edge)["version"], read(edge)["edge_id"]) for edge in ("a-b", "b-a")
+    ] == [
         (3, 2, "a-b"),
         (2, 1, "b-a"),
     ]
-    assert easel.get(path(run_id, "blackboard")).json()["entries"] == [one("a-b"), one("b-a")]
-    assert easel.get(path(run_id, "blackboard"), params={"edge_id": "b-a"}).json()["entries"] == [one("b-a")]
+    assert easel.get(path(run_id, "blackboard")).json()["entries"] == [read("a-b"), read("b-a")]
+    assert easel.get(path(run_id, "blackboard"), params={"edge_id": "b-a"}).json()["entries"] == [read("b-a")]
     assert easel.get(path(run_id)).json() == {"entries": []}
 
 
@@ -162,7 +167,7 @@ VALUES = [
 
 def test_any_json_is_read_as_it_was_written(easel: LiveEasel, run_id: str) -> None:
     for value in VALUES:
-        written(easel.post(path(run_id), body("k", value)))
+        expect_written(easel.post(path(run_id), body("k", value)))
         assert easel.get(path(run_id), params={"key": "k"}).json()["value"] == value
     assert [event.data["value"] for event in board_events(easel, run_id)] == VALUES
 
@@ -171,15 +176,15 @@ def test_any_json_is_read_as_it_was_written(easel: LiveEasel, run_id: str) -> No
     "key", ["null", "a b", "a/b?c=d&e#f", "ключ", "%2e%2e", '{"a":1}', "x" * 200, "global"]
 )
 def test_any_printable_key_is_accepted(easel: LiveEasel, run_id: str, key: str) -> None:
-    written(easel.post(path(run_id), body(key, "v")))
+    expect_written(easel.post(path(run_id), body(key, "v")))
     assert easel.get(path(run_id), params={"key": key}).json()["value"] == "v"
 
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: str) -> None:
-    assert "key nothing" in refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
+    assert "key nothing" in expect_refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
     for unknown in (new_run_id(), "none"):
-        refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
+        expect_expect_refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
         refused(
             easel.post(path(unknown, board), body(edge_id="a-b") if board == "blackboard" else body()),
             404,
@@ -190,7 +195,7 @@ def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: s
 # --- scope and authorship ---------------------------------------------------------------------------------------------
 
 REFUSED_BODIES = [
-    # says                                 board         body                                             the answer names
+    # case                                 board         body                                             error names
     ("an edge on the whiteboard",          "whiteboard", body(edge_id="a-b"),                             "edge_id"),
     ("an empty edge on the whiteboard",    "whiteboard", body(edge_id=""),                                "edge_id"),
     ("no edge on the blackboard",          "blackboard", body(),                                          "edge_id"),
@@ -201,11 +206,11 @@ REFUSED_BODIES = [
     ("null as the node",                   "whiteboard", {**body(), "source_node_id": None},              "source_node_id"),
     ("a node of two lines",                "whiteboard", {**body(), "source_node_id": "a\nb"},            "source_node_id"),
     ("another agent",                      "whiteboard", body(agent_id="root"),                           "agent_id"),
-    ("provenance of one's own",            "whiteboard", body(provenance={"agent_id": "root"}),           "provenance"),
+    ("a forged provenance",                "whiteboard", body(provenance={"agent_id": "root"}),           "provenance"),
     ("another run",                        "whiteboard", body(run_id="run_2"),                            "run_id"),
     ("another node beside the node",       "whiteboard", body(node_id="root"),                            "node_id"),
     ("a visibility",                       "whiteboard", body(visibility="internal"),                     "visibility"),
-    ("a version of one's own",             "whiteboard", body(version=7),                                 "version"),
+    ("a forged version",                   "whiteboard", body(version=7),                                 "version"),
     ("no key",                             "whiteboard", {"value": 1, "source_node_id": "n"},             "key"),
     ("an empty key",                       "whiteboard", body(""),                                        "key"),
     ("a long key",                         "whiteboard", body("x" * 201),                                 "key"),
@@ -223,7 +228,9 @@ REFUSED_BODIES = [
 @case("P4")
 def test_invalid_body_is_refused_and_changes_nothing(easel: LiveEasel, run_id: str) -> None:
     for says, board, sent, named in REFUSED_BODIES:
-        assert named in refused(easel.post(path(run_id, board), sent), 400, "BAD_INPUT")["message"], says
+        assert named in expect_refused(easel.post(path(run_id, board), sent), 400, "BAD_INPUT")["message"], (
+            says
+        )
     assert [easel.get(path(run_id, board)).json() for board in BOARDS] == [{"entries": []}] * 2
     assert board_events(easel, run_id) == []
 
@@ -236,7 +243,7 @@ def test_author_inside_a_value_is_ignored(easel: LiveEasel, run_id: str) -> None
         "visibility": "system",
         "provenance": {"agent_id": "root", "node_id": "x", "run_id": "y"},
     }
-    written(easel.post(path(run_id), body("k", forged)))
+    expect_written(easel.post(path(run_id), body("k", forged)))
     [event] = board_events(easel, run_id)
     assert event.data["value"] == forged
     assert (event.data["provenance"]["agent_id"], event.data["visibility"]) == ("owner", "public")
@@ -244,7 +251,7 @@ def test_author_inside_a_value_is_ignored(easel: LiveEasel, run_id: str) -> None
 
 @case("R1")
 def test_oversized_and_deep_values_are_refused(easel: LiveEasel, run_id: str) -> None:
-    def sent(value: str) -> httpx2.Response:
+    def post(value: str) -> httpx2.Response:
         raw = f'{{"key":"k","value":{value},"source_node_id":"n"}}'
         return easel.post(path(run_id), content=raw.encode(), headers={"Content-Type": "application/json"})
 
@@ -259,16 +266,16 @@ def test_oversized_and_deep_values_are_refused(easel: LiveEasel, run_id: str) ->
         "",
         '{"a":1,"a":2}',
     ):
-        refused(sent(bomb), 400, "BAD_INPUT")
-    refused(sent(json.dumps("x" * 262_144)), 413, "TOO_LARGE")
-    refused(sent(json.dumps("x" * 2_000_000)), 413, "TOO_LARGE")
-    assert written(sent("[" * 100 + "]" * 100))["version"] == 1
+        expect_refused(post(bomb), 400, "BAD_INPUT")
+    expect_refused(post(json.dumps("x" * 262_144)), 413, "TOO_LARGE")
+    expect_refused(post(json.dumps("x" * 2_000_000)), 413, "TOO_LARGE")
+    assert expect_written(post("[" * 100 + "]" * 100))["version"] == 1
 
 
 REFUSED_READS = [
-    # says                                 board         query
+    # case                                 board         query
     ("a key without its edge",             "blackboard", {"key": "k"}),
-    ("the whole run as an edge",           "blackboard", {"key": "k", "edge_id": "global"}),
+    ("the global edge",           "blackboard", {"key": "k", "edge_id": "global"}),
     ("all of the whole run",               "blackboard", {"edge_id": "global"}),
     ("an edge of the whiteboard",          "whiteboard", {"edge_id": "a-b"}),
     ("a key on an edge of the whiteboard", "whiteboard", {"key": "k", "edge_id": "a-b"}),
@@ -284,26 +291,24 @@ REFUSED_READS = [
 def test_read_of_an_invalid_edge_is_refused(
     easel: LiveEasel, run_id: str, board: str, query: dict[str, str]
 ) -> None:
-    refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
+    expect_refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_version_conflict_reports_the_current_version(
-    easel: LiveEasel, run_id: str, board: str
-) -> None:
+def test_version_conflict_reports_the_current_version(easel: LiveEasel, run_id: str, board: str) -> None:
     edge = {"edge_id": "a-b"} if board == "blackboard" else {}
 
     def write(value: int, expected: int) -> httpx2.Response:
         return easel.post(path(run_id, board), body("k", value, expected_version=expected, **edge))
 
-    assert refused(write(0, 3), 409, "VERSION_CONFLICT")["details"]["current"] == 0
-    assert written(write(1, 0))["version"] == 1
-    assert refused(write(2, 0), 409, "VERSION_CONFLICT")["details"]["current"] == 1
-    assert written(write(2, 1))["version"] == 2
-    error = refused(write(3, 1), 409, "VERSION_CONFLICT")
+    assert expect_refused(write(0, 3), 409, "VERSION_CONFLICT")["details"]["current"] == 0
+    assert expect_written(write(1, 0))["version"] == 1
+    assert expect_refused(write(2, 0), 409, "VERSION_CONFLICT")["details"]["current"] == 1
+    assert expect_written(write(2, 1))["version"] == 2
+    error = expect_refused(write(3, 1), 409, "VERSION_CONFLICT")
     assert (error["details"]["current"], error["details"]["expected"]) == (2, 1)
     assert easel.get(path(run_id, board), params={"key": "k", **edge}).json()["value"] == 2
     assert len(board_events(easel, run_id)) == 2, "a refused write leaves no event"
@@ -330,7 +335,7 @@ def test_one_of_fifty_concurrent_writers_at_two_servers_wins(two_edges: LiveEase
         free = list(
             pool.map(lambda nth: two_edges.post(path(run_id), body("k", nth), at=nth % 2), range(WRITERS))
         )
-    assert sorted(written(answer)["version"] for answer in free) == list(range(6, 6 + WRITERS))
+    assert sorted(expect_written(answer)["version"] for answer in free) == list(range(6, 6 + WRITERS))
     events = board_events(two_edges, run_id, at=1)
     assert [event.data["version"] for event in events] == list(range(1, 6 + WRITERS))
 
@@ -344,11 +349,11 @@ def test_finished_run_refuses_writes_and_still_shows_its_boards(
     easel: LiveEasel, run_id: str, board: str
 ) -> None:
     sent = body("k", "kept", **({"edge_id": "a-b"} if board == "blackboard" else {}))
-    written(easel.post(path(run_id, board), sent))
+    expect_written(easel.post(path(run_id, board), sent))
     easel.cancel(run_id)
     assert easel.events(run_id)[-1].type == "done"
     assert (
-        refused(easel.post(path(run_id, board), sent), 409, "RUN_FINISHED")["details"]["status"]
+        expect_refused(easel.post(path(run_id, board), sent), 409, "RUN_FINISHED")["details"]["status"]
         == "cancelled"
     )
     assert easel.events(run_id)[-1].type == "done"
@@ -358,7 +363,7 @@ def test_finished_run_refuses_writes_and_still_shows_its_boards(
 def test_queued_run_accepts_writes(easel: LiveEasel) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
-    written(easel.post(path(waiting), body()))
+    expect_written(easel.post(path(waiting), body()))
     easel.cancel(active)
     types = [event.type for event in easel.events(waiting)]
     assert types[:2] == ["whiteboard.write", "run.start"]
@@ -371,7 +376,7 @@ def test_run_cancelled_before_start_has_an_empty_answer_despite_its_boards(
 ) -> None:
     session = new_session()
     active, waiting = easel.start(WAITING, session), easel.start("noop", session)
-    written(easel.post(path(waiting), body()))
+    expect_written(easel.post(path(waiting), body()))
     easel.cancel(waiting)
     easel.cancel(active)
     assert [event.type for event in easel.events(waiting)] == ["whiteboard.write", "run.status", "done"]
@@ -382,7 +387,7 @@ def test_write_reaches_a_viewer_at_another_server(two_edges: LiveEasel) -> None:
     two_edges.stream_start(run_id)
     with ThreadPoolExecutor(1) as pool:
         watching = pool.submit(two_edges.events, run_id, at=1)
-        seq = written(two_edges.post(path(run_id), body("k", "seen"), at=0))["seq"]
+        seq = expect_written(two_edges.post(path(run_id), body("k", "seen"), at=0))["seq"]
         two_edges.cancel(run_id)
         [event] = [event for event in watching.result() if event.type == "whiteboard.write"]
     assert (event.seq, event.data["value"]) == (seq, "seen")
@@ -400,8 +405,8 @@ def test_boards_survive_a_restart(
     with LiveEasel(folder, url, with_worker=False) as first:
         run_id = first.start("noop")
         for value in ("old", "new"):
-            written(first.post(path(run_id), body("k", value)))
-        written(first.post(path(run_id, "blackboard"), body("k", "other", edge_id="a-b")))
+            expect_written(first.post(path(run_id), body("k", value)))
+        expect_written(first.post(path(run_id, "blackboard"), body("k", "other", edge_id="a-b")))
         before = [first.get(path(run_id, board)).json() for board in BOARDS]
     with LiveEasel(folder, url, token=first.token) as second:
         assert [second.get(path(run_id, board)).json() for board in BOARDS] == before
@@ -422,7 +427,7 @@ def test_agent_and_person_share_a_board(easel: LiveEasel) -> None:
         {"call": "gsv__BlackboardWrite", "args": {"edge_id": "maker-critic", "key": "k", "value": 1}},
     ]
     run_id = easel.start(script(*steps), session)
-    written(easel.post(path(run_id), body("wish", "a kite")))
+    expect_written(easel.post(path(run_id), body("wish", "a kite")))
     easel.cancel(active)
     events = [event for event in easel.events(run_id) if event.type.endswith("board.write")]
     assert [event.data["provenance"] for event in events] == [
@@ -457,20 +462,21 @@ def test_board_limits_come_from_the_settings(tmp_path_factory: pytest.TempPathFa
     with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         run_id = live.start()
         assert (
-            refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"] == 100
+            expect_refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"]
+            == 100
         )
-        written(live.post(path(run_id), body("a", "x" * 98)))
-        assert refused(live.post(path(run_id), body("b", "x" * 49)), 413, "BOARD_FULL")["details"] == {
+        expect_written(live.post(path(run_id), body("a", "x" * 98)))
+        assert expect_refused(live.post(path(run_id), body("b", "x" * 49)), 413, "BOARD_FULL")["details"] == {
             "limit": 150,
             "what": "bytes",
         }
-        written(live.post(path(run_id, "blackboard"), body("a", 1, edge_id="a-b")))
-        written(live.post(path(run_id), body("b", 1)))
-        assert refused(live.post(path(run_id), body("c", 1)), 413, "BOARD_FULL")["details"] == {
+        expect_written(live.post(path(run_id, "blackboard"), body("a", 1, edge_id="a-b")))
+        expect_written(live.post(path(run_id), body("b", 1)))
+        assert expect_refused(live.post(path(run_id), body("c", 1)), 413, "BOARD_FULL")["details"] == {
             "limit": 3,
             "what": "keys",
         }
-        assert written(live.post(path(run_id), body("a", 2)))["version"] == 2
+        assert expect_written(live.post(path(run_id), body("a", 2)))["version"] == 2
 
 
 # --- heavy values -----------------------------------------------------------------------------------------------------
@@ -480,7 +486,7 @@ def test_board_limits_come_from_the_settings(tmp_path_factory: pytest.TempPathFa
 @case("R3")
 def test_base64_on_a_board_is_in_no_table_and_can_be_fetched(easel: LiveEasel, run_id: str) -> None:
     pixels = "iVBORw0KGgoAAAANSUhEUgAA" * 400
-    written(easel.post(path(run_id), body("shot", {"pixels": pixels})))
+    expect_written(easel.post(path(run_id), body("shot", {"pixels": pixels})))
     [event] = board_events(easel, run_id)
     on_board = easel.get(path(run_id), params={"key": "shot"}).json()["value"]["pixels"]
     for marker in (on_board, event.data["value"]["pixels"]):
@@ -498,7 +504,7 @@ GUIDE = PROJECT / "docs" / "guide" / "boards.md"
 def test_guide_examples_work(small_easel: LiveEasel) -> None:
     run_id = small_easel.start(WAITING)
     lines = [line for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("curl ")]
-    asks = [curl(line, URL="", RUN=run_id, AUTH="Authorization: none") for line in lines]
+    asks = [parse_curl(line, URL="", RUN=run_id, AUTH="Authorization: none") for line in lines]
     answers = [small_easel.ask(ask.method, ask.url, content=ask.body) for ask in asks]
     assert [ask.method for ask in asks] == ["POST"] * 3 + ["GET"] * 4
     assert [answer.status_code for answer in answers] == [200] * 7, [answer.text for answer in answers]
