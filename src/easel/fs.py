@@ -1,7 +1,7 @@
 """Safe paths and atomic writes under a directory that other programs can change.
 
-Owns the path walk that cannot leave a directory and the file that gets its name only when it is complete. Uses the
-standard library only; does not know sandboxes, canvases or blobs.
+Owns the path walk that cannot leave a directory and the file that gets its name only when it is complete.
+Uses the standard library only; does not know sandboxes, canvases or blobs.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ except (AttributeError, OSError, TypeError):  # not Linux
     _syscall = None
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
+# --- paths --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -54,9 +54,9 @@ def closing(descriptor: int) -> Generator[int]:
 def open_beneath(directory: int, path: str, flags: int, *, follow_symlinks: bool = False) -> int:
     """Open a path under a directory and return its descriptor.
 
-    Links are followed only with `follow_symlinks`, and only as long as they stay inside. The kernel resolves the path
-    (`openat2`); where it cannot, each name is opened in turn and no link is followed. Raises `OutsideDirectory` when the
-    path leads out, OSError otherwise (ELOOP at a link that is not followed).
+    Links are followed only with `follow_symlinks`, and only as long as they stay inside. The kernel resolves
+    the path (`openat2`); where it cannot, each name is opened in turn and no link is followed. Raises
+    `OutsideDirectory` when the path leads out, OSError otherwise (ELOOP at a link that is not followed).
     """
     if _syscall is None:
         return _walk(directory, path, flags, follow_symlinks=follow_symlinks)
@@ -95,10 +95,11 @@ def open_directories(
     create_mode: int | None = None,
     sync: bool = False,
 ) -> int:
-    """Open the directory that these names lead to, one name at a time, following no link. Returns its descriptor.
+    """Open the directory that these names lead to, one name at a time, following no link. Returns its
+    descriptor.
 
-    With `create_mode` missing directories are created; with `sync` each of them is durable before it is entered. The
-    `filename` of an OSError is the name that could not be opened.
+    With `create_mode` missing directories are created; with `sync` each of them is durable before it is
+    entered. The `filename` of an OSError is the name that could not be opened.
     """
     here = os.dup(directory)
     try:
@@ -140,7 +141,7 @@ def _is_link(directory: int, name: str) -> bool:
     return False
 
 
-# --- atomic writes ----------------------------------------------------------------------------------------------------
+# --- atomic writes ------------------------------------------------------------------------------------------
 
 
 class Draft:
@@ -163,7 +164,9 @@ class Draft:
         os.fsync(self.descriptor)
 
     def publish(self, directory: int, target: int, name: str, *, replace: bool) -> None:
-        """Move the draft from its directory to the target. Raises FileExistsError unless it may replace a file."""
+        """Move the draft from its directory to the target. Raises FileExistsError unless it may replace a
+        file.
+        """
         if replace:
             os.rename(self.name, name, src_dir_fd=directory, dst_dir_fd=target)
         else:
@@ -186,8 +189,8 @@ def write_atomically(
 ) -> Generator[IO[bytes]]:
     """Yield a file that gets its name in the directory when the block ends, complete or not at all.
 
-    An error in the block leaves the directory as it was. Without `replace` an existing file stays and FileExistsError is
-    raised. With `sync` the content and the name are durable when the block has ended.
+    An error in the block leaves the directory as it was. Without `replace` an existing file stays and
+    FileExistsError is raised. With `sync` the content and the name are durable when the block has ended.
     """
     draft = Draft()
     draft.create(directory, mode)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.canvas_folder import files
-from tests.cli.commands import TIMEOUT_SECONDS, assert_refused, help_of, run_easel
+from tests.cli.commands import TIMEOUT_SECONDS, assert_refused, help_of, invoke_easel
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
 from tests.support.canvas_folders import (
@@ -118,7 +118,7 @@ def test_help_of_each_command_has_an_example(verb: str) -> None:
 
 def test_error_without_a_server_names_easel_up(tmp_path: Path) -> None:
     sentence = assert_refused(
-        run_easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url"
+        invoke_easel("canvas", "export", "x", str(tmp_path), PORT="1", TOKEN="t"), "easel up", "--url"
     )
     assert "No Easel is running" in sentence
 
@@ -133,9 +133,9 @@ def test_token_of_the_data_folder_is_used(server: EaselProcess, tmp_path: Path, 
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "owner-token").write_text(server.token + "\n")
     options = ("--url", server.base_url, "--data", str(tmp_path / "data"))
-    assert run_easel("canvas", "export", canvas, str(tmp_path / "out"), *options).returncode == 0
+    assert invoke_easel("canvas", "export", canvas, str(tmp_path / "out"), *options).returncode == 0
     assert_refused(
-        run_easel(
+        invoke_easel(
             "canvas", "export", canvas, str(tmp_path / "out"), "--url", server.base_url, DATA=str(tmp_path)
         ),
         "owner-token",
@@ -147,7 +147,7 @@ def test_token_of_the_data_folder_is_not_sent_to_another_machine(tmp_path: Path)
     (tmp_path / "owner-token").write_text("the-owner-s-own-token\n")
     for url in ("http://easel.example.org", "https://10.1.2.3:8800", "http://127.0.0.1.example.org"):
         assert_refused(
-            run_easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)),
+            invoke_easel("canvas", "export", "x", str(tmp_path / "out"), "--url", url, DATA=str(tmp_path)),
             "EASEL_TOKEN",
             "another machine",
         )
@@ -158,7 +158,7 @@ def test_token_of_the_data_folder_is_not_sent_to_another_machine(tmp_path: Path)
 )
 def test_invalid_url_is_refused(url: str, tmp_path: Path) -> None:
     assert "--url" in assert_refused(
-        run_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t")
+        invoke_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t")
     )
 
 
@@ -181,7 +181,7 @@ def test_redirect_of_another_server_is_refused_and_not_followed(tmp_path: Path) 
         threading.Thread(target=other.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{other.server_port}"
         assert_refused(
-            run_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"),
+            invoke_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t"),
             "is not an Easel",
             "302",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,17 @@ SPEC: dict[str, Any] = {
 PAGE = b"<h1>Cockpit</h1>\r\n<p data-gsv-text=service></p>\n"
 
 
+@functools.cache
+def _http() -> httpx2.Client:
+    """Return one client for all calls, since creating one is slow. It keeps no connection: servers restart."""
+    return httpx2.Client(timeout=ANSWER_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0))
+
+
 def rpc(server: EaselProcess, method: str, **params: Any) -> Any:
-    answer = httpx2.post(
+    answer = _http().post(
         f"{server.base_url}/api/rpc",
         headers={"Authorization": f"Bearer {server.token}"},
         json={"method": method, "params": params},
-        timeout=ANSWER_SECONDS,
     )
     assert answer.status_code == 200, answer.text
     return answer.json()

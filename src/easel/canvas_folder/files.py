@@ -72,12 +72,12 @@ def find_canvases(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
     `BadInput`.
     """
     if not folder.is_dir():
-        raise BadInput(problem=f"{_shown(folder)} is not a folder.")
+        raise BadInput(problem=f"{_display(folder)} is not a folder.")
     found = [identify(canvas, agent_id) for canvas in find_folders(folder, agent_id)]
     if not found:
         owner = "" if agent_id is None else f" of agent {escape_unprintable(agent_id)}"
         raise BadInput(
-            problem=f"{_shown(folder)} contains no canvas{owner}: neither {DESCRIPTOR}, {SPEC} or {ENTRY}, "
+            problem=f"{_display(folder)} contains no canvas{owner}: neither {DESCRIPTOR}, {SPEC} or {ENTRY}, "
             f"nor {AGENTS}/AGENT/{CANVASES}/CANVAS with one of them."
         )
     return found
@@ -96,7 +96,7 @@ def find_folders(folder: Path, agent_id: str | None = None) -> list[Path]:
     ]
     if len(found) > MAX_CANVASES:
         raise BadInput(
-            problem=f"{_shown(folder)} must contain at most {MAX_CANVASES} canvases; "
+            problem=f"{_display(folder)} must contain at most {MAX_CANVASES} canvases; "
             "name the folder of one canvas."
         )
     return found
@@ -113,7 +113,7 @@ def identify(folder: Path, agent_id: str | None = None) -> CanvasDir:
             agent_id=agent_id,
         )
     except BadInput as problem:
-        raise BadInput(problem=f"{_shown(folder)}: {problem.message}") from None
+        raise BadInput(problem=f"{_display(folder)}: {problem.message}") from None
     return CanvasDir(folder, agent, canvas_id)
 
 
@@ -153,7 +153,7 @@ def is_editor_file(path: str) -> bool:
     return path.startswith(FOLDER) and path.endswith(EDITOR_SUFFIXES)
 
 
-def _shown(folder: Path) -> str:
+def _display(folder: Path) -> str:
     return escape_unprintable(str(folder))
 
 
@@ -250,7 +250,7 @@ def read(folder: Path, scanned: Scan, *, max_bytes: int) -> tuple[dict[str, byte
                 continue
             total_bytes += size
             if total_bytes > MAX_TOTAL_BYTES:
-                raise BadInput(problem=f"{_shown(folder)} must contain at most {MAX_TOTAL_BYTES} bytes.")
+                raise BadInput(problem=f"{_display(folder)} must contain at most {MAX_TOTAL_BYTES} bytes.")
             try:
                 files[path], found = _read_file(root, path, limit)
             except (FileNotFoundError, BadInput):
@@ -273,7 +273,7 @@ def read_settled(folder: Path, *, max_bytes: int) -> tuple[dict[str, bytes], lis
                 return found
         time.sleep(RETRY_SECONDS)
     raise BadInput(
-        problem=f"{_shown(folder)} is being written to all the time; try again when the writing has ended."
+        problem=f"{_display(folder)} is being written to all the time; try again when the writing has ended."
     )
 
 
