@@ -66,7 +66,8 @@ async def test_each_service_is_built_once(tmp_path: Path, monkeypatch: pytest.Mo
         shared = await stack.enter_async_context(open_shared_services(resources, choose_sandbox(settings)))
         services = build_services(shared)
         build_edge(settings, services, build_gateway(settings, services))
-        build_worker(shared)
+        worker = build_worker(shared)
+        assert all(task.on_error for task in worker._background_tasks), "errors are audited"
     expected = {
         "CanvasTransactions",
         "CanvasAssets",

@@ -25,13 +25,6 @@ from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 from easel.errors import BadInput
 from tests import spec_reference
-from tests.spec_reference import ABSENT, GROUPS, REQUIRED
-from tests.test_architecture import machine_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 from tests.docs_tables import (
     GENERATED,
     PROJECT,
@@ -45,6 +38,12 @@ from tests.docs_tables import (
     run_diagram,
     sample_events,
 )
+from tests.spec_reference import ABSENT, GROUPS, REQUIRED
+from tests.test_architecture import machine_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("part", GENERATED)

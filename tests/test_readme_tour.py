@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
+from tests.docs_tables import PROJECT, README, machine_tools, native_definitions
 from tests.support.curl import parse_curl
 from tests.support.processes import EaselProcess, Launcher
+from tests.test_docs import FENCED
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-from tests.docs_tables import PROJECT, README, machine_tools, native_definitions
-from tests.test_docs import FENCED
 
 
 def tour_commands() -> list[str]:

@@ -39,7 +39,7 @@ class Periodic:
         self._every = every
         self._work = work
         self._delay = delay
-        self._on_error = on_error
+        self.on_error = on_error
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._quiet_until = 0.0
@@ -80,8 +80,8 @@ class Periodic:
                 log.info("periodic.database_unavailable", work=self.name)
         except Exception as problem:
             log.exception("periodic.error", work=self.name)
-            if self._on_error is not None:
-                self._on_error(problem)
+            if self.on_error is not None:
+                self.on_error(problem)
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -92,17 +92,23 @@ class RunWorker:
             self._periodic("worker.renew", limits.claim_seconds / 3, self.renew_claims),
             self._periodic("worker.guard", limits.claim_seconds * SAFETY / 2, self.stop_expiring_runs),
             self._periodic("worker.cancel", limits.poll_seconds, self._poll_cancels),
-            *background_tasks,
+            *map(self._audited, background_tasks),
         ]
         if limits.retention_seconds:
             self._background_tasks.append(self._periodic("worker.prune", PRUNE_SECONDS, self._prune_logs))
         notifier.listen(self._on_notification)
 
     def _periodic(self, name: str, every: float, work: Work) -> Periodic:
-        def record(problem: Exception) -> None:
-            self._audit.record_exception(None, "worker.error", problem, details={"duty": name})
+        return self._audited(Periodic(name, every, work))
 
-        return Periodic(name, every, work, on_error=record)
+    def _audited(self, task: Periodic) -> Periodic:
+        """Record the errors of a task in the audit trail."""
+
+        def record(problem: Exception) -> None:
+            self._audit.record_exception(None, "worker.error", problem, details={"duty": task.name})
+
+        task.on_error = record
+        return task
 
     # -- start and stop --------------------------------------------------------------------------------------
 
