@@ -15,7 +15,7 @@ class Scope(StrEnum):
 
 
 class PrincipalKind(StrEnum):
-    """What acts for a user.
+    """The kind of actor that acts for a user.
 
     Only a person confirms and accepts; a node can only offer tools and answer calls. RS-59
     """

@@ -1,5 +1,4 @@
-"""Validation of JSON written by people and agents, with messages that name the place:
-`actions.deploy.confirm: …`.
+"""Validation of JSON by people and agents, with messages that name the place: `actions.deploy.confirm: …`.
 
 Owns the few shapes that specs are made of. Does not know what they mean.
 """
@@ -66,7 +65,7 @@ def require_text(value: Any, at: str, *, max_length: int, may_be_empty: bool = F
 
 
 def require_id(value: Any, at: str) -> str:
-    """Return the id.
+    """Return the id. Ids are compared exactly, so no two characters may look alike. X4, X5
 
     Ids are compared exactly, so they hold only characters that cannot be confused. X4, X5
     """
@@ -98,9 +97,7 @@ def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
 
 
 def is_unsafe_name(name: str) -> bool:
-    """Return whether JavaScript, which reads canvas states, gives a member of this name a meaning of its own.
-    Case X7
-    """
+    """Return whether a member of this name has a meaning of its own in JavaScript. Case X7"""
     return name.startswith("__") or name in {"constructor", "prototype"}
 
 

@@ -126,9 +126,7 @@ class Audit:
         details: Details | None = None,
         every: float = THROTTLE_SECONDS,
     ) -> None:
-        """Queue a record at most once in `every` seconds per actor and action, with a count of the
-        repetitions.
-        """
+        """Queue a record at most once in `every` seconds per actor and action, with a count."""
         throttled = self._throttled.get(((principal or EASEL).user_id, action))
         if throttled is not None:
             throttled.count += 1
@@ -279,11 +277,10 @@ class ChainProgress:
 
 
 async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[ChainProgress]:
-    """Verify the chain page by page, up to its end when this started. Records may be appended at the same
-    time.
+    """Verify the chain page by page, up to where it ended when this started.
 
-    The last item is the end or the first break. The chain must contain the `known` positions, which were
-    noted elsewhere.
+    Records may be appended at the same time. The last item is the end or the first break. The chain must
+    contain the `known` positions, which were noted elsewhere.
     """
     end = await store.get_end()
     last = max(end.newest, end.head.seq if end.head else 0)

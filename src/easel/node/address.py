@@ -10,9 +10,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def gateway_url(text: str) -> str:
-    """Return the address of the gateway, for `http://easel.example.org` as for
-    `wss://easel.example.org/ws`.
-    """
+    """Return the address of the gateway, for `http://easel.example.org` or `wss://easel.example.org/ws`."""
     try:
         parts = urlsplit(text)
         is_valid = (

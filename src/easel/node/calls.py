@@ -138,13 +138,13 @@ class _OutputBatcher:
             self._sending = asyncio.create_task(self._send_batches())
 
     async def flush(self) -> None:
-        """Send what is left at once, so that it arrives before the answer."""
+        """Send the rest at once, so that it arrives before the answer."""
         self._is_flushing.set()
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
 
     async def close(self) -> None:
-        """Drop what is left: no output is sent after the answer, or after the call was cancelled."""
+        """Drop the rest: no output is sent after the answer, or after the call was cancelled."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)

@@ -1,5 +1,4 @@
-"""The node's side of the gateway: connects, declares its tools, runs calls, and reconnects until it is
-stopped.
+"""The node's side of the gateway: connects, declares its tools, runs calls, and reconnects.
 
 Owns the connection and the messages for people. Ends when it is stopped, when the server refuses it for good,
 or when another node has connected under its id. A frame that is not understood is logged and ignored.

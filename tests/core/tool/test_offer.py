@@ -205,7 +205,7 @@ def test_invalid_offer_is_refused_with_its_place(
     ],
 )
 def test_invalid_node_id_is_refused(node_id: str) -> None:
-    """Its tools could not be told from native ones, or their names could be split in two ways."""
+    """Its tools could replace native ones, or their names could be split in two ways."""
     with pytest.raises(BadInput, match=r"^client\.id: "):
         check_node_id(node_id)
 

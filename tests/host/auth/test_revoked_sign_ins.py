@@ -159,7 +159,7 @@ async def test_sign_out_closes_what_the_cookie_opened_on_every_instance_and_noth
 
 
 @case("O9")
-async def test_what_is_opened_during_sign_out_is_closed_at_once(sign_in: SignIn, harness: RunHarness) -> None:
+async def test_block_entered_during_sign_out_ends_at_once(sign_in: SignIn, harness: RunHarness) -> None:
     principal, is_notified = await authenticate(sign_in, sign_in.new_cookie(NOW)), asyncio.Event()
     harness.database.notifier.listen(lambda _: is_notified.set())
     await sign_in.sign_out(principal)

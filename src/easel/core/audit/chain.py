@@ -1,7 +1,6 @@
-"""The audit chain: the hash of each record covers the record before it, so that an edit, removal or
-reordering is detected. CC-06
+"""The audit chain: the hash of each record covers the record before it, so that changes are detected. CC-06
 
-Owns how records are linked and what a break is. Has no store. Whoever can rewrite the whole chain and its
+Owns how records are linked and what a break is. Has no store. An attacker who can rewrite the chain and its
 head can forge it; a `ChainPosition` that was noted elsewhere detects that too.
 """
 
@@ -47,9 +46,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ChainEnd:
-    """The end of the chain, read in one query: the head, if there is one, and the highest number of a
-    record.
-    """
+    """The end of the chain: the head, if there is one, and the highest number of a record."""
 
     head: ChainPosition | None
     newest: int

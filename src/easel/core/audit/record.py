@@ -253,9 +253,7 @@ def _cut(text: str, max_length: int) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape characters that would break a line, colour a terminal or reverse its text; JSON escapes the
-    rest.
-    """
+    """Escape characters that would break a line or control a terminal; JSON escapes the rest."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)

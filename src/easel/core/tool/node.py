@@ -24,7 +24,7 @@ _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A connected node.
+    """A connected node, in one of its connections.
 
     Each time it connects it gets another `connection_id`, and a call goes to exactly one of them.
     """
@@ -58,14 +58,14 @@ class RegisteredNode:
 
 
 def check_node_id(value: str) -> str:
-    """Return the id.
+    """Return the id, or raise `BadInput`.
 
     The first `__` of a tool's full name must end the node's id, so that the name splits in one way.
     """
     if not is_name(value) or SEPARATOR in value or value.endswith("_"):
         raise BadInput(
-            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be "
-            "1 to 128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end."
+            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to "
+            "128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end."
         )
     if value.lower() in RESERVED:
         raise BadInput(problem=f"client.id: {value} is reserved; choose another id for the node.")

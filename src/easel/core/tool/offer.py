@@ -112,9 +112,7 @@ def _parse_hints(raw: Any, at: str) -> dict[str, bool]:
 
 
 def check_schema(schema: Mapping[str, Any], at: str) -> None:
-    """Refuse a schema that refers to anything outside it or to itself, or that is too costly to check a value
-    with.
-    """
+    """Refuse a schema with references outside it or to itself, and one that is costly to validate with."""
     dialect = schema.get("$schema", DIALECTS[0])
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         refuse(f"{at}.$schema", f"must be one of {', '.join(DIALECTS)}.")
@@ -192,9 +190,7 @@ class _PartCounter:
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    """Yield every object and list in the value, also those that are examples or defaults and only look like a
-    schema.
-    """
+    """Yield every object and list in the value, in examples and defaults too."""
     pending = [value]
     while pending:
         item = pending.pop()

@@ -1,5 +1,4 @@
-"""Sign-ins that a browser has ended: pushed to every instance by notification, read from the store when one
-was lost.
+"""Sign-ins that were ended: pushed to every instance, and read from the store if a notification was lost.
 
 Owns what this instance knows of them. A cookie is signed and not stored, so most requests need no query: a
 sign-in that was found active is trusted for `TRUST_SECONDS`, since its end would have been notified.

@@ -146,9 +146,7 @@ class SignIn:
 
     @contextlib.asynccontextmanager
     async def while_valid(self, principal: Principal) -> AsyncGenerator[None]:
-        """Cancel the block and raise `NotSignedIn` when the principal's token is revoked or its browser signs
-        out.
-        """
+        """Cancel the block and raise `NotSignedIn` when the token is revoked or the browser signs out."""
         limit = asyncio.timeout(None)
         try:
             async with limit:

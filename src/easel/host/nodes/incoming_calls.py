@@ -1,5 +1,4 @@
-"""Calls that other instances make to the nodes connected here: taken, run on the connection, answered once.
-DESIGN §5
+"""Calls of other instances to the nodes connected here: taken, run, answered once. DESIGN §5
 
 Owns the side of the instance that has the node. A cancelled call is cancelled at the node, and its answer is
 dropped; so is a call that its caller did not renew in time, unless the database was unavailable, when no

@@ -1,5 +1,4 @@
-"""Tool nodes: machines that connect to the gateway and offer tools, callable from every instance. CV-03,
-DESIGN §5
+"""Tool nodes: machines that connect and offer tools, callable from every instance. CV-03, DESIGN §5
 
 Owns which nodes are connected here, what is cached of the nodes of other instances, and the route of a call:
 over the connection if it is here, otherwise by a row of `calls` to the instance that has it. An instance
@@ -156,8 +155,9 @@ class NodeRegistry:
         return [*([] if self.local is None else [self.local]), *connected]
 
     async def _remote_nodes(self, user_id: UserId, *, refresh: bool = False) -> Mapping[str, Node]:
-        """Return the nodes of other instances by id: from the cache while it is fresh or the database is
-        unavailable.
+        """Return the nodes of other instances by id, cached for a poll interval.
+
+        A stale cache is used while the database is unavailable.
         """
         cached = self._cache.get(user_id)
         if (
@@ -285,9 +285,7 @@ class NodeRegistry:
         return {connection.node.connection_id: connection for connection in self._connected.values()}
 
     async def take_calls(self) -> None:
-        """Start the calls that other instances have placed for the nodes connected here, and cancel those
-        they gave up.
-        """
+        """Start the calls that other instances placed for nodes connected here, and cancel abandoned ones."""
         if self._connected:
             await self._incoming.once(self._by_connection_id())
 

@@ -1,5 +1,4 @@
-"""Calls to nodes that are connected to another instance: a durable row, taken there on notification, answered
-once. DESIGN §5
+"""Calls to nodes of other instances: a durable row, taken there on notification, answered once. DESIGN §5
 
 Owns the caller's side. All pending calls share one query for answers, made when a notification arrives and
 otherwise once per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops

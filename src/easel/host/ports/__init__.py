@@ -1,5 +1,4 @@
-"""The Protocols through which services reach the outside: stores, the notifier, models and tools implement
-them.
+"""The Protocols through which services reach stores, the notifier, models and tools.
 
 A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return
 value.

@@ -23,10 +23,10 @@ class ArtifactStore(Protocol):
     async def complete_upload(
         self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        """Give the blob of the row claimed as `upload_id` to the row of its content, and return that. None:
-        swept.
+        """Give the blob of the row claimed as `upload_id` to the row of its content, and return that row.
 
-        A row that has a blob keeps it, unless its key is `missing_key`.
+        Returns None if the claimed row was swept. A row that has a blob keeps it, unless its key is
+        `missing_key`.
         """
         ...
 

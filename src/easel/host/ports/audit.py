@@ -31,7 +31,8 @@ class AuditStore(Protocol):
         before: int | None,
         limit: int,
     ) -> list[Link]:
-        """Return records below the `seq` in `before`, newest first; `since` is inclusive, `until`
-        exclusive.
+        """Return records below the `seq` in `before`, newest first.
+
+        `since` is inclusive, `until` exclusive.
         """
         ...

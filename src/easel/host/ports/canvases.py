@@ -31,8 +31,7 @@ class CanvasStore(LogSource, Protocol):
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        """Apply what `decide` returns for the current canvas, with its events, in one transaction that locks
-        it. CV-44
+        """Apply the change that `decide` returns, with its events, while the canvas is locked. CV-44
 
         Returns None if there is no such canvas. `decide` may be called on any thread and must be quick; if it
         raises, nothing is stored. An opened view, or the claim on a running execution, expires after
@@ -103,8 +102,9 @@ class CanvasActionStore(Protocol):
     async def find_orphaned(
         self, owner_ids: Sequence[str], asked_seconds: float, limit: int
     ) -> list[Execution]:
-        """Return running executions whose claim has expired or is of one of these owners, and unconfirmed
-        ones of this age.
+        """Return orphaned executions, and those that wait for a confirmation since `asked_seconds`.
+
+        A running execution is orphaned if its claim has expired or belongs to one of `owner_ids`.
         """
         ...
 
@@ -126,10 +126,10 @@ class CanvasActionStore(Protocol):
     async def claim_refreshes(
         self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
     ) -> list[Due]:
-        """Claim up to `capacity` due jobs that have no claim; those in `running` run here even if their claim
-        has expired. X9
+        """Claim up to `capacity` due jobs that have no claim. X9
 
-        A job that needs a viewer, and every job unless `unwatched`, is paused while its canvas has no view.
+        A job in `running` is not claimed again, even if its claim has expired. A job that needs a viewer, and
+        every job unless `unwatched`, is paused while its canvas has no view.
         """
         ...
 

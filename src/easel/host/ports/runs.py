@@ -44,11 +44,10 @@ class RunStore(Protocol):
         closing: Sequence[Envelope] | None,
         answer: Message | None = None,
     ) -> CancelAnswer | None:
-        """Cancel a queued run with its `closing` events and `answer`, or flag a running one; an ended one
-        stays. RX-12, RS-37
+        """Cancel a queued run with its `closing` events and `answer`, or flag a running one. RX-12, RS-37
 
-        Without `closing`, because the run was running when it was read, a run that is queued by now is
-        returned unchanged.
+        A run that has ended stays as it is. Without `closing`, because the run was running when it was read,
+        a run that is queued by now is returned unchanged.
         """
         ...
 
@@ -78,10 +77,10 @@ class RunStore(Protocol):
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        """Claim up to `capacity` runs whose worker did not renew in time: only, or none of, those on their
-        last attempt. RX-37
+        """Claim up to `capacity` runs whose worker did not renew in time. RX-37
 
-        `opening` is written as above, except where all attempts are used: such a run does not start again.
+        `last_chance` selects only, or none of, the runs on their last attempt. `opening` is written as above,
+        except where all attempts are used: such a run does not start again.
         """
         ...
 
@@ -96,10 +95,7 @@ class RunStore(Protocol):
         ...
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
-        """Renew claims.
-
-        Returns the runs that are still claimed, each with whether a cancel was requested. RX-26
-        """
+        """Renew claims. Returns the valid ones, each with whether a cancel was requested. RX-26"""
         ...
 
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...

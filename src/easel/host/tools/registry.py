@@ -84,9 +84,9 @@ class ToolRegistry:
         return tool is not None and tool.definition.may_repeat
 
     async def use(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Call a tool for a model.
+        """Call a tool for a model. Raises only `ClaimLost`.
 
-        A failure is a result too, which the model reads; `ClaimLost` is raised.
+        Any other failure is a result too, which the model reads.
         """
         try:
             value = await self.call(call.tool, call.args, context)
