@@ -1,8 +1,8 @@
 """The reference of a canvas spec: every member with its type, limits, default and an example.
 
-Printed into docs/reference/spec.md by `tests.docs_tables`. `tests.test_docs` checks each row against the code:
-the members are exactly the known ones, every example is valid, and every default equals leaving the member
-out.
+Printed into docs/reference/spec.md by `tests.docs_tables`. `tests.test_docs` checks each row against the
+code: the members are exactly the known ones, every example is valid, and every default equals leaving the
+member out.
 """
 
 from __future__ import annotations
@@ -271,12 +271,16 @@ KINDS = {
     "session.send": {"kind": "session.send", "message": "Hello"},
     "state.patch": {"kind": "state.patch", "patch": []},
 }
-SMALLEST: dict[str, Any] = {"version": 1, "toolPolicy": {"allow": ["gsv__Clock"]}, "actions": {"look": LOOK}}
+MINIMAL_SPEC: dict[str, Any] = {
+    "version": 1,
+    "toolPolicy": {"allow": ["gsv__Clock"]},
+    "actions": {"look": LOOK},
+}
 
 
 def with_member(place: str, name: str, value: Any) -> dict[str, Any]:
     """Return a valid spec with this member, or without it if the value is ABSENT."""
-    raw = deepcopy(SMALLEST)
+    raw = deepcopy(MINIMAL_SPEC)
     target: dict[str, Any] = raw
     if place == "toolPolicy":
         target = raw["toolPolicy"]

@@ -114,11 +114,11 @@ LOG_VIEWER = DemoCanvas(
     {
         "version": 1,
         "toolPolicy": {"allow": ["gsv__LogsGet"]},
-        "state": {"session": "agent:main:main", "log": None, "said": None},
+        "state": {"session": "agent:main:main", "log": None, "reply": None},
         "actions": {
-            "look": {
+            "refreshLog": {
                 "kind": "tool.call",
-                "title": "Look now",
+                "title": "Refresh now",
                 "tool": "gsv__LogsGet",
                 "args": {"sessionKey": "{{state.session}}", "limit": 40},
                 "saveAs": "log",
@@ -127,10 +127,18 @@ LOG_VIEWER = DemoCanvas(
                 "kind": "session.send",
                 "title": "Say hello to the agent",
                 "message": "Hello! What can you do?",
-                "saveAs": "said",
+                "saveAs": "reply",
             },
         },
-        "refresh": [{"id": "look", "everyMs": 3_000, "action": "look", "enabled": True, "onlyWatched": True}],
+        "refresh": [
+            {
+                "id": "refreshLog",
+                "everyMs": 3_000,
+                "action": "refreshLog",
+                "enabled": True,
+                "onlyWatched": True,
+            }
+        ],
         "writable": ["session"],
     },
 )
@@ -165,7 +173,7 @@ RELEASE_CHECKLIST = DemoCanvas(
             },
             "reset": {
                 "kind": "state.patch",
-                "title": "Begin again",
+                "title": "Start over",
                 "patch": [
                     {
                         "op": "replace",

@@ -1,7 +1,7 @@
 """One supervised background loop, for everything that a process does at intervals.
 
-Owns the interval, the early wake-up and the policy for failures: an unavailable database is logged quietly, any other
-error loudly, and neither ends the loop. Does not know what the work is.
+Owns the interval, the early wake-up and the policy for failures: an unavailable database is logged as info,
+any other error as an exception, and neither ends the loop. Does not know what the work is.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ Work = Callable[[], Awaitable[object]]
 class Periodic:
     """Call `work` every `every` seconds until stopped, and at once when `wake()` is called.
 
-    `work` is called first after `delay` seconds. `on_error` is called with an error that is not `Unavailable`, after it was logged.
+    `work` is called first after `delay` seconds. `on_error` is called with an error that is not
+    `Unavailable`, after it was logged.
     """
 
     def __init__(
