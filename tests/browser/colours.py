@@ -1,7 +1,7 @@
-"""What can be read: each text that is in sight, in the colour that it has, against what is painted behind it.
+"""The contrast of every visible text of a page.
 
-Behind a text is what the picture of the page shows there most of all. What styles say is not enough: a frame whose page paints nothing shows
-what lies under it, and two colours that are right each by itself can be the same.
+The background of a text is the most frequent colour of the screenshot there. Computed styles are not enough: a frame whose
+page has no background shows the one below it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.browser.console import TIMEOUT_SECONDS
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
 
-LEAST = 4.5  # of plain text, WCAG 2.2 AA
+MIN_CONTRAST = 4.5  # of plain text, WCAG 2.2 AA
 
-# Every text in sight: what it says, where it is, and its colour with all that makes it fainter. What is disabled, or busy, may be faint.
+# Every visible text: its content, its box, and its colour with all opacities. Disabled and busy elements are left out.
 _TEXTS = """(within) => {
   const brush = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
   const painted = (colour) => {
@@ -82,32 +82,32 @@ _MEASURED = """async ([picture, texts]) => {
 
 
 async def contrasts(page: Page, within: str = "body", frame: Frame | None = None) -> list[Any]:
-    """Of each text in sight: what it says, its contrast, its colour and what is behind it."""
+    """Return for each visible text: its content, contrast, colour and background."""
     where = frame or page
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:  # until the page stands still: a line that comes in between moves everything away from where it was
+        while True:  # until the layout is the same before and after the screenshot
             texts = await where.evaluate(_TEXTS, within)
             picture = base64.b64encode(await page.screenshot(animations="disabled")).decode()
             if texts == await where.evaluate(_TEXTS, within):
                 break
     if frame is not None:
-        place = await page.locator("#stage iframe").bounding_box()
-        assert place
-        for one in texts:
-            one["box"][0] += place["x"]
-            one["box"][1] += place["y"]
-    desk = await page.context.browser.new_page()  # pyright: ignore[reportOptionalMemberAccess]
+        frame_box = await page.locator("#stage iframe").bounding_box()
+        assert frame_box
+        for text in texts:
+            text["box"][0] += frame_box["x"]
+            text["box"][1] += frame_box["y"]
+    measuring_page = await page.context.browser.new_page()  # pyright: ignore[reportOptionalMemberAccess]
     try:
-        return await desk.evaluate(_MEASURED, [f"data:image/png;base64,{picture}", texts])
+        return await measuring_page.evaluate(_MEASURED, [f"data:image/png;base64,{picture}", texts])
     finally:
-        await desk.close()
+        await measuring_page.close()
 
 
 async def expect_readable(
     page: Page, within: str = "body", frame: Frame | None = None, *, at_least: int = 3
 ) -> None:
-    """And that there is something to read: nothing at all is not readable."""
+    """Check the contrast of all visible texts, and that there are at least so many."""
     found = await contrasts(page, within, frame)
     assert len(found) >= at_least, found
-    faint = [one for one in found if one[1] < LEAST]
+    faint = [text for text in found if text[1] < MIN_CONTRAST]
     assert not faint, f"{within} of {page.url}: {faint}"

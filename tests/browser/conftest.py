@@ -1,7 +1,7 @@
-"""A real Chromium in front of a real `easel up`, both of the test's own.
+"""A Chromium and an `easel up` on SQLite, one of each per test process.
 
-One browser per file; every test has a fresh profile in it (its own cookies, storage and window). The server is on SQLite,
-started as its users start it, so that a test may kill it.
+Every test has its own browser context (cookies, storage and window), and creates its own sessions and canvases on the shared
+server. A test that stops a server starts its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Dialog, Page, async_playwright, expect
 
+from easel.demo import CANVASES
+from tests.browser.canvas import CanvasApi
 from tests.browser.console import TIMEOUT_SECONDS
 from tests.support.processes import EaselProcess, Launcher
 
@@ -34,51 +36,63 @@ TIMEOUT_MS = TIMEOUT_SECONDS * 1000
 expect.set_options(timeout=TIMEOUT_MS)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert program, "Chromium is not installed; `apt-get install chromium`"
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield started
-        await started.close()
+        launched = await playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield launched
+        await launched.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EaselProcess]:
-    """Shared by the tests of one file; a test that kills a server starts its own."""
     with Launcher(tmp_path_factory.mktemp("easel")) as launcher:
-        (started,) = launcher.ready(launcher.up())
-        yield started
+        (process,) = launcher.ready(launcher.up())
+        yield process
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
+def api(server: EaselProcess) -> Iterator[CanvasApi]:
+    """A client of the server's API for creating canvases and reading their state."""
+    with CanvasApi(server) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def demo_canvases(server: EaselProcess) -> None:
+    """Create the demo canvases on the shared server."""
+    with CanvasApi(server) as client:
+        for canvas in CANVASES:
+            client.rpc("canvas.create", **canvas.params)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A fresh window. Whatever its scripts complain about fails the test."""
+    """Open a page in a new context. Errors of its scripts and browser dialogs fail the test."""
     context = await browser.new_context(viewport={"width": 1200, "height": 900})
     opened = await context.new_page()
     opened.set_default_timeout(TIMEOUT_MS)
-    complaints: list[str] = []
-    opened.on("pageerror", lambda problem: complaints.append(str(problem)))
+    problems: list[str] = []
+    opened.on("pageerror", lambda problem: problems.append(str(problem)))
     opened.on(
         "console",
-        lambda message: (
-            complaints.append(message.text) if "Content Security Policy" in message.text else None
-        ),
+        lambda message: problems.append(message.text) if "Content Security Policy" in message.text else None,
     )
 
-    async def complain(dialog: Dialog) -> None:
-        complaints.append(f"a dialog: {dialog.type} {dialog.message}")
-        await dialog.accept()  # else its page stands still, and nobody would read this
+    async def accept_dialog(dialog: Dialog) -> None:
+        problems.append(f"dialog: {dialog.type} {dialog.message}")
+        await dialog.accept()  # an open dialog would block the page
 
-    opened.on("dialog", complain)
+    opened.on("dialog", accept_dialog)
     yield opened
     await context.close()
-    assert complaints == []
+    assert problems == []
 
 
 def link_of(server: EaselProcess) -> str:
-    """The link that `easel up` printed."""
+    """Return the link that `easel up` printed."""
     found = re.search(r"^Open (http\S+)$", server.output(), re.MULTILINE)
     assert found, server.output()
     return found[1]

@@ -1,4 +1,4 @@
-"""The console as a person meets it: where things stand on the page, and the few words that every test needs."""
+"""Helpers for the home page: open a session, send a message, and locate turns and answers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.support.waiting import wait_for_sync
 
-# For anything that a page shows or a server comes to be; most of it is so within a tenth of a second. It is longer than the longest pause
-# (some 19 s) that a page makes before it tries once more to reach a server that was away for a while.
+# Longer than the longest reconnect wait of a page (about 19 s); most conditions hold within a tenth of a second.
 TIMEOUT_SECONDS = 30
 
 
 class Easel(Protocol):
-    """One that listens: a process, or one in this process."""
+    """A running Easel, in another process or in this one."""
 
     @property
     def base_url(self) -> str: ...
@@ -26,54 +25,56 @@ class Easel(Protocol):
     def token(self) -> str: ...
 
 
-COUNTING: dict[str, object] = {
-    "ticks": 10_000,
-    "every_ms": 100,
-}  # for longer than any test: it goes on until it is stopped
+# Longer than any test: it runs until it is stopped.
+COUNT_FOREVER: dict[str, object] = {"ticks": 10_000, "every_ms": 100}
 
 
 def script(*steps: dict[str, object]) -> str:
     return json.dumps({"script": list(steps)})
 
 
-async def enter(page: Page, server: Easel, session: str | None = None, *, base_url: str | None = None) -> str:
-    """Signed in, and in a session of its own unless one is named: no test waits behind what another left."""
+async def open_session(
+    page: Page, server: Easel, session: str | None = None, *, base_url: str | None = None
+) -> str:
+    """Sign in and open a session: a new one unless one is named."""
     session = session or f"s-{secrets.token_hex(4)}"
     base_url = base_url or server.base_url
-    await page.context.request.get(f"{base_url}/?token={server.token}")  # its cookie is the browser's too
+    await page.context.request.get(
+        f"{base_url}/?token={server.token}"
+    )  # sets the cookie of the browser context
     await page.goto(f"{base_url}/#session={session}")
     await expect(page.locator("#link")).to_have_text("connected")
     return session
 
 
-async def say(page: Page, text: str) -> None:
+async def send_message(page: Page, text: str) -> None:
     await page.get_by_label("Message", exact=True).fill(text)
     await page.keyboard.press("Enter")
 
 
-async def press(page: Page, example: str) -> None:
-    """One of the examples of an empty session."""
+async def click_example(page: Page, example: str) -> None:
+    """Click one of the examples of an empty session."""
     await page.locator("#welcome").get_by_role("button", name=example, exact=True).click()
 
 
 def turn(page: Page, number: int = -1) -> Locator:
-    """A question with its answer, the last one unless another is asked for."""
+    """Return the last turn, or the one with this number."""
     return page.locator("#turns .turn").nth(number)
 
 
 def answer(page: Page, number: int = -1) -> Locator:
-    """What was answered, without tools and notes."""
+    """Return the text of an answer, without tool calls and notes."""
     return turn(page, number).locator(".answer > .parts > .text")
 
 
-async def expect_more(page: Page, ticks: int = 3) -> None:
-    """That the model goes on counting while one looks."""
+async def expect_more_ticks(page: Page, ticks: int = 3) -> None:
+    """Wait until the model has counted further."""
     seen = (await answer(page).last.inner_text()).count("tick")
     await expect(answer(page).last).to_contain_text(f"tick {seen + ticks}\n")
 
 
-def expect_counted(text: str | None) -> None:
-    """That each number was said once, in its order, however far it came."""
+def check_ticks(text: str | None) -> None:
+    """Check that each number was counted once and in order."""
     assert text
     assert text == "".join(f"tick {number}\n" for number in range(1, text.count("\n") + 1))
 
@@ -83,12 +84,12 @@ async def expect_ended(page: Page, how: str = "completed", number: int = -1) -> 
 
 
 def status(page: Page) -> Locator:
-    """Of the run beside the chat."""
+    """Return the status of the run beside the chat."""
     return page.locator("#run-status")
 
 
-class Outside:
-    """The same Easel, asked from outside the browser."""
+class ApiClient:
+    """A client of the HTTP API."""
 
     def __init__(self, server: Easel) -> None:
         self._http = httpx2.Client(
@@ -98,7 +99,7 @@ class Outside:
             trust_env=False,
         )
 
-    def __enter__(self) -> Outside:
+    def __enter__(self) -> ApiClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,7 +118,7 @@ class Outside:
         return answer.json()
 
     def wait_until_idle(self, session: str) -> None:
-        """Until no run of the session is left to do. There may be many, and a slow disk."""
+        """Wait until the session has no active run."""
         wait_for_sync(
             lambda: not self.get(f"/api/runs?session_id={session}&statuses=queued,running")["runs"],
             within=90,
@@ -128,7 +129,7 @@ class Outside:
         self._http.delete(path).raise_for_status()
 
     def watched(self) -> dict[str, int]:
-        """How many streams the server has open, by kind."""
+        """Return the number of open streams by kind."""
         found = re.findall(
             r'^easel_subscribers\{log="(\w+)"\} ([\d.]+)$', self._http.get("/metrics").text, re.MULTILINE
         )

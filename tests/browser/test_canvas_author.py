@@ -1,4 +1,4 @@
-"""What the author of a canvas is told when something in it does not work: the place, in so many words, and never a blank page."""
+"""Problems of a canvas are reported to its author with their place, and never as a blank page."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, held, inside, show
+from tests.browser.canvas import (
+    COCKPIT_SPEC,
+    MINIMAL_PAGE,
+    CanvasApi,
+    canvas_frame,
+    open_canvas,
+    pause_timers,
+)
 from tests.browser.console import TIMEOUT_SECONDS
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest.fixture
-def desk(server: EaselProcess) -> Iterator[Desk]:
-    with Desk(server) as at:
-        yield at
-
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A window in which pages may complain as they like."""
+    """Open a page whose script errors do not fail the test."""
     context = await browser.new_context(viewport={"width": 1000, "height": 700})
     opened = await context.new_page()
     opened.set_default_timeout(TIMEOUT_SECONDS * 1000)
@@ -60,12 +61,12 @@ BROKEN = [
 
 @rule("CV-51")
 @pytest.mark.parametrize("html, told", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-async def test_what_is_broken_is_named(
-    page: Page, server: EaselProcess, desk: Desk, html: str, told: list[str]
+async def test_broken_page_reports_place_and_problem(
+    page: Page, server: EaselProcess, api: CanvasApi, html: str, told: list[str]
 ) -> None:
-    name = desk.make(f"<!doctype html>{html}")
-    desk.put(name, "assets/index.js", "let a = 1;\nif (a) no.such;\n") if "src=index.js" in html else None
-    await show(page, server, name)
+    name = api.make(f"<!doctype html>{html}")
+    api.put(name, "assets/index.js", "let a = 1;\nif (a) no.such;\n") if "src=index.js" in html else None
+    await open_canvas(page, server, name)
     await expect(page.locator("#notes")).to_be_visible()
     for words in told:
         await expect(page.locator("#notes-list")).to_contain_text(words)
@@ -73,23 +74,25 @@ async def test_what_is_broken_is_named(
     await expect(page.locator("#notes-list li").first).to_be_visible()
 
 
-async def test_what_only_waits_for_its_first_result_is_not_broken(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_binding_to_a_pending_result_is_not_reported(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(
+    name = api.make(
         "<!doctype html><b data-gsv-text='state.logsTail.result'></b><i data-gsv-text='state.said.result.deep'></i><u data-gsv-text='state.lastDeploy.any'></u><p>seen</p>"
     )
-    frame = await show(page, server, name)
+    frame = await open_canvas(page, server, name)
     await expect(frame.locator("p")).to_have_text("seen")
     await expect(page.locator("#notes")).to_be_hidden()
 
 
 @rule("CV-51")
-async def test_a_failed_action_is_named_with_its_reason(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make(
+async def test_failed_action_is_shown_with_its_reason(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(
         "<!doctype html><button data-gsv-action=fail>Fail</button><p data-gsv-text=state.service></p>"
     )
-    frame = await show(page, server, name)
+    frame = await open_canvas(page, server, name)
     await frame.get_by_text("Fail").click()
     await expect(page.locator("#notes-list")).to_contain_text("action fail")
     await expect(page.locator("#notes-list")).to_contain_text("gsv__Sleep")
@@ -101,56 +104,52 @@ async def test_a_failed_action_is_named_with_its_reason(page: Page, server: Ease
 
 
 @rule("CV-51")
-async def test_a_page_that_is_mended_is_shown_at_once_and_its_problems_are_gone(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_fixed_page_is_shown_without_its_problems(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make("<!doctype html><b data-gsv-text='state.servce'></b><script src=index.js></script>")
-    desk.put(name, "assets/index.js", "broken(")
-    await show(page, server, name)
+    name = api.make("<!doctype html><b data-gsv-text='state.servce'></b><script src=index.js></script>")
+    api.put(name, "assets/index.js", "broken(")
+    await open_canvas(page, server, name)
     await expect(page.locator("#notes-count")).to_have_text("2 problems")
-    desk.put(name, "assets/index.js", "document.title = 'mended'")
+    api.put(name, "assets/index.js", "document.title = 'mended'")
     await expect(page.locator("#notes-count")).to_have_text("1 problem")
-    desk.put(name, "assets/index.html", MINIMAL)
-    await expect(inside(page).locator("h1")).to_have_text("api")
+    api.put(name, "assets/index.html", MINIMAL_PAGE)
+    await expect(canvas_frame(page).locator("h1")).to_have_text("api")
     await expect(page.locator("#notes")).to_be_hidden()
 
 
 @rule("CV-51", "CV-18")
-async def test_a_spec_that_is_mended_mends_what_was_bound_to_nothing(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
-    name = desk.make(
+async def test_fixed_spec_resolves_broken_bindings(page: Page, server: EaselProcess, api: CanvasApi) -> None:
+    name = api.make(
         "<!doctype html><button data-gsv-control=go>Go</button><p data-gsv-text=state.status></p>"
     )
-    frame = await show(page, server, name)
+    frame = await open_canvas(page, server, name)
     await expect(page.locator("#notes-count")).to_have_text("2 problems")
-    desk.rpc("canvas.patch", canvasId=name, spec={**COCKPIT, "bindings": {"go": "setDeploying"}})
+    api.rpc("canvas.patch", canvasId=name, spec={**COCKPIT_SPEC, "bindings": {"go": "setDeploying"}})
     await expect(page.locator("#notes-count")).to_have_text("1 problem")
     await frame.get_by_text("Go").click()
     await expect(frame.locator("p")).to_have_text("deploying")
     await expect(page.locator("#notes")).to_be_hidden()
 
 
-async def test_what_is_typed_while_its_page_is_made_anew_is_not_lost(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
+async def test_entry_survives_reload_of_the_page(page: Page, server: EaselProcess, api: CanvasApi) -> None:
     # A page has 1.5 s to hand over what was typed. Here it has as long as it takes: a busy machine may take longer.
     await page.add_init_script(
         "(() => { const timer = setTimeout; window.setTimeout = (work, ms) => timer(work, ms === 1_500 ? 60_000 : ms) })()"
     )
-    name = desk.make(MINIMAL)
-    frame = await show(page, server, name)
+    name = api.make(MINIMAL_PAGE)
+    frame = await open_canvas(page, server, name)
     await frame.locator("input").click()
     await page.keyboard.press("End")
-    await held(page)  # it is not sent by itself
+    await pause_timers(page)
     await page.keyboard.type("-typed")
-    desk.put(name, "assets/index.html", MINIMAL.replace("<h1", "<h2").replace("</h1", "</h2"))
-    await expect(inside(page).locator("h2")).to_have_text("api")
-    await desk.until(lambda: desk.state(name)["version"] == "1.2.7-typed", "what was typed")
-    await expect(inside(page).locator("input")).to_have_value("1.2.7-typed")
+    api.put(name, "assets/index.html", MINIMAL_PAGE.replace("<h1", "<h2").replace("</h1", "</h2"))
+    await expect(canvas_frame(page).locator("h2")).to_have_text("api")
+    await api.until(lambda: api.state(name)["version"] == "1.2.7-typed", "what was typed")
+    await expect(canvas_frame(page).locator("input")).to_have_value("1.2.7-typed")
 
 
-# "here" comes when the test says so, and the page around the frame waits 50 ms for it instead of 2 s.
+# Holds back "pong" until the test releases it; the shell waits 50 ms for it instead of 2 s.
 LATE = """(() => {
   if (self !== top) return;
   const timer = setTimeout, add = addEventListener.bind(window), late = [];
@@ -162,11 +161,9 @@ LATE = """(() => {
 })()"""
 
 
-async def test_a_page_that_was_only_slow_to_answer_is_no_problem(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
+async def test_slow_page_is_not_reported_as_left(page: Page, server: EaselProcess, api: CanvasApi) -> None:
     await page.add_init_script(LATE)
-    await show(page, server, desk.make(MINIMAL))
+    await open_canvas(page, server, api.make(MINIMAL_PAGE))
     await expect(page.locator("#stage .left")).to_be_visible()
     await expect(page.locator("#notes-list")).to_contain_text("It left the canvas")
     await page.evaluate("comeAtLast()")

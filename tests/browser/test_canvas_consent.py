@@ -1,4 +1,4 @@
-"""What a person is asked for, against their haste: each question has its own pause, and what is accepted is what was shown."""
+"""The consent dialog and the accept panel: each has its own pause, and only shown content is decided on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from playwright.async_api import Page, expect
 
 from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.host.canvases.drafts import Draft
-from tests.browser.canvas import COCKPIT, MINIMAL, Desk, promised, show, the_frame
+from tests.browser.canvas import (
+    COCKPIT_SPEC,
+    MINIMAL_PAGE,
+    CanvasApi,
+    evaluate_promise,
+    loaded_frame,
+    open_canvas,
+)
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 
@@ -21,13 +28,13 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Frame
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 PAUSE_MS = 700  # of canvas_consent.js
 AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo"}
 TWO: dict[str, Any] = {
-    **{name: part for name, part in COCKPIT.items() if name != "bindings"},
+    **{name: part for name, part in COCKPIT_SPEC.items() if name != "bindings"},
     "actions": {
         "first": {**ECHO, "args": {"value": "the first"}, "confirm": "always"},
         "second": {**ECHO, "args": {"value": "the second"}, "confirm": "always", "saveAs": "said"},
@@ -42,8 +49,8 @@ def easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
 
 
 @pytest.fixture
-def desk(easel: LiveEasel) -> Iterator[Desk]:
-    with Desk(easel) as at:
+def api(easel: LiveEasel) -> Iterator[CanvasApi]:
+    with CanvasApi(easel) as at:
         yield at
 
 
@@ -51,36 +58,36 @@ def desk(easel: LiveEasel) -> Iterator[Desk]:
 
 
 async def no_time_passes(page: Page) -> None:
-    """From now on what was a moment ago stays so, however slow the machine is. Timers go on."""
+    """Stop the clock of the page, so that a slow machine does not end a pause. Timers continue."""
     await page.evaluate("(() => { const now = performance.now(); performance.now = () => now })()")
 
 
-async def both_asked(page: Page, easel: LiveEasel, desk: Desk) -> tuple[str, Frame]:
-    """Its page has asked twice: the first is before the person's eyes, and the second behind it."""
-    name = desk.make(MINIMAL, TWO)
-    await show(page, easel, name)
-    frame = await the_frame(page)
+async def both_asked(page: Page, easel: LiveEasel, api: CanvasApi) -> tuple[str, Frame]:
+    """Request two actions: the dialog shows the first, and the second is queued."""
+    name = api.make(MINIMAL_PAGE, TWO)
+    await open_canvas(page, easel, name)
+    frame = await loaded_frame(page)
     await frame.evaluate("void (window.first = gsvCanvas.runAction('first'))")
     await expect(page.locator("#consent-call")).to_contain_text("the first")
     await frame.evaluate("void (window.second = gsvCanvas.runAction('second'))")
-    await desk.until(lambda: len(desk.records(name)) == 2, "the second question")
+    await api.until(lambda: len(api.records(name)) == 2, "the second question")
     await expect(page.locator("#waiting")).to_be_hidden()
     return name, frame
 
 
 @rule("CV-05", "CV-22")
 @case("X6")
-async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_confirmation_of_another_user_shows_the_complete_call(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
-    """The event that brings it is light: of a long value it says only that it is long, and nobody agrees to that."""
+    """The event has only a marker for a long value; the dialog shows the value."""
     long = "echo harmless\n" * 300 + "rm -rf everything"
-    name = desk.make(
-        MINIMAL,
+    name = api.make(
+        MINIMAL_PAGE,
         {**TWO, "actions": {"write": {**ECHO, "args": {"value": "{{input.text}}"}, "confirm": "always"}}},
     )
-    await show(page, easel, name)
-    desk.rpc("canvas.action", canvasId=name, actionId="write", input={"text": long})
+    await open_canvas(page, easel, name)
+    api.rpc("canvas.action", canvasId=name, actionId="write", input={"text": long})
     await page.get_by_role("button", name="Review").click()
     call = page.locator("#consent-call")
     await expect(call).to_contain_text("rm -rf everything")
@@ -92,13 +99,13 @@ async def test_a_question_that_somebody_else_s_press_brings_is_shown_whole(
 
 
 @rule("CV-22")
-async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_stay_there(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_dialog_on_a_phone_starts_at_the_top_and_keeps_its_buttons_visible(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
     await page.set_viewport_size({"width": 375, "height": 600})
     long = {f"part{number}": "echo word\n" * 20 for number in range(4)}
-    name = desk.make(
-        MINIMAL,
+    name = api.make(
+        MINIMAL_PAGE,
         {
             **TWO,
             "actions": {
@@ -106,8 +113,8 @@ async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_s
             },
         },
     )
-    await show(page, easel, name)
-    await (await the_frame(page)).evaluate("void gsvCanvas.runAction('write')")
+    await open_canvas(page, easel, name)
+    await (await loaded_frame(page)).evaluate("void gsvCanvas.runAction('write')")
     await expect(page.locator("#consent-title")).to_be_in_viewport(ratio=1)
     for answer in ("Refuse", "Approve"):
         await expect(page.get_by_role("button", name=answer)).to_be_in_viewport(ratio=1)
@@ -125,7 +132,7 @@ async def test_on_a_phone_what_is_asked_comes_into_sight_first_and_the_answers_s
 
 
 @rule("CV-05")
-async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, desk: Desk) -> None:
+async def test_each_dialog_has_its_own_pause(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     """The time that a person looked at one question is no time that they looked at the next.
 
     All of it is seen, and the second question put off, inside of the page: its timers keep their order however late they are.
@@ -147,7 +154,7 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
           new MutationObserver(() => { if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]) })
             .observe(approve, {attributes: true, attributeFilter: ["disabled"]});
         })""")
-    await both_asked(page, easel, desk)
+    await both_asked(page, easel, api)
     approve = page.locator("#consent-approve")
     await expect(approve).to_be_enabled()
     await approve.click()
@@ -161,10 +168,8 @@ async def test_the_pause_of_a_question_is_its_own(page: Page, easel: LiveEasel, 
 
 
 @rule("CV-05")
-async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_eyes(
-    page: Page, easel: LiveEasel, desk: Desk
-) -> None:
-    name, frame = await both_asked(page, easel, desk)
+async def test_no_queued_dialog_opens_after_a_refusal(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
+    name, frame = await both_asked(page, easel, api)
     shows = """() => { window.shows = 0; const dialog = document.getElementById("consent"), show = dialog.showModal;
         dialog.showModal = function () { window.shows += 1; show.call(dialog) } }"""
     await page.evaluate(shows)
@@ -180,47 +185,47 @@ async def test_after_a_refusal_nothing_that_was_queued_is_put_before_a_persons_e
     ).first.click()  # whoever wants to see it does not have to wait
     await expect(page.locator("#consent-call")).to_contain_text("the second")
     await page.get_by_role("button", name="Approve").click()
-    await desk.until(lambda: desk.state(name).get("said"), "the second action")
+    await api.until(lambda: api.state(name).get("said"), "the second action")
 
 
 @rule("CV-05", "CV-22")
-async def test_what_a_page_has_asked_too_often_is_refused_with_one_press(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_all_pending_confirmations_are_refused_with_one_click(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
-    """A page can fill all places of its canvas; whoever looks at it does not have to empty them one by one."""
-    name = desk.make(MINIMAL, TWO)
-    await show(page, easel, name)
+    """A page can fill the limit of pending confirmations of its canvas."""
+    name = api.make(MINIMAL_PAGE, TWO)
+    await open_canvas(page, easel, name)
     for _ in range(20):
-        desk.rpc("canvas.action", canvasId=name, actionId="first")
+        api.rpc("canvas.action", canvasId=name, actionId="first")
     await expect(page.locator("#waiting")).to_contain_text("… and 15 more.")
     await page.get_by_role("button", name="Refuse all 20").click()
     await expect(page.locator("#waiting")).to_be_hidden()
-    assert {one["status"] for one in desk.records(name)} == {"refused"}
-    frame = await the_frame(page)
+    assert {one["status"] for one in api.records(name)} == {"refused"}
+    frame = await loaded_frame(page)
     await frame.evaluate("void gsvCanvas.runAction('second')")
     await expect(page.locator("#consent-call")).to_contain_text("the second")
 
 
 @rule("CV-05")
-async def test_a_question_that_the_browser_closed_by_itself_is_left_for_later(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_dialog_closed_by_the_browser_leaves_the_confirmation_pending(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
-    """After one Escape a browser may close the next dialog without asking its page."""
-    name, frame = await both_asked(page, easel, desk)
+    """After one Escape a browser may close the next dialog without a cancel event."""
+    name, frame = await both_asked(page, easel, api)
     await page.evaluate("document.getElementById('consent').close()")
     assert (await frame.evaluate("first"))["status"] == "needs_confirmation"
     await expect(page.locator("#waiting")).to_contain_text("first waits for your consent")
     await page.get_by_role("button", name="Review").last.click()
     await page.get_by_role("button", name="Refuse").click()
-    await desk.until(lambda: "refused" in [one["status"] for one in desk.records(name)], "the refusal")
+    await api.until(lambda: "refused" in [one["status"] for one in api.records(name)], "the refusal")
 
 
 @rule("CV-05", "CV-22")
-async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_focus_returns_to_the_page_after_a_decision_by_keyboard(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
-    name = desk.make("<!doctype html><button>Other</button><button data-gsv-action=first>First</button>", TWO)
-    frame = await show(page, easel, name)
+    name = api.make("<!doctype html><button>Other</button><button data-gsv-action=first>First</button>", TWO)
+    frame = await open_canvas(page, easel, name)
     button, why = frame.get_by_role("button", name="First"), page.locator("#consent-why")
     await button.focus()
     await page.keyboard.press("Enter")
@@ -234,9 +239,7 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
     await expect(page.locator("#stage iframe")).to_be_focused()
     await expect(button).to_be_focused()
     await page.keyboard.press("Enter")  # so soon after an Escape it is not asked, and the line says why
-    await expect(page.locator("#waiting")).to_contain_text(
-        "you had just closed another one"
-    )
+    await expect(page.locator("#waiting")).to_contain_text("you had just closed another one")
     await expect(page.locator("#announcements")).to_contain_text("first waits for your consent.")
     look = page.get_by_role("button", name="Review")
     await look.first.focus()
@@ -251,19 +254,19 @@ async def test_who_has_decided_by_keyboard_goes_on_where_they_were(
     await page.keyboard.press("Enter")
     await expect(page.locator("#waiting")).to_be_hidden()
     await expect(page.locator("#stage iframe")).to_be_focused()
-    await desk.until(lambda: {one["status"] for one in desk.records(name)} == {"refused"}, "both refusals")
+    await api.until(lambda: {one["status"] for one in api.records(name)} == {"refused"}, "both refusals")
 
 
 @rule("CV-05")
-async def test_a_page_that_asks_without_a_press_is_said_to_do_so(
-    page: Page, easel: LiveEasel, desk: Desk
+async def test_dialog_names_a_request_without_user_activation(
+    page: Page, easel: LiveEasel, api: CanvasApi
 ) -> None:
-    """Only the browser knows, and no page can say otherwise. (To this one all that a test does is a press, so it is told for it.)"""
+    """The browser reports user activation, not the page. (All input of a test counts as activation.)"""
     await page.add_init_script(
         "Object.defineProperty(navigator, 'userActivation', {value: {isActive: false}})"
     )
     asks = "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') })</script>"
-    await show(page, easel, desk.make(asks, TWO))
+    await open_canvas(page, easel, api.make(asks, TWO))
     await expect(page.locator("#consent-why")).to_have_text(
         "The page of this canvas requests this without a click or key press of yours."
     )
@@ -288,13 +291,13 @@ WRITTEN: dict[str, Any] = {
 
 
 def write(easel: LiveEasel, name: str, spec: dict[str, Any]) -> int:
-    """As an agent does; the revision."""
+    """Write the canvas as an agent does. Returns the revision."""
     draft = Draft(canvas_id=name, spec=spec, owner_session_key="agent:main:author")
     return easel.do(easel.instances[0].services.canvases.upsert(AGENT, draft)).canvas.revision
 
 
 def accepts_sent(page: Page) -> list[int]:
-    """Filled with the revision of every `canvas.accept` that this window sends."""
+    """Return a list that receives the revision of every `canvas.accept` of this page."""
     sent: list[int] = []
 
     def hear(payload: str | bytes) -> None:
@@ -306,7 +309,7 @@ def accepts_sent(page: Page) -> list[int]:
 
 
 @rule("RS-59")
-async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) -> None:
+async def test_accept_panel_lists_what_the_spec_allows(page: Page, easel: LiveEasel) -> None:
     name = new_session()
     elsewhere = {
         **WRITTEN,
@@ -319,7 +322,7 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
     # An agent cannot write this one; a restored backup of before may have it.
     encoded = json.dumps(elsewhere)
     easel.sql(f"update canvases set spec = '{encoded}' where canvas_id = '{name}'")
-    await show(page, easel, name)
+    await open_canvas(page, easel, name)
     await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(
         ratio=1
     )  # without a scroll, however long the spec is
@@ -338,13 +341,11 @@ async def test_the_panel_names_what_is_accepted(page: Page, easel: LiveEasel) ->
 
 
 @rule("RS-59")
-async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(
-    page: Page, easel: LiveEasel, desk: Desk
-) -> None:
+async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     name = new_session()
     sent = accepts_sent(page)
     write(easel, name, WRITTEN)
-    await show(page, easel, name)
+    await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
     # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows the new one.
@@ -353,11 +354,11 @@ async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(
       }).observe(document.getElementById("accept-details"), {childList: true})))""")
     other = {**WRITTEN, "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock", "gsv__Sleep"]}}
     await asyncio.to_thread(write, easel, name, other)
-    assert await promised(page, "pressed") is True, "a pause, as before a consent"
+    assert await evaluate_promise(page, "pressed") is True, "a pause, as before a consent"
     assert sent == []
-    assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
+    assert api.rpc("canvas.get", canvasId=name)["accepted"] is False
     await expect(accept).to_be_enabled()
-    seen = desk.rpc("canvas.get", canvasId=name)["revision"]
+    seen = api.rpc("canvas.get", canvasId=name)["revision"]
     await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [seen]
@@ -369,17 +370,17 @@ async def test_what_was_shown_is_accepted_and_not_what_came_meanwhile(
     [["gsv__Sleep", "gsv__Clock"], WRITTEN["toolPolicy"]["allow"]],
     ids=["another spec", "another page alone"],
 )
-async def test_what_has_not_reached_the_page_is_not_accepted(
-    page: Page, easel: LiveEasel, desk: Desk, allows: list[str]
+async def test_unseen_change_is_not_accepted(
+    page: Page, easel: LiveEasel, api: CanvasApi, allows: list[str]
 ) -> None:
     name = new_session()
     sent = accepts_sent(page)
     shown = write(easel, name, WRITTEN)
-    await show(page, easel, name)
+    await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
     other = {**WRITTEN, "toolPolicy": {"allow": allows}}
-    # Past the stories, which would tell whoever watches.
+    # Write past the services, which would notify subscribers.
     encoded = json.dumps(other)
     easel.sql(
         f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'"
@@ -392,41 +393,39 @@ async def test_what_has_not_reached_the_page_is_not_accepted(
     assert sent == [shown]
     await page.get_by_text("What it would allow").click()
     await expect(page.locator("#accept-details")).to_contain_text(allows[0])
-    assert desk.rpc("canvas.get", canvasId=name)["accepted"] is False
+    assert api.rpc("canvas.get", canvasId=name)["accepted"] is False
     await accept.click()  # it waits until the button can be pressed
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [shown, shown + 1]
 
 
 @rule("RS-59")
-async def test_a_page_that_an_agent_writes_has_to_be_seen_too(page: Page, easel: LiveEasel) -> None:
+async def test_page_of_an_agent_restarts_the_acceptance_pause(page: Page, easel: LiveEasel) -> None:
     name = new_session()
     sent = accepts_sent(page)
     write(easel, name, WRITTEN)
-    await show(page, easel, name)
+    await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
     await page.evaluate("""void (window.rests = new Promise((resolve) => new MutationObserver(() =>
         resolve(document.getElementById("accept-now").disabled)).observe(document.getElementById("accept-now"), {attributes: true})))""")
     put = easel.instances[0].services.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
     _, revision = await asyncio.to_thread(easel.do, put)
-    assert await promised(page, "rests") is True
+    assert await evaluate_promise(page, "rests") is True
     await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [revision]
 
 
 @rule("RS-59")
-async def test_a_state_that_changes_all_the_time_keeps_nobody_from_accepting(
-    page: Page, easel: LiveEasel, desk: Desk
-) -> None:
+async def test_changing_state_does_not_block_acceptance(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     name = new_session()
     write(easel, name, WRITTEN)
-    await show(page, easel, name)
+    await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
     for number in range(5):
-        desk.patch(name, "/n", number)
+        api.patch(name, "/n", number)
         await expect(page.locator("#revision")).to_have_text(f"revision {number + 2}")
         assert await accept.is_enabled()
     await accept.click()

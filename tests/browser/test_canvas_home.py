@@ -1,4 +1,4 @@
-"""The home page lists what there is: canvases with links to their pages, the latest runs, and the machines that offer tools; other addresses lead to it."""
+"""The home page lists canvases, the latest runs and tool nodes; unknown addresses link to it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import MINIMAL, Desk, inside
-from tests.browser.console import enter, expect_ended, say, script
+from tests.browser.canvas import MINIMAL_PAGE, CanvasApi, canvas_frame
+from tests.browser.console import expect_ended, open_session, script, send_message
 from tests.support.processes import Launcher
 
 if TYPE_CHECKING:
@@ -16,54 +16,54 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_the_home_page_leads_to_canvases_and_runs_and_names_nodes(
-    page: Page, server: EaselProcess
-) -> None:
-    with Desk(server) as desk:
-        name = desk.make(MINIMAL)
-        desk.rpc("canvas.patch", canvasId=name, title="Cockpit <b>of</b> mine")
-        session = await enter(page, server)
-        await say(page, script({"say": "A run to be listed."}))
+async def test_home_page_lists_canvases_runs_and_nodes(page: Page, server: EaselProcess) -> None:
+    with CanvasApi(server) as api:
+        name = api.make(MINIMAL_PAGE)
+        api.rpc("canvas.patch", canvasId=name, title="Cockpit <b>of</b> mine")
+        session = await open_session(page, server)
+        await send_message(page, script({"say": "A run to be listed."}))
         await expect_ended(page)
         run = page.locator("#run-list li", has_text="A run to be listed").first
         await expect(run).to_contain_text("completed")
         assert f"session={session}" in (await run.locator("a").get_attribute("href") or "")
-        [local] = desk.rpc("nodes.list")["nodes"]
+        [local] = api.rpc("nodes.list")["nodes"]
         await expect(page.locator("#node-list strong")).to_have_text(["local"])
         await expect(page.locator("#node-list li")).to_contain_text(
             f"{len(local['tools'])} tools Bash: {local['bash']}"
         )
         await page.get_by_role("link", name="Cockpit <b>of</b> mine").click()
-        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(canvas_frame(page).locator("h1")).to_have_text("api")
         await page.get_by_role("link", name="Easel").click()
         await expect(page.locator("#canvas-list")).to_contain_text("Cockpit <b>of</b> mine")
 
 
 @pytest.mark.parametrize("size", [(1200, 900), (375, 700)], ids=["desk", "phone"])
-async def test_a_newcomer_finds_the_canvases_first(
+async def test_empty_session_suggests_canvases(
     page: Page, server: EaselProcess, size: tuple[int, int]
 ) -> None:
     await page.set_viewport_size({"width": size[0], "height": size[1]})
-    with Desk(server) as desk:
-        name = desk.make(MINIMAL)
-        await enter(page, server)
+    with CanvasApi(server) as api:
+        name = api.make(MINIMAL_PAGE)
+        await open_session(page, server)
         await expect(page.locator("#first-canvases a").first).to_have_text(f"Canvas {name}")  # the newest
         await expect(page.locator("#first-canvases a").first).to_be_in_viewport(ratio=1)
         if size[0] < 700:
             await page.get_by_role("button", name="Canvases and run").click()
         await expect(page.locator("#canvas-list a").first).to_be_in_viewport(ratio=1)
         await page.locator("#canvas-list a").first.click()
-        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(canvas_frame(page).locator("h1")).to_have_text("api")
 
 
-async def test_canvases_are_newest_first_searched_and_made(page: Page, server: EaselProcess) -> None:
-    with Desk(server) as desk:
-        names = [desk.make(MINIMAL) for _ in range(9)]
-        desk.rpc("canvas.patch", canvasId=names[4], title="لوحة القيادة")
-        await enter(page, server)
+async def test_canvases_are_listed_newest_first_searched_and_created(
+    page: Page, server: EaselProcess
+) -> None:
+    with CanvasApi(server) as api:
+        names = [api.make(MINIMAL_PAGE) for _ in range(9)]
+        api.rpc("canvas.patch", canvasId=names[4], title="لوحة القيادة")
+        await open_session(page, server)
         rows = page.locator("#canvas-list li")
         await expect(rows).to_have_count(8)
         await expect(rows.first).to_contain_text("لوحة القيادة")
@@ -74,7 +74,7 @@ async def test_canvases_are_newest_first_searched_and_made(page: Page, server: E
             "a title in another direction does not tear its time apart"
         )
         await page.locator("#more-canvases").click()
-        await expect(rows).to_have_count(len(desk.rpc("canvas.list")["canvases"]))
+        await expect(rows).to_have_count(len(api.rpc("canvas.list")["canvases"]))
         await page.get_by_label("Search canvases").fill(names[0])
         await expect(rows).to_have_count(1)
         await page.get_by_label("Search canvases").fill("no canvas is called so")
@@ -83,10 +83,10 @@ async def test_canvases_are_newest_first_searched_and_made(page: Page, server: E
         await page.get_by_label("Title of the new canvas").fill(f"Höhe & Breite {names[0]}")
         await page.keyboard.press("Enter")
         await expect(page.locator("#title")).to_have_text(f"Höhe & Breite {names[0]}")
-        await expect(inside(page).locator("#nothing")).to_be_visible()
+        await expect(canvas_frame(page).locator("#nothing")).to_be_visible()
 
 
-async def test_the_first_visit_asks_for_nothing_that_is_not_there(browser: Browser, tmp_path: Path) -> None:
+async def test_first_visit_requests_nothing_that_is_missing(browser: Browser, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         (server,) = launcher.ready(launcher.up())
         context = await browser.new_context()
@@ -98,14 +98,14 @@ async def test_the_first_visit_asks_for_nothing_that_is_not_there(browser: Brows
         await expect(page.locator("#link")).to_have_text("connected")
         await expect(page.locator("#no-canvases")).to_contain_text("None yet.")
         assert refused == []
-        await say(page, "Hello!")
+        await send_message(page, "Hello!")
         await expect_ended(page)
         assert refused == []
         await context.close()
 
 
-async def test_an_address_that_leads_nowhere_leads_home(page: Page, server: EaselProcess) -> None:
-    await enter(page, server)
+async def test_unknown_address_links_to_the_home_page(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     for path in ("/nowhere", "/canvas/main", "/api/nothing", "/canvas/main/nope", "/ui/nothing.css"):
         answer = await page.goto(f"{server.base_url}{path}")
         assert answer

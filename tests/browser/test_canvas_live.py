@@ -1,4 +1,4 @@
-"""What an action says while it runs, and the button that stops it, as a person at a canvas has them: a real command, a real browser."""
+"""Live output of a running command and the stop button, in a browser."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.canvas import Desk, holds, inside, is_free, promised, show, the_frame
+from tests.browser.canvas import (
+    CanvasApi,
+    canvas_frame,
+    evaluate_promise,
+    expect_idle,
+    loaded_frame,
+    open_canvas,
+    wait_in_frame,
+)
 from tests.requirements import rule
 from tests.support.processes import EaselProcess, Launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 LONG = r"printf '\033[31mone\033[0m\n'; printf '10%%\r20%%\r30%%\n'; echo '<b>three</b>'; sleep 60"
 SPEC: dict[str, Any] = {
@@ -72,22 +80,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EaselProcess]:
         yield started
 
 
-@pytest.fixture
-def desk(server: EaselProcess) -> Iterator[Desk]:
-    with Desk(server) as at:
-        yield at
-
-
-def how_it_went(desk: Desk, name: str) -> list[str]:
-    return [one.get("error", {}).get("name", one["status"]) for one in desk.records(name)]
+def how_it_went(api: CanvasApi, name: str) -> list[str]:
+    return [one.get("error", {}).get("name", one["status"]) for one in api.records(name)]
 
 
 @rule("CV-37", "CV-30")
-async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_it_runs(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_generated_page_shows_live_output_and_a_stop_button(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(None, SPEC)
-    frame = await show(page, server, name)
+    name = api.make(None, SPEC)
+    frame = await open_canvas(page, server, name)
     stop, said = frame.locator("[data-stop=deploy]"), frame.locator("[data-output=deploy]")
     await expect(stop).to_be_hidden()
     await frame.get_by_role("button", name="Deploy it").click()
@@ -97,31 +99,31 @@ async def test_the_generated_page_shows_the_last_lines_and_a_stop_button_while_i
     await stop.click()
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("stopped")
     await expect(frame.locator("[data-outcome=deploy]")).to_have_attribute(
-        "title", re.compile("owner stopped it")
+        "title", re.compile("Cancelled by owner")
     )
     await expect(page.locator("#notes")).to_be_hidden()  # whoever wanted it has no problem
     await expect(stop).to_be_hidden()
     await expect(said).to_contain_text("three")  # what a failed one said stays
     await expect(page.locator("#stops")).to_be_empty()
-    assert how_it_went(desk, name) == ["CANCELLED"]
-    assert desk.state(name) == {}
+    assert how_it_went(api, name) == ["CANCELLED"]
+    assert api.state(name) == {}
     await frame.get_by_role("button", name="Quick").click()
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
     await expect(frame.locator("[data-output=quick]")).to_be_hidden()
 
 
 @rule("CV-37", "CV-30")
-async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_page_opened_during_an_execution_shows_its_output_so_far(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(None, SPEC)
-    frame = await show(page, server, name)
+    name = api.make(None, SPEC)
+    frame = await open_canvas(page, server, name)
     await frame.get_by_role("button", name="Deploy it").click()
     await expect(frame.locator("[data-output=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
     await frame.get_by_role("button", name="Quick").click()
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
     later = await page.context.new_page()
-    frame = await show(later, server, name)
+    frame = await open_canvas(later, server, name)
     await expect(frame.locator("[data-output=deploy]")).to_have_text("one\n30%\n<b>three</b>\n")
     await expect(frame.locator("[data-outcome=deploy]")).to_have_text("running…")
     await expect(frame.locator("[data-outcome=quick]")).to_have_text("done")
@@ -134,13 +136,13 @@ async def test_a_page_that_is_opened_in_the_middle_shows_what_was_said_so_far(
 
 
 @rule("CV-30")
-async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_action_takes(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_generated_page_shows_exit_code_and_input_fields(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(
+    name = api.make(
         None, {**SPEC, "state": {"failed": None, "text": "مرحبا", "long": "x" * 100, "on": True, "count": 1}}
     )
-    frame = await show(page, server, name)
+    frame = await open_canvas(page, server, name)
     await frame.get_by_role("button", name="Fail").click()
     outcome = frame.locator("[data-outcome=fail]")
     await expect(outcome).to_have_text("done, exit code 3")
@@ -152,8 +154,8 @@ async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_
     await frame.get_by_label("Seconds").fill("0")
     await frame.get_by_label("Seconds").press("Enter")
     await expect(frame.locator("[data-outcome=by]")).to_have_text("done")
-    assert desk.records(name)[0]["actionId"] == "by"
-    await is_free(frame.locator("[data-gsv-action=by]"))
+    assert api.records(name)[0]["actionId"] == "by"
+    await expect_idle(frame.locator("[data-gsv-action=by]"))
     await frame.get_by_label("Seconds").fill("60")
     await frame.get_by_role("button", name="Say and wait").click()
     await expect(frame.locator("[data-output=by]")).to_have_text("typed 'so'\n")
@@ -168,73 +170,75 @@ async def test_the_generated_page_says_how_a_command_ended_and_asks_for_what_an_
 
 
 @rule("CV-37", "CV-30")
-async def test_of_two_executions_of_one_action_both_are_shown_and_each_can_be_stopped(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_two_executions_of_one_action_can_be_stopped_separately(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    """A press meets another press, or a job that runs by itself, all the time."""
-    name = desk.make(OWN.replace("deploy", "by"), SPEC)
-    await show(page, server, name)
-    frame = await the_frame(page)
-    press = "void gsvCanvas.runAction('by', {seconds: '%s', word: '%s'}).catch(() => {})"
-    await frame.evaluate(press % (60, "first"))
-    await holds(frame, "told.at(-1)?.output === 'first\\n'")
-    await frame.evaluate(press % (0, "quick"))
-    await desk.until(
-        lambda: [one["status"] for one in desk.records(name)] == ["completed", "running"],
+    """Two users, or a user and a refresh job, may run the same action at once."""
+    name = api.make(OWN.replace("deploy", "by"), SPEC)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
+    click_example = "void gsvCanvas.runAction('by', {seconds: '%s', word: '%s'}).catch(() => {})"
+    await frame.evaluate(click_example % (60, "first"))
+    await wait_in_frame(frame, "told.at(-1)?.output === 'first\\n'")
+    await frame.evaluate(click_example % (0, "quick"))
+    await api.until(
+        lambda: [one["status"] for one in api.records(name)] == ["completed", "running"],
         "the second has ended",
     )
     await expect(page.locator("#running")).to_have_text("running: Say and wait")
     await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
-    first = desk.records(name)[-1]["eventId"]
-    await holds(
+    first = api.records(name)[-1]["eventId"]
+    await wait_in_frame(
         frame,
         f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && told.at(-1).output === 'first\\n'",
     )
-    await expect(inside(page).locator("button")).to_have_attribute("aria-busy", "true")
+    await expect(canvas_frame(page).locator("button")).to_have_attribute("aria-busy", "true")
 
-    await frame.evaluate(press % (60, "third"))
+    await frame.evaluate(click_example % (60, "third"))
     await expect(page.locator("#running")).to_have_text("running: Say and wait (2 times)")
     await expect(page.locator("#stops button")).to_have_count(2)
-    await holds(frame, "told.at(-1).output === 'third\\n'")  # of two that run the later one is named
+    await wait_in_frame(frame, "told.at(-1).output === 'third\\n'")  # of two that run the later one is named
     await expect(page.locator("#stops button").first).to_contain_text("Stop Say and wait, since ")
     await page.locator("#stops button").first.click()
     await expect(page.locator("#stops button")).to_have_text(["Stop Say and wait"])
-    assert [one["status"] for one in desk.records(name)] == ["running", "completed", "failed"], (
+    assert [one["status"] for one in api.records(name)] == ["running", "completed", "failed"], (
         "the older one was stopped"
     )
     await page.locator("#stops button").click()
     await expect(page.locator("#running")).to_be_empty()
-    await holds(frame, "told.at(-1).status === 'failed'")
+    await wait_in_frame(frame, "told.at(-1).status === 'failed'")
 
 
 @rule("CV-37")
-async def test_what_runs_is_shown_however_much_has_run_since(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_running_execution_is_shown_after_many_later_ones(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(None, SPEC)
-    await show(page, server, name)
-    await inside(page).get_by_role("button", name="Deploy it").click()
+    name = api.make(None, SPEC)
+    await open_canvas(page, server, name)
+    await canvas_frame(page).get_by_role("button", name="Deploy it").click()
     await expect(page.locator("#running")).to_have_text("running: Deploy it")
     for _ in range(60):
-        desk.rpc("canvas.action", canvasId=name, actionId="note")
+        api.rpc("canvas.action", canvasId=name, actionId="note")
     later = await page.context.new_page()
-    await show(later, server, name)
+    await open_canvas(later, server, name)
     await later.get_by_role("button", name="Stop Deploy it").click()
     await expect(page.locator("#running")).to_be_empty()
     await later.close()
 
 
 @rule("CV-37")
-async def test_a_page_of_its_own_hears_of_it_and_can_stop_it(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_custom_page_receives_status_events_and_can_cancel(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(OWN, SPEC)
-    await show(page, server, name)
-    frame = await the_frame(page)
+    name = api.make(OWN, SPEC)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
     await frame.evaluate(
         "void (window.end = gsvCanvas.runAction('deploy').catch((problem) => [problem.name, problem.code]))"
     )
-    await holds(frame, "told.some((one) => one.status === 'running' && one.output?.includes('three'))")
+    await wait_in_frame(
+        frame, "told.some((one) => one.status === 'running' && one.output?.includes('three'))"
+    )
     answer = await frame.evaluate("gsvCanvas.cancelAction(told.at(-1).eventId)")
     assert answer["status"] == "cancelled"
     assert await frame.evaluate("end") == ["CANCELLED", 409]
@@ -246,37 +250,37 @@ async def test_a_page_of_its_own_hears_of_it_and_can_stop_it(
         "gsvCanvas.cancelAction({toString: () => 'x'.repeat(1000)}).catch((problem) => problem.code)"
     )
     assert wrong == 404
-    assert how_it_went(desk, name) == ["CANCELLED"]
+    assert how_it_went(api, name) == ["CANCELLED"]
 
 
 @rule("CV-05")
-async def test_a_page_cannot_stop_what_another_canvas_runs(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_page_cannot_cancel_an_execution_of_another_canvas(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    other, name = desk.make(OWN, SPEC), desk.make(OWN, SPEC)
-    await show(page, server, other)
-    frame = await the_frame(page)
+    other, name = api.make(OWN, SPEC), api.make(OWN, SPEC)
+    await open_canvas(page, server, other)
+    frame = await loaded_frame(page)
     await frame.evaluate("void gsvCanvas.runAction('deploy').catch(() => {})")
-    [running] = await desk.until(
-        lambda: [one for one in desk.records(other) if one["status"] == "running"], "it runs"
+    [running] = await api.until(
+        lambda: [one for one in api.records(other) if one["status"] == "running"], "it runs"
     )
-    await show(page, server, name)
-    frame = await the_frame(page)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
     refused = await frame.evaluate(
         f"gsvCanvas.cancelAction({json.dumps(running['eventId'])}).catch((problem) => problem.code)"
     )
     assert refused == 404
-    assert how_it_went(desk, other) == ["running"]
-    desk.rpc("canvas.cancel", canvasId=other, eventId=running["eventId"])
+    assert how_it_went(api, other) == ["running"]
+    api.rpc("canvas.cancel", canvasId=other, eventId=running["eventId"])
 
 
 @rule("CV-22")
-async def test_the_shell_stops_it_too_and_a_question_that_nobody_answers_goes_away(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_shell_cancels_executions_and_expired_confirmation_disappears(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(OWN, SPEC)
-    await show(page, server, name)
-    frame = await the_frame(page)
+    name = api.make(OWN, SPEC)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
     await frame.evaluate("void (window.end = gsvCanvas.runAction('deploy').catch((problem) => problem.name))")
     await page.get_by_role("button", name="Stop Deploy it").click()
     assert await frame.evaluate("end") == "CANCELLED"
@@ -285,7 +289,7 @@ async def test_the_shell_stops_it_too_and_a_question_that_nobody_answers_goes_aw
         const { hidden, textContent } = document.getElementById("waiting");
         if (!hidden && textContent.includes("waits for your consent")) resolve(true);
       }).observe(document.getElementById("waiting"), {childList: true})))""")
-    desk.rpc("canvas.action", canvasId=name, actionId="ask")
-    assert await promised(page, "waited")
+    api.rpc("canvas.action", canvasId=name, actionId="ask")
+    assert await evaluate_promise(page, "waited")
     await expect(page.locator("#waiting")).to_be_hidden()
-    assert how_it_went(desk, name) == ["refused", "CANCELLED"]
+    assert how_it_went(api, name) == ["refused", "CANCELLED"]

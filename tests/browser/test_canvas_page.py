@@ -1,4 +1,4 @@
-"""The page of a canvas: its hooks, its SDK, what two people see of each other, and what a person is asked."""
+"""The page of a canvas: its hooks, its SDK, two users at once, and the consent dialog."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.canvas import (
-    COCKPIT,
-    MINIMAL,
-    Desk,
-    all_saved,
-    held,
-    holds,
-    inside,
-    is_free,
-    show,
-    the_frame,
+    COCKPIT_SPEC,
+    MINIMAL_PAGE,
+    CanvasApi,
+    canvas_frame,
+    expect_idle,
+    expect_saved,
+    loaded_frame,
+    open_canvas,
+    pause_timers,
+    wait_in_frame,
 )
 from tests.edges.http.live import LiveEasel
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOOKS = """<!doctype html><title>hooks</title>
 <p id="service" data-gsv-text="state.service"></p>
@@ -51,15 +51,9 @@ window.first = first;
 """
 
 
-@pytest.fixture
-def desk(server: EaselProcess) -> Iterator[Desk]:
-    with Desk(server) as at:
-        yield at
-
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def second_page(browser: Browser) -> AsyncIterator[Page]:
-    """Somebody else's browser."""
+    """Open a page in the browser of another user."""
     context = await browser.new_context(viewport={"width": 390, "height": 800})
     yield await context.new_page()
     await context.close()
@@ -69,9 +63,11 @@ async def second_page(browser: Browser) -> AsyncIterator[Page]:
 
 
 @rule("CV-30", "CV-50")
-async def test_the_minimal_example_works_as_it_stands(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make(MINIMAL)
-    frame = await show(page, server, name)
+async def test_minimal_example_of_the_specification_works(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(MINIMAL_PAGE)
+    frame = await open_canvas(page, server, name)
     await expect(frame.locator("h1")).to_have_text("api")
     await expect(frame.locator("input")).to_have_value("1.2.7")
     await frame.get_by_text("Refresh Logs").click()
@@ -82,28 +78,28 @@ async def test_the_minimal_example_works_as_it_stands(page: Page, server: EaselP
     ).click()  # at once: what was typed is stored before the action runs
     await expect(page.locator("#consent-call")).to_contain_text("./deploy api 1.3.0")
     await page.get_by_role("button", name="Approve").click()
-    await desk.until(
-        lambda: (desk.state(name)["lastDeploy"] or {}).get("result") == "./deploy api 1.3.0", "the deploy"
+    await api.until(
+        lambda: (api.state(name)["lastDeploy"] or {}).get("result") == "./deploy api 1.3.0", "the deploy"
     )
-    desk.patch(name, "/service", "web")
+    api.patch(name, "/service", "web")
     await expect(frame.locator("h1")).to_have_text("web")
-    assert await (await the_frame(page)).evaluate("document.compatMode") == "CSS1Compat", (
+    assert await (await loaded_frame(page)).evaluate("document.compatMode") == "CSS1Compat", (
         "the doctype still comes first"
     )
     await expect(page.locator("#notes")).to_be_hidden()
 
 
 @rule("CV-30", "CV-18", "RS-42")
-async def test_forms_controls_and_attributes_say_what_goes_with_an_action(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_action_input_comes_from_form_control_and_attributes(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(HOOKS)
-    desk.put(name, "assets/index.js", SCRIPT)
-    frame = await show(page, server, name)
+    name = api.make(HOOKS)
+    api.put(name, "assets/index.js", SCRIPT)
+    frame = await open_canvas(page, server, name)
     said = frame.locator("#said")
     await frame.get_by_text("Say it").click()
     await expect(said).to_have_text("typed/attribute")
-    await is_free(frame.locator("form"))
+    await expect_idle(frame.locator("form"))
     await frame.locator("form input").fill("entered")
     await frame.locator("form input").press("Enter")
     await expect(said).to_have_text("entered/attribute")
@@ -113,28 +109,28 @@ async def test_forms_controls_and_attributes_say_what_goes_with_an_action(
     await expect(said).to_have_text("b/")
     await frame.locator("#not-a-button").focus()
     await page.keyboard.press("Enter")
-    await desk.until(lambda: desk.state(name).get("status") == "deploying", "the patch")
+    await api.until(lambda: api.state(name).get("status") == "deploying", "the patch")
     await frame.get_by_text("Logs", exact=True).click()
-    await desk.until(
-        lambda: (desk.state(name)["logsTail"] or {}).get("result") == "journal of api", "the control's action"
+    await api.until(
+        lambda: (api.state(name)["logsTail"] or {}).get("result") == "journal of api", "the control's action"
     )
 
 
 @rule("CV-31")
-async def test_a_script_finds_state_changes_and_actions_and_nothing_else(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_page_script_gets_state_and_actions_only(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(HOOKS)
-    desk.put(name, "assets/index.js", SCRIPT)
-    await show(page, server, name)
-    frame = await the_frame(page)
+    name = api.make(HOOKS)
+    api.put(name, "assets/index.js", SCRIPT)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
     assert await frame.evaluate("first") == "api", "the state is there when the first script runs"
     assert (
         await frame.evaluate("Object.keys(gsvCanvas).sort().join()")
         == "cancelAction,getState,runAction,subscribe"
     )
-    desk.patch(name, "/service", "web")
-    await holds(frame, "heard.at(-1) === 'web'")
+    api.patch(name, "/service", "web")
+    await wait_in_frame(frame, "heard.at(-1) === 'web'")
     assert await frame.evaluate("heard") == ["api", "web"] or await frame.evaluate("heard[0]") == "api"
     answer = await frame.evaluate("gsvCanvas.runAction('say', {word: 'from', other: 'script'})")
     assert (answer["status"], answer["result"]) == ("completed", "from/script")
@@ -147,8 +143,8 @@ async def test_a_script_finds_state_changes_and_actions_and_nothing_else(
     assert refused[:2] == ["NOT_FOUND", 404]
     await frame.evaluate("stop()")
     heard = await frame.evaluate("heard.length")
-    desk.patch(name, "/service", "db")
-    await holds(frame, "gsvCanvas.getState().service === 'db'")
+    api.patch(name, "/service", "db")
+    await wait_in_frame(frame, "gsvCanvas.getState().service === 'db'")
     assert await frame.evaluate("heard.length") == heard
     changed = await frame.evaluate(
         "(() => { 'use strict'; try { gsvCanvas.getState().service = 'x'; return 'written' } catch (e) { return e.name } })()"
@@ -160,66 +156,62 @@ async def test_a_script_finds_state_changes_and_actions_and_nothing_else(
 @pytest.mark.parametrize(
     "action", ["__proto__", "constructor", "hasOwnProperty", "tool.call", "../deploy", ""]
 )
-async def test_an_action_that_is_not_declared_is_refused_and_on_record(
-    page: Page, server: EaselProcess, desk: Desk, action: str
+async def test_undeclared_action_is_refused_and_audited(
+    page: Page, server: EaselProcess, api: CanvasApi, action: str
 ) -> None:
-    name = desk.make(HOOKS)
-    await show(page, server, name)
-    refused = await (await the_frame(page)).evaluate(
+    name = api.make(HOOKS)
+    await open_canvas(page, server, name)
+    refused = await (await loaded_frame(page)).evaluate(
         "(id) => gsvCanvas.runAction(id).catch((problem) => problem.code)", action
     )
     assert refused == 404
-    await desk.until(
-        lambda: any(one.get("actionId") == action for one in desk.audit("guardrail.refused", name)),
+    await api.until(
+        lambda: any(one.get("actionId") == action for one in api.audit("guardrail.refused", name)),
         "the record",
     )
-    assert desk.records(name) == []
+    assert api.records(name) == []
 
 
-async def test_what_is_added_to_the_page_later_is_bound_like_the_rest(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
-    name = desk.make("<!doctype html><div id=here></div>")
-    frame = await show(page, server, name)
-    await (await the_frame(page)).evaluate(
+async def test_element_added_later_is_bound(page: Page, server: EaselProcess, api: CanvasApi) -> None:
+    name = api.make("<!doctype html><div id=here></div>")
+    frame = await open_canvas(page, server, name)
+    await (await loaded_frame(page)).evaluate(
         "here.innerHTML = '<b data-gsv-text=state.service></b><input data-gsv-model=state.version><button data-gsv-action=setDeploying>Go</button>'"
     )
     await expect(frame.locator("b")).to_have_text("api")
     await expect(frame.locator("input")).to_have_value("1.2.7")
     await frame.get_by_text("Go").click()
-    await desk.until(lambda: desk.state(name).get("status") == "deploying", "the patch")
-    await (await the_frame(page)).evaluate("document.querySelector('b').dataset.gsvText = 'state.status'")
+    await api.until(lambda: api.state(name).get("status") == "deploying", "the patch")
+    await (await loaded_frame(page)).evaluate("document.querySelector('b').dataset.gsvText = 'state.status'")
     await expect(frame.locator("b")).to_have_text("deploying")
 
 
-async def test_a_second_page_of_the_same_canvas_is_bound_too(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
-    name = desk.make("<!doctype html><a href='more/second.html'>On</a>")
-    desk.put(
+async def test_second_page_of_a_canvas_is_bound(page: Page, server: EaselProcess, api: CanvasApi) -> None:
+    name = api.make("<!doctype html><a href='more/second.html'>On</a>")
+    api.put(
         name,
         "assets/more/second.html",
         "<!doctype html><i data-gsv-text='state.service'></i><button data-gsv-action=setDeploying>Go</button><script type=module src='../m.js'></script>",
     )
-    desk.put(name, "assets/m.js", "document.title = (await (await fetch('../a.json')).json()).name")
-    desk.put(name, "assets/a.json", '{"name": "fetched"}')
-    frame = await show(page, server, name)
+    api.put(name, "assets/m.js", "document.title = (await (await fetch('../a.json')).json()).name")
+    api.put(name, "assets/a.json", '{"name": "fetched"}')
+    frame = await open_canvas(page, server, name)
     await frame.get_by_text("On").click()
     await expect(frame.locator("i")).to_have_text("api")
-    await holds(await the_frame(page), "document.title === 'fetched'")
+    await wait_in_frame(await loaded_frame(page), "document.title === 'fetched'")
     await frame.get_by_text("Go").click()
-    await desk.until(lambda: desk.state(name).get("status") == "deploying", "the patch")
+    await api.until(lambda: api.state(name).get("status") == "deploying", "the patch")
 
 
 # --- two people ---------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-50")
-async def test_two_browsers_see_each_other_s_changes_without_a_reload(
-    page: Page, second_page: Page, server: EaselProcess, desk: Desk
+async def test_two_browsers_see_changes_without_a_reload(
+    page: Page, second_page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(MINIMAL)
-    mine, theirs = await show(page, server, name), await show(second_page, server, name)
+    name = api.make(MINIMAL_PAGE)
+    mine, theirs = await open_canvas(page, server, name), await open_canvas(second_page, server, name)
     await expect(page.locator("#views")).to_have_text("2 viewers")
     for one in (page, second_page):
         await one.evaluate("window.stays = true")
@@ -233,70 +225,68 @@ async def test_two_browsers_see_each_other_s_changes_without_a_reload(
 
 
 @rule("CV-30")
-async def test_a_field_keeps_its_caret_while_others_change_what_is_around_it(
-    page: Page, second_page: Page, server: EaselProcess, desk: Desk
+async def test_field_keeps_its_caret_during_changes_of_other_users(
+    page: Page, second_page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(MINIMAL)
-    field = (await show(page, server, name)).locator("input")
+    name = api.make(MINIMAL_PAGE)
+    field = (await open_canvas(page, server, name)).locator("input")
     await field.click()
     await field.evaluate("(field) => field.setSelectionRange(1, 1)")  # 1|.2.7
     await page.keyboard.type("00", delay=30)
-    await desk.until(lambda: desk.state(name)["version"] == "100.2.7", "what was typed")
+    await api.until(lambda: api.state(name)["version"] == "100.2.7", "what was typed")
     await page.keyboard.type("5")
-    await desk.until(lambda: desk.state(name)["version"] == "1005.2.7", "what was typed on")
+    await api.until(lambda: api.state(name)["version"] == "1005.2.7", "what was typed on")
     assert await field.evaluate("(field) => field.selectionStart") == 4
-    desk.patch(name, "/version", "v1005.2.7-rc")  # somebody else, while nothing of ours is unsaved
+    api.patch(name, "/version", "v1005.2.7-rc")  # somebody else, while nothing of ours is unsaved
     await expect(field).to_have_value("v1005.2.7-rc")
     assert await field.evaluate("(field) => [field.selectionStart, document.activeElement === field]") == [
         5,
         True,
     ]
     await page.keyboard.type("x")
-    await desk.until(lambda: desk.state(name)["version"] == "v1005x.2.7-rc", "typed where the caret was")
+    await api.until(lambda: api.state(name)["version"] == "v1005x.2.7-rc", "typed where the caret was")
 
 
 @rule("CV-30")
-async def test_a_change_from_elsewhere_does_not_write_over_what_is_being_typed(
-    page: Page, second_page: Page, server: EaselProcess, desk: Desk
+async def test_change_of_another_user_does_not_overwrite_an_unsaved_entry(
+    page: Page, second_page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(MINIMAL)
-    field = (await show(page, server, name)).locator("input")
-    theirs = (await show(second_page, server, name)).locator("input")
+    name = api.make(MINIMAL_PAGE)
+    field = (await open_canvas(page, server, name)).locator("input")
+    theirs = (await open_canvas(second_page, server, name)).locator("input")
     await field.click()
     await page.keyboard.press("End")
-    release = await held(page)
+    release = await pause_timers(page)
     await page.keyboard.type("-mine")
-    desk.patch(name, "/version", "theirs")
+    api.patch(name, "/version", "theirs")
     await expect(theirs).to_have_value("theirs")
-    await holds(await the_frame(page), "gsvCanvas.getState().version === 'theirs'")
+    await wait_in_frame(await loaded_frame(page), "gsvCanvas.getState().version === 'theirs'")
     await expect(field).to_have_value("1.2.7-mine")
     await release()
     await expect(page.locator("#conflicts")).to_contain_text(
         "was changed to theirs by another user while you entered 1.2.7-mine"
     )
     await expect(field).to_have_value("1.2.7-mine")
-    assert desk.state(name)["version"] == "theirs"
+    assert api.state(name)["version"] == "theirs"
     await page.get_by_role("button", name="Keep mine").click()
     await expect(theirs).to_have_value("1.2.7-mine")
     await expect(page.locator("#conflicts")).to_be_hidden()
 
 
-async def test_a_conflict_can_be_settled_for_the_other_and_holds_up_actions_until_then(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_conflict_blocks_actions_until_it_is_resolved(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(MINIMAL)
-    frame = await show(page, server, name)
+    name = api.make(MINIMAL_PAGE)
+    frame = await open_canvas(page, server, name)
     await frame.locator("input").click()
-    release = await held(page)
+    release = await pause_timers(page)
     await page.keyboard.type("mine-")
-    desk.patch(name, "/version", "theirs")
+    api.patch(name, "/version", "theirs")
     await release()
     await expect(page.locator("#conflicts")).to_be_visible()
     await frame.get_by_text("Refresh Logs").click()
-    await expect(page.locator("#notes-latest")).to_contain_text(
-        "It was not run: state.version is not saved"
-    )
-    assert desk.records(name) == []
+    await expect(page.locator("#notes-latest")).to_contain_text("It was not run: state.version is not saved")
+    assert api.records(name) == []
     await page.get_by_role("button", name="Take theirs").click()
     await expect(frame.locator("input")).to_have_value("theirs")
     await frame.get_by_text("Refresh Logs").click()
@@ -312,12 +302,12 @@ FIELDS = """<!doctype html>
 
 
 @rule("RS-41")
-async def test_every_kind_of_field_keeps_the_kind_of_its_value(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_every_field_type_keeps_the_type_of_its_value(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
     state = {"n": 3, "on": False, "many": ["a"], "one": "y", "some": ["q"], "deep": {}, "hidden": 1}
-    name = desk.make(FIELDS, {"state": state, "writable": ["n", "on", "many", "one", "some", "deep.text"]})
-    frame = await show(page, server, name)
+    name = api.make(FIELDS, {"state": state, "writable": ["n", "on", "many", "one", "some", "deep.text"]})
+    frame = await open_canvas(page, server, name)
     await expect(frame.locator("#n")).to_have_value("3")
     await expect(frame.locator("[value=y]")).to_be_checked()
     await frame.locator("#n").fill("4.50")
@@ -340,10 +330,10 @@ async def test_every_kind_of_field_keeps_the_kind_of_its_value(
         "deep": {"text": "two\nlines"},
         "hidden": 1,
     }
-    await desk.until(lambda: desk.state(name) == expected, f"{desk.state(name)}")
+    await api.until(lambda: api.state(name) == expected, f"{api.state(name)}")
     await expect(page.locator("#notes-list")).to_contain_text("state.hidden")
     # A script that sends the entry all the same is refused by the server.
-    await (await the_frame(page)).evaluate("""() => {
+    await (await loaded_frame(page)).evaluate("""() => {
         addEventListener('message', ({data}) => {
           if (data.kind === 'answer' && data.id === 'x') window.answer = data;
           if (data.kind !== 'welcome') return;
@@ -351,21 +341,19 @@ async def test_every_kind_of_field_keeps_the_kind_of_its_value(
         });
         parent.postMessage({gsv: 1, kind: 'hello'}, '*');
       }""")
-    await holds(await the_frame(page), "window.answer?.error?.code === 403")
-    await desk.until(lambda: desk.audit("canvas.page.refused", name), "the refused write on record")
-    assert desk.state(name) == expected
+    await wait_in_frame(await loaded_frame(page), "window.answer?.error?.code === 403")
+    await api.until(lambda: api.audit("canvas.page.refused", name), "the refused write on record")
+    assert api.state(name) == expected
 
 
 # --- consent --------------------------------------------------------------------------------------------------------------
 
 
 @rule("CV-22")
-async def test_what_a_person_confirms_is_the_exact_call_and_nothing_dresses_it_up(
-    page: Page, server: EaselProcess, desk: Desk
-) -> None:
-    name = desk.make(MINIMAL)
-    desk.patch(name, "/version", "1\u202e2 <b>bold</b>\x07\n; rm -rf /")
-    frame = await show(page, server, name)
+async def test_dialog_shows_the_exact_call(page: Page, server: EaselProcess, api: CanvasApi) -> None:
+    name = api.make(MINIMAL_PAGE)
+    api.patch(name, "/version", "1\u202e2 <b>bold</b>\x07\n; rm -rf /")
+    frame = await open_canvas(page, server, name)
     await frame.get_by_text("Deploy", exact=True).click()
     call = page.locator("#consent-call")
     await expect(call).to_contain_text("gsv__Echo")
@@ -374,24 +362,24 @@ async def test_what_a_person_confirms_is_the_exact_call_and_nothing_dresses_it_u
     await expect(page.locator("#consent-refuse")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent")).to_be_hidden()
-    await desk.until(lambda: [one["status"] for one in desk.records(name)] == ["refused"], "the refusal")
-    assert desk.state(name)["lastDeploy"] is None
+    await api.until(lambda: [one["status"] for one in api.records(name)] == ["refused"], "the refusal")
+    assert api.state(name)["lastDeploy"] is None
 
 
 @rule("CV-05")
-async def test_a_press_that_was_meant_for_something_else_approves_nothing(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_click_during_the_pause_does_not_approve(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    name = desk.make(MINIMAL)
-    await show(page, server, name)
-    frame = await the_frame(page)
+    name = api.make(MINIMAL_PAGE)
+    await open_canvas(page, server, name)
+    frame = await loaded_frame(page)
     await page.evaluate("""void (window.shown = new Promise((resolve) => new MutationObserver(
         () => resolve(document.getElementById("consent-approve").disabled)).observe(document.getElementById("consent"), {attributeFilter: ["open"]})))""")
     await frame.evaluate("void (window.asked = gsvCanvas.runAction('deploy'))")
     approve = page.locator("#consent-approve")
     assert await page.evaluate("shown") is True, "it can be pressed only after a while"
     await expect(approve).to_be_enabled()
-    assert desk.records(name)[0]["status"] == "asked"
+    assert api.records(name)[0]["status"] == "asked"
     await page.keyboard.press("Escape")
     assert (await frame.evaluate("asked"))["status"] == "needs_confirmation"
     await expect(page.locator("#waiting")).to_contain_text("deploy waits for your consent")
@@ -399,39 +387,39 @@ async def test_a_press_that_was_meant_for_something_else_approves_nothing(
     await page.get_by_role("button", name="Review").click()
     await expect(page.locator("#consent-call")).to_contain_text("./deploy api 1.2.7")
     await page.get_by_role("button", name="Approve").click()
-    await desk.until(lambda: desk.state(name)["lastDeploy"], "the deploy")
+    await api.until(lambda: api.state(name)["lastDeploy"], "the deploy")
     await expect(page.locator("#waiting")).to_be_hidden()
 
 
 @rule("RS-59")
-async def test_a_spec_that_an_agent_wrote_is_accepted_by_a_person(page: Page, tmp_path: Path) -> None:
-    with LiveEasel(tmp_path, with_worker=False) as easel, Desk(easel) as desk:
-        name = desk.make(MINIMAL)
+async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Path) -> None:
+    with LiveEasel(tmp_path, with_worker=False) as easel, CanvasApi(easel) as api:
+        name = api.make(MINIMAL_PAGE)
         easel.sql(f"update canvases set is_accepted = 0 where canvas_id = '{name}'")
-        await show(page, easel, name)
+        await open_canvas(page, easel, name)
         await expect(page.locator("#accept")).to_be_visible()
         await page.get_by_text("What it would allow").click()
         await expect(page.locator("#accept-details")).to_contain_text("gsv__Echo")
         await page.get_by_role("button", name="Accept it").click()
         await expect(page.locator("#accept")).to_be_hidden()
-        assert desk.rpc("canvas.get", canvasId=name)["accepted"] is True
+        assert api.rpc("canvas.get", canvasId=name)["accepted"] is True
 
 
 # --- a canvas without a page of its own -------------------------------------------------------------------------------------
 
 
-async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_canvas_without_page_shows_fields_buttons_and_tables(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
     state = {
-        **COCKPIT["state"],
+        **COCKPIT_SPEC["state"],
         "count": 3,
         "on": True,
         "hosts": [{"name": "a", "up": True}, {"name": "<i>b</i>", "cpu": 7}],
         "nested": {"region": "eu"},
     }
-    name = desk.make(None, {**COCKPIT, "state": state, "writable": ["version", "count", "on", "nested"]})
-    frame = await show(page, server, name)
+    name = api.make(None, {**COCKPIT_SPEC, "state": state, "writable": ["version", "count", "on", "nested"]})
+    frame = await open_canvas(page, server, name)
     await expect(frame.get_by_role("button", name="Refresh logs")).to_be_visible()
     await expect(frame.get_by_label("Version")).to_have_value("1.2.7")
     await expect(frame.get_by_label("Service")).to_have_count(0)
@@ -443,8 +431,8 @@ async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(
     await frame.get_by_role("button", name="Refresh logs").click()
     await expect(frame.locator("[data-outcome=refreshLogs]")).to_have_text("done")
     await expect(frame.locator("[data-member=logsTail] pre")).to_have_text("journal of api")
-    await desk.until(
-        lambda: (desk.state(name)["count"], desk.state(name)["nested"]) == (5, {"region": "us"}),
+    await api.until(
+        lambda: (api.state(name)["count"], api.state(name)["nested"]) == (5, {"region": "us"}),
         "what was entered",
     )
     await frame.get_by_role("button", name="Fail").click()
@@ -452,14 +440,14 @@ async def test_a_canvas_without_a_page_is_a_form_with_buttons_and_tables(
     await frame.get_by_role("button", name="Wait").click()
     await expect(frame.locator("[data-outcome=wait]")).to_have_text("running…")
     await expect(page.locator("#running")).to_have_text("running: wait")
-    desk.patch(name, "/hosts", [{"name": "only"}])
+    api.patch(name, "/hosts", [{"name": "only"}])
     await expect(frame.locator("table tbody tr")).to_have_text(["only"])
     await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
 
 
 @rule("CV-30")
-async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around_it(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_generated_field_keeps_focus_during_changes(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
     state = {
         "name": "Ada",
@@ -468,21 +456,21 @@ async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around
         "rows": [{"a": 1}],
         "deep": {"region": "eu", "list": [1]},
     }
-    name = desk.make(None, {"state": state})
-    frame = await show(page, server, name)
+    name = api.make(None, {"state": state})
+    frame = await open_canvas(page, server, name)
     field = frame.get_by_label("Name")
     await field.click()
     await page.keyboard.press("End")
     await page.keyboard.type(" Love")
-    desk.patch(name, "/rows/-", {"a": 2})  # a list, a member that comes, one that goes
-    desk.patch(name, "/more", {"text": "new"})
-    desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/note"}])
+    api.patch(name, "/rows/-", {"a": 2})  # a list, a member that comes, one that goes
+    api.patch(name, "/more", {"text": "new"})
+    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/note"}])
     await expect(frame.locator("[data-member=rows] tbody tr")).to_have_count(2)
     await expect(frame.locator("[data-member=more]")).to_contain_text("new")
     await expect(frame.get_by_label("Note")).to_have_count(0)
     await expect(field).to_be_focused()
     await page.keyboard.type("lace" + "x" * 90 + "END")  # longer than what is drawn in one line
-    await desk.until(lambda: desk.state(name)["name"] == "Ada Lovelace" + "x" * 90 + "END", "all of it")
+    await api.until(lambda: api.state(name)["name"] == "Ada Lovelace" + "x" * 90 + "END", "all of it")
     await expect(field).to_be_focused()
 
     number = frame.get_by_label("N", exact=True)
@@ -490,33 +478,35 @@ async def test_a_generated_field_stays_under_the_fingers_whatever_changes_around
     await expect(frame.locator(".wrong")).to_have_text("This must be a number; it is not saved.")
     await expect(number).to_be_focused()
     await number.press_sequentially("5")
-    await desk.until(lambda: desk.state(name)["n"] == 5, "a number as before")
-    await all_saved(frame)
-    desk.patch(name, "/n", None)
+    await api.until(lambda: api.state(name)["n"] == 5, "a number as before")
+    await expect_saved(frame)
+    api.patch(name, "/n", None)
     await page.reload()
-    await expect(inside(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")
+    await expect(canvas_frame(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")
 
-    region = inside(page).get_by_label("Region")
+    region = canvas_frame(page).get_by_label("Region")
     await region.click()
-    release = await held(page)
+    release = await pause_timers(page)
     await page.keyboard.type("west-")
-    desk.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/deep"}])
-    await holds(await the_frame(page), "!('deep' in gsvCanvas.getState())")
+    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/deep"}])
+    await wait_in_frame(await loaded_frame(page), "!('deep' in gsvCanvas.getState())")
     await expect(region).to_be_focused()  # what was typed is the person's, also when its place is gone
     await release()
-    desk.patch(name, "/name", "two\nlines")
-    await expect(inside(page).locator("textarea")).to_have_value("two\nlines")
+    api.patch(name, "/name", "two\nlines")
+    await expect(canvas_frame(page).locator("textarea")).to_have_value("two\nlines")
 
 
-async def test_an_empty_canvas_says_what_it_lacks(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make(None, {})
-    frame = await show(page, server, name)
+async def test_empty_canvas_explains_what_is_missing(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(None, {})
+    frame = await open_canvas(page, server, name)
     await expect(frame.locator("#nothing")).to_be_visible()
-    desk.rpc(
+    api.rpc(
         "canvas.patch",
         canvasId=name,
         spec={"state": {"a": 1}, "actions": {"go": {"kind": "state.patch", "patch": []}}},
         statePatch=[{"op": "add", "path": "/a", "value": 1}],
     )
-    await expect(inside(page).get_by_role("button", name="Go")).to_be_visible()
-    await expect(inside(page).get_by_label("A", exact=True)).to_have_value("1")
+    await expect(canvas_frame(page).get_by_role("button", name="Go")).to_be_visible()
+    await expect(canvas_frame(page).get_by_label("A", exact=True)).to_have_value("1")

@@ -1,4 +1,4 @@
-"""What runs by itself and fails, as a person at the canvas sees it: at once, and whenever they come."""
+"""Failing refresh jobs on the page of a canvas."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.canvas import Desk, holds, show, the_frame
+from tests.browser.canvas import CanvasApi, loaded_frame, open_canvas, wait_in_frame
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 OWN = """<!doctype html><title>own</title><script src="index.js"></script>"""
 HEARS = "window.told = []; document.addEventListener('gsv:refresh', ({ detail }) => told.push(detail));"
@@ -45,46 +43,44 @@ def polling(tool: str, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def desk(server: EaselProcess) -> Iterator[Desk]:
-    with Desk(server) as at:
-        yield at
-
-
 @rule("RS-45", "CV-51")
-async def test_a_job_that_cannot_begin_is_shown_now_and_to_whoever_comes_later(
-    page: Page, server: EaselProcess, desk: Desk
+async def test_failing_refresh_job_is_shown_now_and_after_a_reload(
+    page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    """Its node is away. The page would go on to show what it brought last, as if that were so now."""
-    name = desk.make(OWN, polling("laptop__Read"))
-    desk.put(name, "assets/index.js", HEARS)
-    await show(page, server, name)
+    """Its node is offline: without the line the page would show the last result as current."""
+    name = api.make(OWN, polling("laptop__Read"))
+    api.put(name, "assets/index.js", HEARS)
+    await open_canvas(page, server, name)
     line = page.locator("#failing")
     await expect(line).to_contain_text("“Look” fails to refresh: ")
     await expect(line).to_contain_text("laptop__Read")
     await expect(line).to_contain_text("Next attempt in ")
-    frame = await the_frame(page)
-    await holds(
+    frame = await loaded_frame(page)
+    await wait_in_frame(
         frame, "told.at(-1)?.poll?.actionId === 'look' && told.at(-1).poll.error.includes('laptop__Read')"
     )
-    await holds(frame, "told.at(-1).poll.failures >= 1 && told.at(-1).poll.nextAt > Date.now() - 10_000")
+    await wait_in_frame(
+        frame, "told.at(-1).poll.failures >= 1 && told.at(-1).poll.nextAt > Date.now() - 10_000"
+    )
     await expect(line).to_contain_text(
         re.compile(r"\b([2-9]|\d\d+) times in a row")
     )  # whoever looks late finds more
     await page.reload()
     await expect(line).to_contain_text("“Look” fails to refresh: ")
-    await holds(await the_frame(page), "told.at(-1)?.poll?.failures >= 2")
+    await wait_in_frame(await loaded_frame(page), "told.at(-1)?.poll?.failures >= 2")
 
     spec = polling("laptop__Read")
-    desk.rpc("canvas.patch", canvasId=name, spec={**spec, "refresh": []})
+    api.rpc("canvas.patch", canvasId=name, spec={**spec, "refresh": []})
     await expect(line).to_be_hidden()
-    await holds(await the_frame(page), "JSON.stringify(told.at(-1)) === '{}'")
+    await wait_in_frame(await loaded_frame(page), "JSON.stringify(told.at(-1)) === '{}'")
 
 
 @rule("CV-51")
-async def test_the_line_goes_when_the_job_works_again(page: Page, server: EaselProcess, desk: Desk) -> None:
-    name = desk.make(None, polling("local__Read"))
-    frame = await show(page, server, name)
+async def test_failure_line_disappears_when_the_job_succeeds(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(None, polling("local__Read"))
+    frame = await open_canvas(page, server, name)
     line = page.locator("#failing")
     await expect(line).to_contain_text("“Look” fails to refresh: ")
     await expect(line).to_contain_text("seen.txt")
@@ -97,10 +93,10 @@ async def test_the_line_goes_when_the_job_works_again(page: Page, server: EaselP
 
 
 @rule("CV-51")
-async def test_what_it_says_is_text(page: Page, server: EaselProcess, desk: Desk) -> None:
+async def test_failure_line_shows_text_only(page: Page, server: EaselProcess, api: CanvasApi) -> None:
     spec = polling("local__Read")
     spec["actions"]["look"] |= {"args": {"path": "<img src=x onerror=window.bad=1>"}, "title": "<b>Look</b>"}
-    name = desk.make(None, spec)
-    await show(page, server, name)
+    name = api.make(None, spec)
+    await open_canvas(page, server, name)
     await expect(page.locator("#failing")).to_contain_text("“<b>Look</b>” fails to refresh: ")
     assert await page.locator("#failing img, #failing b").count() == 0

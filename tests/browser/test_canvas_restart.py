@@ -1,4 +1,4 @@
-"""The page of a canvas while its server dies and comes back, is restored, or has nothing to say."""
+"""The page of a canvas while its server crashes, restarts, is restored or is idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import THE_OWNER
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.ids import OWNER, CanvasId
-from tests.browser.canvas import MINIMAL, Desk, all_saved, inside, is_free, show, the_frame
+from tests.browser.canvas import (
+    MINIMAL_PAGE,
+    CanvasApi,
+    canvas_frame,
+    expect_idle,
+    expect_saved,
+    loaded_frame,
+    open_canvas,
+)
 from tests.browser.wire import Wire
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 AWAY = "The server cannot be reached. Reconnecting…"
 
@@ -37,16 +45,16 @@ async def started(launcher: Launcher, dead: EaselProcess | None = None) -> Easel
 
 
 @rule("CV-46", "CV-50")
-async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Page, tmp_path: Path) -> None:
+async def test_page_reconnects_after_a_crash_and_shows_missed_changes(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
-            frame = await show(page, server, name)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
+            frame = await open_canvas(page, server, name)
             await page.evaluate("window.stays = true")
             await frame.get_by_text("Refresh Logs").click()
             await expect(frame.locator("pre")).to_have_text("journal of api")
-            await is_free(frame.get_by_text("Refresh Logs"))
+            await expect_idle(frame.get_by_text("Refresh Logs"))
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         await frame.get_by_text(
@@ -66,32 +74,30 @@ async def test_a_page_outlives_a_killed_server_and_shows_what_it_missed(page: Pa
         )
         await expect(frame.get_by_text("Refresh Logs")).not_to_have_attribute("aria-busy", "true")
         server = await started(launcher, server)
-        with Desk(server) as desk:
-            desk.patch(name, "/service", "back")
+        with CanvasApi(server) as api:
+            api.patch(name, "/service", "back")
             await page.locator("#try-now").dispatch_event(
                 "click"
             )  # it may have come back by itself, and the button be gone
             await expect(page.locator("#link")).to_have_text("connected")
             await expect(frame.locator("h1")).to_have_text("back")
-            await desk.until(
-                lambda: desk.state(name)["version"] == "typed while it was away", "what was typed"
-            )
-            assert len(desk.records(name)) == 1
+            await api.until(lambda: api.state(name)["version"] == "typed while it was away", "what was typed")
+            assert len(api.records(name)) == 1
             assert await page.evaluate("window.stays"), "without a reload"
-            await all_saved(frame)
+            await expect_saved(frame)
             await page.reload()
-            await expect(inside(page).locator("input")).to_have_value("typed while it was away")
-            desk.rpc("canvas.delete", canvasId=name)
+            await expect(canvas_frame(page).locator("input")).to_have_value("typed while it was away")
+            api.rpc("canvas.delete", canvasId=name)
             await expect(page.locator("#over")).to_have_text("This canvas was deleted.")
             await expect(page.locator("#stage iframe")).to_have_count(0)
 
 
 @rule("CV-22", "CV-46")
 @pytest.mark.parametrize("has_arrived", [True, False], ids=["it runs", "it has not arrived"])
-async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
+async def test_outcome_of_an_approval_is_uncertain_until_the_server_reports_it(
     page: Page, tmp_path: Path, *, has_arrived: bool
 ) -> None:
-    """The connection breaks behind the answer or in front of it. Who reads "nothing was run" of something that runs presses again."""
+    """The connection breaks before or after the approval arrives. The page must not report "nothing was run"."""
     sleeps = {
         "kind": "tool.call",
         "tool": "gsv__Sleep",
@@ -101,10 +107,10 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
     }
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(None, {"toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {"nap": sleeps}})
+        with CanvasApi(server) as api:
+            name = api.make(None, {"toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {"nap": sleeps}})
             async with Wire(server.base_url) as wire:
-                frame = await show(page, server, name, base_url=wire.base_url)
+                frame = await open_canvas(page, server, name, base_url=wire.base_url)
 
                 async def break_off() -> None:
                     wire.take_down()
@@ -119,8 +125,8 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
                     await break_off()
                 await page.get_by_role("button", name="Approve").click()
                 if has_arrived:
-                    await desk.until(
-                        lambda: desk.records(name)[0]["status"] in ("running", "completed"), "it runs"
+                    await api.until(
+                        lambda: api.records(name)[0]["status"] in ("running", "completed"), "it runs"
                     )
                     await break_off()
                 await expect(page.locator("#waiting")).to_contain_text(
@@ -133,17 +139,15 @@ async def test_of_what_was_approved_nothing_is_said_before_it_is_known(
                 await expect(frame.locator("[data-outcome=nap]")).to_have_text("done")
                 await expect(page.locator("#waiting")).to_be_hidden()
                 await expect(page.locator("#notes")).to_be_hidden()
-                assert [one["status"] for one in desk.records(name)] == ["completed"], "once"
+                assert [one["status"] for one in api.records(name)] == ["completed"], "once"
 
 
-async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_the_next_one(
-    page: Page, tmp_path: Path
-) -> None:
-    """A socket that is closing takes nothing more, and has not ended: asked again and again, it never could."""
+async def test_retried_call_on_a_closing_socket_uses_the_next_connection(page: Page, tmp_path: Path) -> None:
+    """A closing socket accepts no request and has no close event yet."""
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            await show(page, server, desk.make(MINIMAL))
+        with CanvasApi(server) as api:
+            await open_canvas(page, server, api.make(MINIMAL_PAGE))
             answer = """async () => {
                 const { Gateway } = await import("/ui/canvas_gateway.js");
                 const sockets = [];
@@ -167,22 +171,20 @@ async def test_whoever_insists_while_the_connection_is_closing_is_answered_by_th
 
 
 @rule("RS-34")
-async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(
-    page: Page, tmp_path: Path
-) -> None:
-    """What it missed is not in the log any more, and what it knew of the log's end is older than all that is."""
+async def test_page_with_an_expired_cursor_reads_the_canvas_again(page: Page, tmp_path: Path) -> None:
+    """The events that it missed are deleted, and its cursor is older than the oldest event."""
     with (
         LiveEasel(tmp_path, with_worker=False, settings={"poll_seconds": 30.0}) as easel,
-        Desk(easel) as desk,
+        CanvasApi(easel) as api,
     ):
-        name = desk.make(MINIMAL)
-        frame = await show(page, easel, name)
+        name = api.make(MINIMAL_PAGE)
+        frame = await open_canvas(page, easel, name)
         await expect(frame.locator("h1")).to_have_text("api")
         services, canvases = easel.instances[0].services, easel.instances[0].opened.canvases
 
         async def forget() -> None:
             told = CanvasEvents(CanvasId(name), agent_id="main", event_id="evt_1")
-            for n in range(3):  # past the stories, which would tell whoever watches
+            for n in range(3):  # past the services, which would notify subscribers
                 state = {
                     **(await services.canvases.get(THE_OWNER, name)).canvas.state,
                     "service": f"missed {n}",
@@ -195,61 +197,59 @@ async def test_a_page_whose_place_in_the_log_is_gone_reads_the_canvas_anew(
 
         await asyncio.to_thread(easel.do, forget())
         await expect(frame.locator("h1")).to_have_text("missed 2")
-        desk.patch(name, "/service", "and on it goes")
+        api.patch(name, "/service", "and on it goes")
         await expect(frame.locator("h1")).to_have_text("and on it goes")
 
 
-async def test_assets_that_changed_while_the_page_was_away_are_shown(page: Page, tmp_path: Path) -> None:
+async def test_assets_changed_during_an_outage_are_shown(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
             async with Wire(server.base_url) as wire:
-                await show(page, server, name, base_url=wire.base_url)
+                await open_canvas(page, server, name, base_url=wire.base_url)
                 wire.take_down()
                 await expect(page.locator("#link")).to_have_text(AWAY)
-                desk.put(name, "assets/index.html", "<!doctype html><h2 data-gsv-text=state.service></h2>")
+                api.put(name, "assets/index.html", "<!doctype html><h2 data-gsv-text=state.service></h2>")
                 wire.bring_back()
                 await page.evaluate("dispatchEvent(new Event('focus'))")
-                await expect(inside(page).locator("h2")).to_have_text("api")
+                await expect(canvas_frame(page).locator("h2")).to_have_text("api")
 
 
-async def test_a_page_whose_parts_were_not_there_is_loaded_when_the_server_is_back(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_frame_that_failed_to_load_is_loaded_after_a_reconnect(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
             await page.route("**/gsv.js", lambda route: route.abort())
-            await show(page, server, name)
+            await open_canvas(page, server, name)
             await expect(page.locator("#stage .left")).to_be_visible()
             server.kill()
             await expect(page.locator("#link")).to_have_text(AWAY)
             await page.unroute("**/gsv.js")
         await started(launcher, server)
         await page.evaluate("dispatchEvent(new Event('focus'))")
-        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(canvas_frame(page).locator("h1")).to_have_text("api")
         await expect(page.locator("#stage .left")).to_have_count(0)
 
 
 @rule("RS-34")
-async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: Page, tmp_path: Path) -> None:
+async def test_page_shows_the_state_of_a_restored_server(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
-            await show(page, server, name)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
+            await open_canvas(page, server, name)
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         shutil.copytree(tmp_path / "data", tmp_path / "backup")
         server = await started(launcher, server)
         await page.evaluate("dispatchEvent(new Event('focus'))")
         await expect(page.locator("#link")).to_have_text("connected")
-        with Desk(server) as desk:
+        with CanvasApi(server) as api:
             for word in ("one", "two", "three"):
-                desk.patch(name, "/service", word)
-        await expect(inside(page).locator("h1")).to_have_text("three")
+                api.patch(name, "/service", word)
+        await expect(canvas_frame(page).locator("h1")).to_have_text("three")
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         shutil.rmtree(tmp_path / "data")
@@ -257,16 +257,16 @@ async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: 
         await started(launcher, server)
         await page.evaluate("dispatchEvent(new Event('focus'))")
         await expect(page.locator("#link")).to_have_text("connected")
-        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(canvas_frame(page).locator("h1")).to_have_text("api")
         await expect(page.locator("#revision")).to_have_text("revision 1")
 
 
-async def test_who_is_signed_out_is_told_and_comes_back_to_the_canvas(page: Page, tmp_path: Path) -> None:
+async def test_signed_out_user_returns_to_the_canvas_after_sign_in(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
-        await show(page, server, name)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
+        await open_canvas(page, server, name)
         await page.context.clear_cookies()
         server.kill()
         server = await started(launcher, server)
@@ -275,17 +275,17 @@ async def test_who_is_signed_out_is_told_and_comes_back_to_the_canvas(page: Page
         await page.get_by_role("link", name="Sign in").click()
         await page.get_by_label("Token").fill(server.token)
         await page.keyboard.press("Enter")
-        await expect(inside(page).locator("h1")).to_have_text("api")
+        await expect(canvas_frame(page).locator("h1")).to_have_text("api")
 
 
-async def test_a_page_that_nothing_happens_to_asks_for_nothing(page: Page, tmp_path: Path) -> None:
+async def test_idle_page_sends_no_requests(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        with Desk(server) as desk:
-            name = desk.make(MINIMAL)
+        with CanvasApi(server) as api:
+            name = api.make(MINIMAL_PAGE)
             async with Wire(server.base_url) as wire:
-                await show(page, server, name, base_url=wire.base_url)
-                await the_frame(page)
+                await open_canvas(page, server, name, base_url=wire.base_url)
+                await loaded_frame(page)
                 await expect(page.locator("#views")).to_have_text(
                     "1 viewer"
                 )  # the last that it hears of its own coming
@@ -296,6 +296,6 @@ async def test_a_page_that_nothing_happens_to_asks_for_nothing(page: Page, tmp_p
                 assert len(wire.answers) == asked, "no polling"
                 assert len(socket.bytes) - heard < 200, "and no more on the one socket than a sign of life"
                 assert len(wire.to("/ws")) == 1
-                desk.patch(name, "/service", "web")
-                await expect(inside(page).locator("h1")).to_have_text("web")
+                api.patch(name, "/service", "web")
+                await expect(canvas_frame(page).locator("h1")).to_have_text("web")
                 assert len(wire.answers) == asked

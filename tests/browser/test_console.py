@@ -1,4 +1,4 @@
-"""What stands around the chat: the list of sessions, the run's state and its boards, the canvas, and the page itself."""
+"""The home page around the chat: sessions, the state of a run, its boards, and a canvas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import pytest
 from playwright.async_api import Page, expect
 
 from easel.edges.methods import METHODS
-from tests.browser.console import Outside, answer, enter, expect_ended, say, script, status, turn
+from tests.browser.console import (
+    ApiClient,
+    answer,
+    expect_ended,
+    open_session,
+    script,
+    send_message,
+    status,
+    turn,
+)
 from tests.requirements import rule
 
 if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 RED_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg=="
@@ -30,10 +39,10 @@ BLUE_DOT = base64.b64decode(
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselProcess) -> None:
+async def test_sessions_are_searched_renamed_and_deleted(page: Page, server: EaselProcess) -> None:
     name = f"Zebra {secrets.token_hex(3)}"
-    session = await enter(page, server)
-    await say(page, f"{name} stripes")
+    session = await open_session(page, server)
+    await send_message(page, f"{name} stripes")
     await expect_ended(page)
     rows = page.locator("#session-list li")
     await expect(rows.first).to_contain_text(f"{name} stripes")
@@ -71,23 +80,21 @@ async def test_sessions_are_found_renamed_and_deleted(page: Page, server: EaselP
     await expect(rows).to_have_count(0)
     await expect(page.locator("#title")).not_to_contain_text(name)
     await expect(page.locator("#chat-problem")).to_contain_text("was deleted")
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         assert session not in [one["session_id"] for one in outside.get("/api/sessions")["sessions"]]
 
 
-async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(
-    page: Page, server: EaselProcess
-) -> None:
-    first = await enter(page, server)
-    await say(page, script({"say": "First."}))
+async def test_click_on_a_session_survives_a_redraw_of_the_list(page: Page, server: EaselProcess) -> None:
+    first = await open_session(page, server)
+    await send_message(page, script({"say": "First."}))
     await expect_ended(page)
-    await enter(page, server)
-    await say(page, script({"say": "Second."}))
+    await open_session(page, server)
+    await send_message(page, script({"say": "Second."}))
     await expect_ended(page)
     row = page.locator(f"#session-list button[title='{first}']")
     await row.hover()
     await page.mouse.down()
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         outside.post("/api/sessions", {"session_id": f"s-{secrets.token_hex(4)}", "title": "Drawn anew"})
     await page.evaluate("dispatchEvent(new Event('focus'))")
     await expect(page.locator("#session-list")).to_contain_text("Drawn anew")
@@ -98,11 +105,9 @@ async def test_a_press_on_a_session_is_not_lost_when_the_list_is_drawn_anew(
     await expect(row).to_have_attribute("aria-current", "true")
 
 
-async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(
-    page: Page, server: EaselProcess
-) -> None:
-    await enter(page, server)
-    await say(page, script({"say": "First."}))
+async def test_incomplete_response_is_reported_and_requested_again(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
+    await send_message(page, script({"say": "First."}))
     await expect_ended(page)
     await page.route(
         "**/api/sessions?*",
@@ -118,26 +123,24 @@ async def test_an_answer_that_breaks_off_is_told_and_asked_for_again(
     await expect(page.locator("#session-list button[aria-current='true']")).to_be_visible()
 
 
-async def test_a_new_session_is_empty_and_one_empty_one_is_enough(page: Page, server: EaselProcess) -> None:
-    await enter(page, server)
-    await say(page, "noop")
+async def test_new_session_reuses_an_empty_one(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
+    await send_message(page, "noop")
     await expect_ended(page)
     for _ in range(2):
         await page.get_by_role("button", name="New", exact=True).click()
         await expect(page.locator("#welcome")).to_be_visible()
         await expect(page.locator("#title")).to_have_text("New session")
     await expect(page.locator("#session-list li", has_text="New session")).to_have_count(1)
-    await say(page, "A title comes from what is said first")
+    await send_message(page, "A title comes from what is said first")
     await expect(page.locator("#title")).to_have_text("A title comes from what is said first")
 
 
-async def test_a_session_that_is_deleted_elsewhere_is_left_with_a_word(
-    page: Page, server: EaselProcess
-) -> None:
-    session = await enter(page, server)
-    await say(page, script({"say": "Here today."}))
+async def test_session_deleted_elsewhere_is_left_with_a_message(page: Page, server: EaselProcess) -> None:
+    session = await open_session(page, server)
+    await send_message(page, script({"say": "Here today."}))
     await expect_ended(page)
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         outside.delete(f"/api/sessions/{session}")
     await expect(page.locator("#chat-problem")).to_contain_text(f"The session {session} was deleted")
     await expect(page.locator("#turns")).not_to_contain_text("Here today.")
@@ -148,14 +151,14 @@ async def test_a_session_that_is_deleted_elsewhere_is_left_with_a_word(
 
 
 @rule("CC-09")
-async def test_the_boards_are_tables_that_change_while_one_looks(page: Page, server: EaselProcess) -> None:
-    session = await enter(page, server)
-    await say(page, script({"say": "Write on me."}, {"wait_ms": 60_000}))
+async def test_boards_are_tables_that_update_live(page: Page, server: EaselProcess) -> None:
+    session = await open_session(page, server)
+    await send_message(page, script({"say": "Write on me."}, {"wait_ms": 60_000}))
     await expect(status(page)).to_have_text("running")
     await expect(page.locator("#run-attempt")).to_have_text("attempt 1 of 3")
     await expect(page.locator("#run-link")).to_have_text("live")
     heavy = "words and words " * 400
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         [run] = outside.get(f"/api/runs?session_id={session}")["runs"]
         about = f"/api/runs/{run['run_id']}"
 
@@ -188,12 +191,12 @@ async def test_the_boards_are_tables_that_change_while_one_looks(page: Page, ser
     await expect(handed).to_have_count(2)
 
 
-async def test_the_state_of_an_earlier_run_can_be_chosen_and_left_again(
-    page: Page, server: EaselProcess
-) -> None:
-    await enter(page, server)
+async def test_earlier_run_can_be_selected_and_left(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     for number in (1, 2):
-        await say(page, script({"call": "gsv__WhiteboardWrite", "args": {"key": "number", "value": number}}))
+        await send_message(
+            page, script({"call": "gsv__WhiteboardWrite", "args": {"key": "number", "value": number}})
+        )
         await expect(page.locator("#turns .turn")).to_have_count(number)
         await expect_ended(page)
     value = page.locator("#whiteboard td pre")
@@ -206,8 +209,8 @@ async def test_the_state_of_an_earlier_run_can_be_chosen_and_left_again(
     await expect(value).to_have_text("2")
 
 
-async def test_an_address_with_an_unknown_run_says_so(page: Page, server: EaselProcess) -> None:
-    await enter(page, server)
+async def test_unknown_run_in_the_address_is_reported(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     await page.goto(f"{server.base_url}/#session=main&run=run_00000000000000000000000000")
     await expect(page.locator("#run-problem")).not_to_be_empty()
     await expect(page.locator("#run-link")).to_contain_text("run_00000000000000000000000000")
@@ -217,10 +220,8 @@ async def test_an_address_with_an_unknown_run_says_so(page: Page, server: EaselP
 
 
 @rule("CC-07", "CC-24")
-async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(
-    page: Page, server: EaselProcess
-) -> None:
-    await enter(page, server)
+async def test_canvas_is_created_and_its_newest_snapshot_is_shown(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     canvas = f"c-{secrets.token_hex(3)}"
     await page.get_by_text("Pictures of a canvas").click()
     await page.get_by_label("Canvas id").fill(canvas)
@@ -237,7 +238,7 @@ async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(
     await expect(page.locator("#canvas-title")).to_have_attribute("href", f"/canvas/main/{canvas}")
     await expect(page.locator("#no-snapshot")).to_be_visible()
     picture = page.locator("#snapshot img")
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         first = outside.post(f"/api/canvases/{canvas}/snapshots", content=RED_DOT)
         await expect(picture).to_have_attribute("src", first["uri"])
         second = outside.post(f"/api/canvases/{canvas}/snapshots", content=BLUE_DOT)
@@ -258,16 +259,18 @@ async def test_a_canvas_is_made_and_its_newest_picture_appears_by_reference(
 
 
 @pytest.mark.parametrize("width, height", [(360, 640), (800, 600)])
-async def test_in_a_narrow_window_everything_is_within_reach(
+async def test_narrow_window_reaches_all_parts(
     page: Page, server: EaselProcess, width: int, height: int
 ) -> None:
     await page.set_viewport_size({"width": width, "height": height})
-    await enter(page, server)
+    await open_session(page, server)
     board = {
         "call": "gsv__BlackboardWrite",
         "args": {"edge_id": "e" * 100, "key": "k" * 100, "value": "v" * 500},
     }
-    await say(page, script({"say": "x" * 500}, {"call": "gsv__Echo", "args": {"value": "y" * 500}}, board))
+    await send_message(
+        page, script({"say": "x" * 500}, {"call": "gsv__Echo", "args": {"value": "y" * 500}}, board)
+    )
     await expect_ended(page)
 
     async def fits(*names: str) -> None:
@@ -292,8 +295,8 @@ async def test_in_a_narrow_window_everything_is_within_reach(
     await expect(page.get_by_label("Message", exact=True)).to_be_in_viewport()
 
 
-async def test_the_api_page_shows_every_operation(page: Page, server: EaselProcess) -> None:
-    await enter(page, server)
+async def test_api_page_lists_every_operation(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     await page.get_by_role("link", name="API").click()
     await expect(page.get_by_role("heading", name="POST /api/runs", exact=True)).to_be_visible()
     described = await page.evaluate("fetch('/openapi.json').then((answer) => answer.json())")
@@ -308,4 +311,6 @@ async def test_the_api_page_shows_every_operation(page: Page, server: EaselProce
         await expect(page.locator("#method-list").get_by_role("cell", name=name, exact=True)).to_be_visible()
     await page.get_by_label("Search operations").fill("get blackboard")
     await expect(page.locator("section:visible")).to_have_count(1)
-    await expect(page.locator("section:visible")).to_contain_text("string, optional Of the blackboard")
+    await expect(page.locator("section:visible")).to_contain_text(
+        "string, optional Only this edge of the blackboard"
+    )

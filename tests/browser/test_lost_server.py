@@ -1,4 +1,4 @@
-"""The server dies under an open page and comes back: the page says so, reconnects by its cursors and misses nothing."""
+"""The home page during an outage: it shows the outage, reconnects by its cursors, and misses no event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.console import Outside, answer, enter, expect_ended, say, script, status, turn
+from tests.browser.console import (
+    ApiClient,
+    answer,
+    expect_ended,
+    open_session,
+    script,
+    send_message,
+    status,
+    turn,
+)
 from tests.edges.http.live import LiveEasel
 from tests.requirements import case, rule
 from tests.support.processes import Launcher
@@ -20,13 +29,13 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 AWAY = "The server cannot be reached. Reconnecting…"
 
 
 async def look(page: Page) -> None:
-    """A person comes back to the tab: it does not wait with its next try."""
+    """Focus the tab, so that it reconnects at once."""
     await page.evaluate("dispatchEvent(new Event('focus'))")
 
 
@@ -38,18 +47,18 @@ async def started(launcher: Launcher, dead: EaselProcess | None = None) -> Easel
 
 @case("J5")
 @rule("RX-48", "RX-49")
-async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Page, tmp_path: Path) -> None:
+async def test_page_reconnects_after_a_crash_and_its_run_finishes(page: Page, tmp_path: Path) -> None:
     # It counts for so long that it is surely not at its end when its server is killed.
     with Launcher(tmp_path, settings={"CLAIM_SECONDS": "3", "POLL_SECONDS": "0.2"}) as launcher:
         server = await started(launcher)
-        session = await enter(page, server)
+        session = await open_session(page, server)
         steps = [
             {"say": "Before."},
             {"call": "gsv__Clock", "args": {}},
             {"ticks": 20, "every_ms": 400},
             {"say": "After."},
         ]
-        await say(page, script(*steps))
+        await send_message(page, script(*steps))
         await expect(answer(page).last).to_contain_text("tick 3")
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
@@ -64,25 +73,23 @@ async def test_a_page_outlives_a_killed_server_and_sees_its_run_finish(page: Pag
         await expect(page.locator("#turns .turn")).to_have_count(1)
         await expect(turn(page).locator(".tool")).to_have_count(1)
         await expect(page.locator("#link")).to_have_text("connected")
-        with Outside(server) as outside:
+        with ApiClient(server) as outside:
             assert [one["role"] for one in outside.get(f"/api/sessions/{session}/messages")["messages"]] == [
                 "user",
                 "assistant",
             ]
 
 
-async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_in_order(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_messages_sent_during_an_outage_arrive_once_and_in_order(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        session = await enter(page, server)
-        await say(page, script({"say": "zero"}))
+        session = await open_session(page, server)
+        await send_message(page, script({"say": "zero"}))
         await expect_ended(page)
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         for word in ("one", "two"):
-            await say(page, script({"say": word}))
+            await send_message(page, script({"say": word}))
         await expect(page.locator("#turns .turn[data-state='unsent waiting'] .note")).to_have_text(
             ["waiting for the server…"] * 2
         )
@@ -90,24 +97,24 @@ async def test_what_is_said_while_the_server_is_away_waits_and_arrives_once_and_
         await look(page)
         await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["zero", "one", "two"])
         await expect(page.locator("#turns [data-state^=unsent]")).to_have_count(0)
-        with Outside(server) as outside:
+        with ApiClient(server) as outside:
             assert len(outside.get(f"/api/runs?session_id={session}")["runs"]) == 3
 
 
 @rule("RS-34")
-async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: Page, tmp_path: Path) -> None:
-    """The page's cursors are above what the logs hold: it begins anew instead of waiting for ever or showing what is no more."""
+async def test_page_shows_the_state_of_a_restored_server(page: Page, tmp_path: Path) -> None:
+    """The cursors of the page are after the end of the logs: it must load again."""
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        await enter(page, server)
-        await say(page, script({"say": "kept"}))
+        await open_session(page, server)
+        await send_message(page, script({"say": "kept"}))
         await expect_ended(page)
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         shutil.copytree(tmp_path / "data", tmp_path / "backup")
         server = await started(launcher, server)
         await look(page)
-        await say(page, script({"say": "forgotten"}))
+        await send_message(page, script({"say": "forgotten"}))
         await expect(answer(page)).to_have_text("forgotten")
         await expect_ended(page)
         server.kill()
@@ -117,14 +124,12 @@ async def test_a_server_that_was_restored_from_a_backup_is_shown_as_it_is(page: 
         await look(page)
         await expect(page.locator("#link")).to_have_text("connected")
         await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["kept"])
-        await say(page, script({"say": "and on it goes"}))
+        await send_message(page, script({"say": "and on it goes"}))
         await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["kept", "and on it goes"])
 
 
 @rule("RS-34")
-async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_thread_with_a_shortened_log_is_shown_from_its_messages(page: Page, tmp_path: Path) -> None:
     with LiveEasel(tmp_path) as easel:
         run_id = easel.finish(
             script(
@@ -135,7 +140,7 @@ async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(
         )
         easel.prune()
         easel.finish(script({"say": "Lately."}, {"call": "gsv__Clock", "args": {}}), "s-old")
-        await enter(page, easel, "s-old")
+        await open_session(page, easel, "s-old")
         await expect(page.locator("#turns .answer > .parts > .text")).to_have_text(["Long ago.", "Lately."])
         await expect(turn(page, 0).locator(".tool")).to_have_count(0)
         await expect(turn(page, 1).locator(".tool")).to_have_count(1)
@@ -144,12 +149,10 @@ async def test_a_thread_whose_log_was_shortened_is_shown_from_its_messages(
         await expect(page.locator("#whiteboard td pre")).to_have_text("kept")
 
 
-async def test_a_page_whose_sign_in_ended_while_the_server_was_away_says_so(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_sign_in_that_expired_during_an_outage_is_reported(page: Page, tmp_path: Path) -> None:
     with Launcher(tmp_path) as launcher:
         server = await started(launcher)
-        await enter(page, server)
+        await open_session(page, server)
         server.kill()
         await expect(page.locator("#link")).to_have_text(AWAY)
         await page.context.clear_cookies()

@@ -1,4 +1,4 @@
-"""Getting in and out with a browser: the form, the cookie, and what a stranger sees."""
+"""Sign-in and sign-out in a browser: the form, the cookie, and other sites."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.canvas import Desk, show, the_frame
+from tests.browser.canvas import CanvasApi, loaded_frame, open_canvas
 from tests.browser.conftest import link_of
-from tests.browser.console import TIMEOUT_SECONDS, Outside
+from tests.browser.console import TIMEOUT_SECONDS, ApiClient
 from tests.requirements import case
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(
-    page: Page, server: EaselProcess
-) -> None:
+async def test_sign_in_form_refuses_a_wrong_token(page: Page, server: EaselProcess) -> None:
     await page.goto(server.base_url)
     token = page.get_by_label("Token")
     await expect(token).to_be_focused()
@@ -36,7 +34,7 @@ async def test_the_form_refuses_a_wrong_token_and_takes_the_right_one(
     assert server.token not in await page.content()
 
 
-async def test_signing_out_closes_the_door(page: Page, server: EaselProcess) -> None:
+async def test_sign_out_ends_access(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Token")).to_be_visible()
@@ -46,7 +44,7 @@ async def test_signing_out_closes_the_door(page: Page, server: EaselProcess) -> 
     await expect(page.get_by_role("heading", name="Sessions")).to_have_count(0)
 
 
-async def test_no_script_can_read_the_cookie(page: Page, server: EaselProcess) -> None:
+async def test_script_cannot_read_the_cookie(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
     assert await page.evaluate("document.cookie") == ""
     (cookie,) = await page.context.cookies()
@@ -54,13 +52,13 @@ async def test_no_script_can_read_the_cookie(page: Page, server: EaselProcess) -
     assert await page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
 
 
-async def test_a_wrong_link_shows_the_form_and_not_the_token(page: Page, server: EaselProcess) -> None:
+async def test_wrong_link_shows_the_form_without_the_token(page: Page, server: EaselProcess) -> None:
     await page.goto(f"{server.base_url}/?token=%3Cscript%3Ealert(1)%3C/script%3E")
     await expect(page.get_by_role("alert")).to_contain_text("That token is wrong")
     assert "alert(1)" not in await page.content()
 
 
-async def test_a_page_whose_cookie_has_ended_says_what_to_do(page: Page, server: EaselProcess) -> None:
+async def test_page_with_an_expired_cookie_asks_to_sign_in(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
     await expect(page.locator("#link")).to_have_text("connected")
     await page.context.clear_cookies()
@@ -70,7 +68,7 @@ async def test_a_page_whose_cookie_has_ended_says_what_to_do(page: Page, server:
     await expect(page.get_by_label("Token")).to_be_visible()
 
 
-async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server: EaselProcess) -> None:
+async def test_sign_out_in_one_tab_closes_the_streams_of_all(page: Page, server: EaselProcess) -> None:
     await page.goto(link_of(server))
     await expect(page.locator("#link")).to_have_text("connected")
     other = await page.context.new_page()
@@ -81,7 +79,7 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
     await expect(page.get_by_label("Token")).to_be_visible()
     await expect(other.locator("#signed-out")).to_be_visible()
     await expect(other.locator("#link")).to_have_text("You are signed out.")
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         await asyncio.to_thread(
             wait_for_sync,
             lambda: not any(outside.watched().values()),
@@ -91,14 +89,12 @@ async def test_signing_out_in_one_tab_ends_the_streams_of_all(page: Page, server
 
 
 @case("O9")
-async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(
-    page: Page, server: EaselProcess
-) -> None:
-    with Desk(server) as desk:
-        name = desk.make()
+async def test_sign_out_closes_canvases_and_views_of_all_tabs(page: Page, server: EaselProcess) -> None:
+    with CanvasApi(server) as api:
+        name = api.make()
     canvas = await page.context.new_page()
-    await show(canvas, server, name)
-    view = (await the_frame(canvas)).url
+    await open_canvas(canvas, server, name)
+    view = (await loaded_frame(canvas)).url
     await page.goto(server.base_url)
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Token")).to_be_visible()
@@ -110,10 +106,8 @@ async def test_signing_out_ends_the_canvases_of_all_tabs_and_their_views(
 
 
 @case("O7", "U8")
-async def test_another_site_can_neither_frame_nor_use_what_the_browser_may(
-    browser: Browser, server: EaselProcess
-) -> None:
-    """The page of another origin (another port of this machine), in a browser that is signed in here."""
+async def test_other_site_cannot_frame_or_use_the_sign_in(browser: Browser, server: EaselProcess) -> None:
+    """A page of another origin (another port) in a browser that is signed in here."""
     context = await browser.new_context()
     here = await context.new_page()
     await here.goto(link_of(server))

@@ -1,6 +1,4 @@
-"""What the console subscribes to, seen on the wire: three streams that never mix, one connection each for all tabs, and
-nothing internal before somebody asks for it.
-"""
+"""The subscriptions of the home page on the network: three separate streams, each shared by all tabs."""
 
 from __future__ import annotations
 
@@ -18,17 +16,17 @@ from playwright.async_api import BrowserContext, Page, WebSocketRoute, expect
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from tests.browser.console import (
-    COUNTING,
+    COUNT_FOREVER,
     TIMEOUT_SECONDS,
-    Outside,
+    ApiClient,
     answer,
-    enter,
-    expect_counted,
+    check_ticks,
+    click_example,
     expect_ended,
-    expect_more,
-    press,
-    say,
+    expect_more_ticks,
+    open_session,
     script,
+    send_message,
     status,
     turn,
 )
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
@@ -48,7 +46,7 @@ DOT = base64.b64decode(
 WITHOUT_WORKER = "delete globalThis.SharedWorker"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def wire(server: EaselProcess) -> AsyncIterator[Wire]:
     async with Wire(server.base_url) as opened:
         yield opened
@@ -56,17 +54,17 @@ async def wire(server: EaselProcess) -> AsyncIterator[Wire]:
 
 def new_canvas(server: EaselProcess) -> str:
     canvas = f"c-{secrets.token_hex(3)}"
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         outside.post("/api/rpc", {"method": "canvas.create", "params": {"canvasId": canvas}})
     return canvas
 
 
 async def open_all_three(page: Page, server: EaselProcess, wire: Wire) -> tuple[str, str]:
-    """A page with a chat, a run at work and a canvas."""
+    """Open a page with a chat, an active run and a canvas."""
     canvas = new_canvas(server)
-    session = await enter(page, server, base_url=wire.base_url)
+    session = await open_session(page, server, base_url=wire.base_url)
     await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
-    await say(page, script({"say": "Hold on."}, {"wait_ms": 60_000}))
+    await send_message(page, script({"say": "Hold on."}, {"wait_ms": 60_000}))
     await expect(answer(page)).to_have_text("Hold on.")
     await expect(page.locator("#run-link")).to_have_text("live")
     await expect(page.locator("#canvas-link")).to_have_text("live")
@@ -81,14 +79,14 @@ async def another_tab(context: BrowserContext) -> AsyncIterator[Page]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Of something outside the browser. The wire lives in this loop, so nobody may block it."""
+    """Poll a condition outside of the browser without blocking the proxy of this loop."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - a server cannot call us
             await asyncio.sleep(0.05)
 
 
 async def come_back_to(page: Page) -> None:
-    """As a person does who chooses another tab. (A browser without a screen does not tell its pages.)"""
+    """Focus a tab. (A headless browser sends no focus event.)"""
     await page.bring_to_front()
     await page.evaluate("dispatchEvent(new Event('focus'))")
 
@@ -97,20 +95,20 @@ async def come_back_to(page: Page) -> None:
 
 
 @rule("CC-03", "CC-07", "CC-30", "CC-31")
-async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_carries_its_own(
+async def test_page_subscribes_to_chat_run_and_canvas_at_the_same_time(
     page: Page, server: EaselProcess, wire: Wire
 ) -> None:
     session, canvas = await open_all_three(page, server, wire)
     assert [one.target for one in wire.to("/ws/chat/") if one.is_open] == [f"/ws/chat/{session}"]
     assert len([one for one in wire.to("/sse/run/") if one.is_open]) == 1
     assert [one.target for one in wire.to("/sse/canvas/") if one.is_open] == [f"/sse/canvas/{canvas}"]
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         taken = outside.post(f"/api/canvases/{canvas}/snapshots", content=DOT)
     await expect(page.locator("#snapshot img")).to_have_attribute("src", taken["uri"])
     await page.get_by_role("button", name="Stop", exact=True).click()
     await expect_ended(page, "cancelled")
     write = {"call": "gsv__WhiteboardWrite", "args": {"key": "a", "value": 1}}
-    await say(page, script({"think": "quietly"}, {"say": "Now"}, write, {"say": "done."}))
+    await send_message(page, script({"think": "quietly"}, {"say": "Now"}, write, {"say": "done."}))
     await expect(answer(page)).to_have_text(["Now", "done."])
     await expect(page.locator("#whiteboard tbody tr")).to_have_count(1)
 
@@ -127,14 +125,14 @@ async def test_the_page_watches_chat_run_and_canvas_at_the_same_time_and_each_ca
 
 
 @case("E4")
-async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
+async def test_reconnect_resumes_from_cursors_without_duplicates(
     page: Page, server: EaselProcess, wire: Wire
 ) -> None:
     canvas = new_canvas(server)
-    session = await enter(page, server, base_url=wire.base_url)
+    session = await open_session(page, server, base_url=wire.base_url)
     await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
     write = {"call": "gsv__WhiteboardWrite", "args": {"key": "a", "value": 1}}
-    await say(page, script(write, COUNTING))
+    await send_message(page, script(write, COUNT_FOREVER))
     await expect(answer(page)).to_contain_text("tick 3\n")
     await expect(page.locator("#whiteboard tbody tr")).to_contain_text("v1")
     await expect(page.locator("#canvas-link")).to_have_text("live")
@@ -144,8 +142,8 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
     }
     wire.cut()
     await until(lambda: all(wire.to(path)[-1] is not broken for path, broken in before.items()))
-    await expect_more(page)
-    with Outside(server) as outside:
+    await expect_more_ticks(page)
+    with ApiClient(server) as outside:
         [run] = outside.get(f"/api/runs?session_id={session}")["runs"]
         outside.post(
             f"/api/runs/{run['run_id']}/whiteboard", {"key": "a", "value": 2, "source_node_id": "tester"}
@@ -154,7 +152,7 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
     await expect(page.locator("#canvas-link")).to_have_text("live")
     await page.get_by_role("button", name="Stop", exact=True).click()
     await expect_ended(page, "cancelled")
-    expect_counted(await answer(page).text_content())
+    check_ticks(await answer(page).text_content())
     for path, broken in before.items():
         mended = wire.to(path)[-1]
         cursor = int(parse_qs(urlsplit(mended.target).query)["last_event_id"][0])
@@ -166,7 +164,7 @@ async def test_a_broken_wire_is_mended_from_the_cursors_and_nothing_comes_twice(
 
 
 def thinking(thought: str) -> str:
-    """A message that makes the model think this without containing it: its first letter is written as an escape."""
+    """Return a message that makes the model think this text; its first letter is escaped, so the message lacks it."""
     return json.dumps(
         {"script": [{"think": "?", "visibility": "public"}, {"say": "I have thought."}]}
     ).replace('"?"', f'"\\u{ord(thought[0]):04x}{thought[1:]}"')
@@ -174,12 +172,10 @@ def thinking(thought: str) -> str:
 
 @rule("CC-12")
 @case("P3")
-async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(
-    page: Page, server: EaselProcess, wire: Wire
-) -> None:
+async def test_thoughts_are_sent_only_with_debug(page: Page, server: EaselProcess, wire: Wire) -> None:
     thought, later = f"Unspoken-{secrets.token_hex(4)}", f"Quiet-{secrets.token_hex(4)}"
-    session = await enter(page, server, base_url=wire.base_url)
-    await say(page, thinking(thought))
+    session = await open_session(page, server, base_url=wire.base_url)
+    await send_message(page, thinking(thought))
     await expect_ended(page)
     await page.reload()
     await expect(answer(page)).to_have_text("I have thought.")
@@ -200,7 +196,7 @@ async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(
         bringers = [one.target for one in wire.answers if thought.encode() in one.bytes]
         assert bringers == [f"/ws/chat/{session}?debug=1"]
         await come_back_to(other)
-        await say(other, thinking(later))
+        await send_message(other, thinking(later))
         await expect(turn(page).locator(".thought")).to_contain_text(later)
         await expect(turn(other, 1)).to_have_attribute("data-state", "completed")
         content = await other.content()
@@ -218,9 +214,7 @@ async def test_thoughts_are_neither_sent_nor_shown_until_debug_is_on(
 
 
 @rule("CC-12")
-async def test_system_content_is_never_shown_even_if_some_server_sent_it(
-    page: Page, server: EaselProcess
-) -> None:
+async def test_system_content_is_never_shown(page: Page, server: EaselProcess) -> None:
     def envelope(seq: int, visibility: str) -> str:
         data = {
             "message_id": "msg_01m7f7efgdmygf8zqjxpzn759a",
@@ -238,7 +232,7 @@ async def test_system_content_is_never_shown_even_if_some_server_sent_it(
 
     await page.add_init_script(WITHOUT_WORKER)  # only a page's own sockets can be meddled with
     await page.route_web_socket("**/ws/chat/**", meddle)
-    await enter(page, server)
+    await open_session(page, server)
     await expect(answer(page)).to_have_text("public words")
     await page.get_by_role("switch", name="Debug").check()
     await expect(answer(page)).to_have_text("internal wordspublic words")
@@ -251,15 +245,13 @@ async def test_system_content_is_never_shown_even_if_some_server_sent_it(
 
 
 @rule("RS-55", "CC-30")
-async def test_tabs_on_the_same_things_share_one_connection_each(
-    page: Page, server: EaselProcess, wire: Wire
-) -> None:
+async def test_tabs_share_one_connection_per_stream(page: Page, server: EaselProcess, wire: Wire) -> None:
     session, _ = await open_all_three(page, server, wire)
-    with Outside(server) as outside:
+    with ApiClient(server) as outside:
         before = {"session": 1, "run": 1, "canvas": 1}
         await until(lambda: outside.watched() == before)  # those of other tests' windows are gone
         async with another_tab(page.context) as elsewhere:
-            await enter(elsewhere, server, base_url=wire.base_url)
+            await open_session(elsewhere, server, base_url=wire.base_url)
             await until(lambda: outside.watched() == {**before, "session": 2})
         await until(lambda: outside.watched() == before)  # what only the closed tab watched, nobody does
         async with another_tab(page.context) as second, another_tab(page.context) as third:
@@ -271,7 +263,7 @@ async def test_tabs_on_the_same_things_share_one_connection_each(
             assert outside.watched() == before
             for path in ("/ws/chat/", "/sse/run/", "/sse/canvas/"):
                 assert len([one for one in wire.to(path) if one.is_open]) == 1, path
-            await say(third, script({"say": "From the third."}))
+            await send_message(third, script({"say": "From the third."}))
             await come_back_to(page)
             await page.get_by_role("button", name="Stop", exact=True).click()
             for one in (page, second, third):
@@ -279,24 +271,22 @@ async def test_tabs_on_the_same_things_share_one_connection_each(
                 await expect_ended(one, "cancelled", 0)
             await page.close()
             await come_back_to(second)
-            await say(second, script({"say": "The first has gone."}))
+            await send_message(second, script({"say": "The first has gone."}))
             await expect(answer(third)).to_have_text("The first has gone.")
             assert len(wire.to(f"/ws/chat/{session}")) == 1
         await until(lambda: not any(outside.watched().values()))
 
 
 @rule("RS-55")
-async def test_many_tabs_on_different_things_leave_connections_to_ask_with(
-    page: Page, server: EaselProcess, wire: Wire
-) -> None:
+async def test_many_tabs_leave_connections_for_requests(page: Page, server: EaselProcess, wire: Wire) -> None:
     pages: list[Page] = []
     for number in range(3):
         one = await page.context.new_page() if number else page
         pages.append(one)
         canvas = new_canvas(server)
-        session = await enter(one, server, base_url=wire.base_url)
+        session = await open_session(one, server, base_url=wire.base_url)
         await one.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
-        await press(one, "Wait a minute")
+        await click_example(one, "Wait a minute")
         await expect(status(one)).to_have_text("running")
     # Of six that are wanted: a browser has no more connections to a server than six.
     await until(lambda: len([one for one in wire.to("/sse/") if one.is_open]) == 4)
@@ -312,14 +302,12 @@ async def test_many_tabs_on_different_things_leave_connections_to_ask_with(
 
 
 @rule("CC-30")
-async def test_without_a_shared_worker_the_page_does_it_all_itself(
-    page: Page, server: EaselProcess, wire: Wire
-) -> None:
+async def test_page_works_without_a_shared_worker(page: Page, server: EaselProcess, wire: Wire) -> None:
     await page.add_init_script(WITHOUT_WORKER)
     canvas = new_canvas(server)
-    session = await enter(page, server, base_url=wire.base_url)
+    session = await open_session(page, server, base_url=wire.base_url)
     await page.goto(f"{wire.base_url}/#session={session}&canvas={canvas}")
-    await press(page, "Use some tools")
+    await click_example(page, "Use some tools")
     await expect_ended(page)
     await expect(page.locator("#whiteboard tbody tr")).to_have_count(1)
     await expect(page.locator("#canvas-link")).to_have_text("live")

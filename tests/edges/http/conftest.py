@@ -1,4 +1,4 @@
-"""Easel in this process, once per file, on either store."""
+"""Easel in this process, one per module, on both stores."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.http.live import LiveEasel, kept_log
+from tests.edges.http.live import LiveEasel, capture_log
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HEARTBEAT_SECONDS = 0.3  # users have 15 s; the contract is the same
+HEARTBEAT_SECONDS = 0.3  # instead of 15 s
 
 
 @pytest.fixture(scope="package", autouse=True)
-def everything_logged() -> Iterator[list[dict[str, Any]]]:
-    with kept_log() as kept:
-        yield kept
+def package_log() -> Iterator[list[dict[str, Any]]]:
+    with capture_log() as events:
+        yield events
 
 
 @pytest.fixture
-def logged(everything_logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is logged during this test."""
-    everything_logged.clear()
-    return everything_logged
+def logged(package_log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The log events of this test."""
+    package_log.clear()
+    return package_log
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def module_database_url(postgres: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=("sqlite", "postgres"))
 def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """API and worker on SQLite, and again on Postgres: for whatever the store could spoil."""
+    """API and worker, on SQLite and on Postgres."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     with LiveEasel(
         tmp_path_factory.mktemp("easel"), url, settings={"heartbeat_seconds": HEARTBEAT_SECONDS}
@@ -47,13 +47,13 @@ def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """API and worker on SQLite: for what has nothing to do with the store."""
+    """API and worker on SQLite, for tests that do not depend on the store."""
     with LiveEasel(tmp_path_factory.mktemp("easel")) as live:
         yield live
 
 
 @pytest.fixture(scope="module")
 def two_edges(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> Iterator[LiveEasel]:
-    """Two API edges and a worker that share nothing but Postgres."""
+    """Two API edges and a worker that share only Postgres."""
     with LiveEasel(tmp_path_factory.mktemp("easel"), module_database_url, edges=2) as live:
         yield live

@@ -1,7 +1,7 @@
-"""Easel inside this process, behind a real socket: a database, one or two HTTP edges on it and perhaps a worker.
+"""Easel in this process, behind a real socket: a database, one or two HTTP edges on it, and optionally a worker.
 
-Owns the thread it lives in, so that tests stay plain functions that block, and the few words that every test of the edge
-needs: start a run, read its stream, ask for an error. Everything runs on the loop that `easel up` uses.
+Owns the thread and the uvloop of the server, so that tests are blocking functions, and the common requests: start a run, read its
+stream.
 """
 
 from __future__ import annotations
@@ -43,18 +43,17 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 WAIT_SECONDS = 30.0
-# Nothing in these tests is slow: who waits longer has found a hang.
 
 _T = TypeVar("_T")
 
 
 def script(*steps: dict[str, Any]) -> str:
-    """A message that the scripted model plays step by step."""
+    """Return a message for the scripted model."""
     return json.dumps({"script": list(steps)})
 
 
 def chatter(count: int) -> str:
-    """A script of that many events between `run.start` and `message.completed`: said and thought in turn, so none are joined."""
+    """Return a script with so many events; text and thoughts alternate, so that no deltas are joined."""
     return script(*({"think": f"thought {n}"} if n % 2 else {"say": f"word {n}. "} for n in range(count)))
 
 
@@ -62,7 +61,7 @@ WAITING = script({"say": "waiting"}, {"wait_ms": 600_000})
 
 
 def in_time(items: Iterable[_T]) -> Iterator[_T]:
-    """What comes, as it comes, and not for ever: comments keep a stream open on which nothing is said."""
+    """Yield the items, and fail after WAIT_SECONDS: heartbeats keep a silent stream open."""
     deadline = time.monotonic() + WAIT_SECONDS
     for item in items:
         assert time.monotonic() < deadline, f"still {item!r:.300} after {WAIT_SECONDS} s"
@@ -74,24 +73,24 @@ def new_session() -> str:
 
 
 @contextlib.contextmanager
-def kept_log() -> Iterator[list[dict[str, Any]]]:
-    """What Easel logs in this process, kept instead of printed. How it is printed is `test_logs`' business."""
-    kept: list[dict[str, Any]] = []
+def capture_log() -> Iterator[list[dict[str, Any]]]:
+    """Collect the log events of this process instead of printing them."""
+    events: list[dict[str, Any]] = []
 
-    def keep(_: object, method: str, event: MutableMapping[str, Any]) -> str:
-        kept.append({"level": method, **event})
+    def collect(_: object, method: str, event: MutableMapping[str, Any]) -> str:
+        events.append({"level": method, **event})
         raise structlog.DropEvent
 
-    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+    structlog.configure(processors=[collect], cache_logger_on_first_use=False)
     try:
-        yield kept
+        yield events
     finally:
         structlog.reset_defaults()
 
 
 @dataclass
 class Instance:
-    """One HTTP edge: where it listens, and the stories and the store behind it."""
+    """One HTTP edge: its address, its services and its store."""
 
     base_url: str
     services: Services
@@ -111,7 +110,7 @@ class LiveEasel:
     token: str = field(default_factory=lambda: f"owner-{secrets.token_urlsafe(18)}")
     instances: list[Instance] = field(default_factory=list[Instance])
 
-    # -- life
+    # -- start and stop
 
     def __enter__(self) -> LiveEasel:
         self._loop = uvloop.new_event_loop()
@@ -120,7 +119,7 @@ class LiveEasel:
         self._is_up: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stop = asyncio.Event()
         self._life = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
-        self._life.add_done_callback(self._pass_on)
+        self._life.add_done_callback(self._report_failed_start)
         try:
             self._is_up.result(START_SECONDS)
         except BaseException:
@@ -144,7 +143,7 @@ class LiveEasel:
         self._thread.join(START_SECONDS)
         self._loop.close()
 
-    def _pass_on(self, life: concurrent.futures.Future[None]) -> None:
+    def _report_failed_start(self, life: concurrent.futures.Future[None]) -> None:
         if not self._is_up.done() and (problem := life.exception()):
             self._is_up.set_exception(problem)
 
@@ -168,11 +167,9 @@ class LiveEasel:
                     Instance(f"http://{host}:{port}", services, resources.database, shared.tools, shared)
                 )
             if self.database_url:
-                for one in self.instances:
-                    notifier: Any = one.opened.notifier
-                    await (
-                        notifier.connected.wait()
-                    )  # what is rung before that is lost, and costs whoever waits for it a poll
+                for instance in self.instances:
+                    notifier: Any = instance.opened.notifier
+                    await notifier.connected.wait()  # earlier notifications are lost
             self._is_up.set_result(None)
             if self.with_worker:
                 first = self.instances[0]
@@ -181,10 +178,10 @@ class LiveEasel:
                 await self._stop.wait()
 
     def do(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Something inside Easel's own loop."""
+        """Run a coroutine in the loop of the server."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_SECONDS)
 
-    # -- asking
+    # -- requests
 
     @property
     def bearer(self) -> dict[str, str]:
@@ -200,11 +197,11 @@ class LiveEasel:
         return host, int(port)
 
     def ask(self, method: str, path: str, *, at: int = 0, **how: Any) -> httpx2.Response:
-        """A request of the owner, whatever it answers."""
+        """Send a request of the owner and return the response, also an error."""
         return self._http.request(method, self.instances[at].base_url + path, **how)
 
     def get(self, path: str, *, at: int = 0, **how: Any) -> httpx2.Response:
-        """To the end of the answer, which must come: comments keep a stream open for ever that should have ended."""
+        """Read the response to its end, which must come within WAIT_SECONDS."""
         with self._http.stream("GET", self.instances[at].base_url + path, **how) as answer:
             body = b"".join(in_time(answer.iter_bytes()))
             return httpx2.Response(
@@ -215,7 +212,7 @@ class LiveEasel:
         return self.ask("POST", path, at=at, **({"json": body} if body is not None else {}), **how)
 
     def stranger(self) -> httpx2.Client:
-        """Somebody with neither token nor cookie."""
+        """Return a client without token and cookie."""
         return httpx2.Client(base_url=self.base_url, timeout=WAIT_SECONDS)
 
     # -- runs
@@ -228,13 +225,13 @@ class LiveEasel:
         return answer.json()["run_id"]
 
     def finish(self, message: str = "noop", session_id: str | None = None) -> str:
-        """A run that has ended when this returns."""
+        """Start a run, wait for its end, and return its id."""
         run_id = self.start(message, session_id)
         self.events(run_id)
         return run_id
 
     def finish_unread(self, message: str) -> str:
-        """A run that has ended, though nobody has read its log: for a server that cuts whoever reads slowly."""
+        """Start a run and wait for its end without reading its log."""
         run_id = self.start(message)
         status = f"select status from runs where run_id = '{run_id}'"
         wait_for_sync(
@@ -255,7 +252,7 @@ class LiveEasel:
     def stream(
         self, run_id: str, *, at: int = 0, last_event_id: object = None, **query: str
     ) -> httpx2.Response:
-        """The whole stream to its end; the cursor goes by header."""
+        """Read a stream to its end; the cursor is sent in a header."""
         headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
         return self.get(f"/api/runs/{run_id}/events", at=at, headers=headers, params=query)
 
@@ -265,17 +262,17 @@ class LiveEasel:
         return [item for item in Parser().feed(answer.content) if isinstance(item, Event)]
 
     def stream_start(self, run_id: str, *, at: int = 0) -> None:
-        """Returns once the run has said its first word, so that it is running for certain."""
+        """Wait for the first delta of the run, so that it is running."""
         with self._http.stream("GET", f"{self.instances[at].base_url}/api/runs/{run_id}/events") as answer:
             for line in in_time(answer.iter_lines()):
                 if line == "event: message.delta":
                     return
-        raise AssertionError(f"{run_id} ended before it said anything")
+        raise AssertionError(f"{run_id} ended before its first delta")
 
-    # -- past the edge
+    # -- direct access to the store
 
     def sql(self, text: str) -> list[dict[str, Any]]:
-        """A statement by hand, past the store."""
+        """Execute an SQL statement."""
         if self.database_url:
             return execute(self.database_url, text)
         database: Any = self.instances[0].opened
@@ -284,5 +281,5 @@ class LiveEasel:
         )
 
     def prune(self) -> int:
-        """What retention does to every ended run."""
+        """Apply retention to every finished run."""
         return self.do(self.instances[0].opened.runs.prune(-1))

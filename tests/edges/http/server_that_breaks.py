@@ -1,4 +1,4 @@
-"""`easel` with one part broken on purpose, for tests of what is logged then: looking up a run breaks, and quotes what was asked.
+"""`easel` with a defect, for tests of the log: GET /api/runs/{run_id} raises an error that quotes the run id.
 
 `python -m tests.edges.http.server_that_breaks up --port 0`
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from easel.core.principal import Principal
 
 
-async def break_down(self: RunQueue, principal: Principal, run_id: str) -> Never:
+async def raise_error(self: RunQueue, principal: Principal, run_id: str) -> Never:
     raise RuntimeError(f"no luck with {run_id}")
 
 
-RunQueue.get = break_down
+RunQueue.get = raise_error
 
 if __name__ == "__main__":
     cli.main()

@@ -1,4 +1,4 @@
-"""What a careless or hostile client can send: every time a clear error of the closed set, never a 500, and nothing is lost."""
+"""Invalid and hostile requests: each gets an error of the closed set, never a 500, and starts nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from easel.edges.http.routes import ROUTES
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.edges.http.test_tenancy import BODIES
 from tests.requirements import case, rule
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ TRIES = 10
 GOOD = {"session_id": "s", "message": "noop"}
 
 BAD_BODIES = [
-    # says, the body, what is answered
+    # id, body, expected error
     ("nothing", b"", 400),
     ("not JSON", b"{", 400),
     ("a word", b"hello", 400),
@@ -128,7 +128,7 @@ NO_PAGES = [
 
 
 def check_error(answer: Any, status: int) -> dict[str, Any]:
-    """The one shape of every refusal: an integer of the gateway's list, a word of the closed set, a sentence."""
+    """Check the shape of an error: a known code, a known name, and a message."""
     assert answer.status_code == status, answer.text[:500]
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -148,7 +148,7 @@ def check_error(answer: Any, status: int) -> dict[str, Any]:
 
 @pytest.fixture
 def counted(easel: LiveEasel) -> Iterator[LiveEasel]:
-    """Whatever is refused has started nothing, and the next good request works."""
+    """A refused request starts nothing, and the next valid request works."""
     before = easel.sql("select count(*) as n from runs")
     yield easel
     assert easel.sql("select count(*) as n from runs") == before
@@ -157,7 +157,7 @@ def counted(easel: LiveEasel) -> Iterator[LiveEasel]:
 
 @case("R1")
 @pytest.mark.parametrize("says, body, status", BAD_BODIES, ids=[row[0] for row in BAD_BODIES])
-def test_a_body_that_does_not_fit_is_refused(counted: LiveEasel, says: str, body: bytes, status: int) -> None:
+def test_invalid_body_is_refused(counted: LiveEasel, says: str, body: bytes, status: int) -> None:
     check_error(counted.ask("POST", "/api/runs", content=body), status)
 
 
@@ -167,7 +167,7 @@ def test_a_body_that_does_not_fit_is_refused(counted: LiveEasel, says: str, body
     [b"{", b'{"session_id":"s","message":""}', b"x" * (LIMIT + 1)],
     ids=["no JSON", "no message", "too much"],
 )
-def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: bytes) -> None:
+def test_refusal_is_fast(small_easel: LiveEasel, body: bytes) -> None:
     def seconds() -> float:
         began = time.monotonic()
         assert small_easel.ask("POST", "/api/runs", content=body).status_code in (400, 413)
@@ -175,12 +175,12 @@ def test_a_refusal_does_not_keep_anybody_waiting(small_easel: LiveEasel, body: b
 
     tried = [seconds()]
     while tried[-1] >= 0.5 and len(tried) < TRIES:
-        tried.append(seconds())  # the machine may be busy: what can be quick is so now and then
+        tried.append(seconds())  # retried, because the machine may be busy
     assert tried[-1] < 0.5, tried
 
 
 @case("R2")
-def test_a_compressed_body_is_refused_before_it_is_unpacked(counted: LiveEasel) -> None:
+def test_compressed_body_is_refused(counted: LiveEasel) -> None:
     bomb = gzip.compress(b'{"session_id":"s","message":"' + b"x" * 500_000 + b'"}')
     for encoding in ("gzip", "deflate", "br", "gzip, gzip"):
         check_error(
@@ -189,7 +189,7 @@ def test_a_compressed_body_is_refused_before_it_is_unpacked(counted: LiveEasel) 
 
 
 @case("R1")
-def test_a_body_without_a_declared_size_is_counted_as_it_comes(counted: LiveEasel) -> None:
+def test_body_without_declared_length_is_limited(counted: LiveEasel) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(40):
             yield b"x" * 65_536
@@ -197,12 +197,12 @@ def test_a_body_without_a_declared_size_is_counted_as_it_comes(counted: LiveEase
     check_error(counted.ask("POST", "/api/runs", content=endless()), 413)
 
 
-def test_a_body_at_the_limit_of_the_message_is_taken(easel: LiveEasel) -> None:
+def test_message_at_the_limit_is_accepted(easel: LiveEasel) -> None:
     message = "ü" * 131_072
     assert easel.view(easel.start(message))["input_text"] == message
 
 
-def test_an_error_quotes_neither_the_body_nor_the_token(easel: LiveEasel) -> None:
+def test_error_contains_neither_body_nor_token(easel: LiveEasel) -> None:
     answer = easel.ask(
         "POST", "/api/runs", content=b'{"session_id":"s","message":5,"x":"a-secret-in-the-body"}'
     )
@@ -211,16 +211,16 @@ def test_an_error_quotes_neither_the_body_nor_the_token(easel: LiveEasel) -> Non
 
 
 @pytest.mark.parametrize("query", BAD_QUERIES, ids=[query[:40] for query in BAD_QUERIES])
-def test_a_query_that_does_not_fit_is_refused_or_finds_nothing(easel: LiveEasel, query: str) -> None:
+def test_invalid_query_is_refused_or_finds_nothing(easel: LiveEasel, query: str) -> None:
     answer = easel.get(f"/api/runs?{query}")
     if query.startswith("session_id=") and answer.status_code == 200:
-        assert answer.json() == {"runs": []}  # no session of that name: as true as a refusal
+        assert answer.json() == {"runs": []}  # an unknown session has no runs
     else:
         check_error(answer, 400)
 
 
 @pytest.mark.parametrize("run_id", NO_RUNS, ids=[repr(run_id[:40]) for run_id in NO_RUNS])
-def test_a_run_that_does_not_exist_is_not_found_on_any_route(easel: LiveEasel, run_id: str) -> None:
+def test_unknown_run_is_not_found_on_every_route(easel: LiveEasel, run_id: str) -> None:
     for row in ROUTES:
         if "{run_id}" in row.path and run_id != "..":
             sent: dict[str, Any] = {"json": BODIES[row.body]} if row.body else {}
@@ -228,7 +228,7 @@ def test_a_run_that_does_not_exist_is_not_found_on_any_route(easel: LiveEasel, r
 
 
 @pytest.mark.parametrize("path", NO_PAGES)
-def test_a_page_that_does_not_exist_is_not_found_in_the_same_words(small_easel: LiveEasel, path: str) -> None:
+def test_unknown_path_has_the_usual_error(small_easel: LiveEasel, path: str) -> None:
     check_error(small_easel.get(path), 404)
 
 
@@ -236,7 +236,7 @@ PATHS = sorted({row.path for row in ROUTES})
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_wrong_method_is_told_all_the_right_ones(small_easel: LiveEasel, path: str) -> None:
+def test_wrong_method_lists_the_allowed_ones(small_easel: LiveEasel, path: str) -> None:
     right = {row.method for row in ROUTES if row.path == path}
     for method in {"DELETE", "PUT", "PATCH", "OPTIONS", "POST", "GET"} - right:
         answer = small_easel.ask(method, path.replace("{run_id}", "x").replace("{file}", "easel.css"))
@@ -245,13 +245,13 @@ def test_a_wrong_method_is_told_all_the_right_ones(small_easel: LiveEasel, path:
         assert allowed - {"HEAD"} == right
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_the_server(
+def test_disconnect_during_the_body_is_not_logged_as_an_error(
     small_easel: LiveEasel, logged: list[dict[str, Any]]
 ) -> None:
     with socket.create_connection(small_easel.address) as leaving:
         head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {small_easel.token}\r\nContent-Length: 90\r\n\r\n"
         leaving.sendall(head.encode() + b'{"session_id":"s","mess')
-    wait_until(
+    wait_for_sync(
         lambda: any(event["event"] == "http.gone" for event in logged),
         within=30,
         what="the server has seen the end",
@@ -279,7 +279,7 @@ RAW = [
 
 @case("R4")
 @pytest.mark.parametrize("says, sent", RAW, ids=[row[0] for row in RAW])
-def test_what_is_not_http_is_refused_and_the_connection_closed(
+def test_invalid_http_is_refused_and_the_connection_closed(
     small_easel: LiveEasel, says: str, sent: bytes
 ) -> None:
     head = b""
@@ -291,7 +291,7 @@ def test_what_is_not_http_is_refused_and_the_connection_closed(
         head = connection.recv(65_536).split(b"\r\n")[0]
     is_cut = (
         not head and len(sent) > 1_000_000
-    )  # who still sends when they are refused may be cut before they read it
+    )  # a client that still sends may be disconnected before it reads the error
     assert is_cut or 400 <= int(head.split()[1]) < 500, head
     assert small_easel.get("/healthz").status_code == 200
 
@@ -318,7 +318,7 @@ SCRIPTS = [
 
 @case("R1")
 @pytest.mark.parametrize("says, message, outcome", SCRIPTS, ids=[row[0] for row in SCRIPTS])
-def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(
+def test_invalid_script_fails_its_run_with_a_reason(
     easel: LiveEasel, says: str, message: Any, outcome: str | None
 ) -> None:
     run_id = easel.finish(json.dumps(message))
@@ -331,9 +331,7 @@ def test_a_script_that_makes_no_sense_ends_its_run_and_says_why(
 
 @case("R1")
 @pytest.mark.parametrize("depth", [300, 600, 900])
-def test_deep_arguments_are_passed_or_refused_but_never_break_the_worker(
-    easel: LiveEasel, depth: int
-) -> None:
+def test_deeply_nested_arguments_do_not_break_the_worker(easel: LiveEasel, depth: int) -> None:
     run_id = easel.finish(
         '{"script":[{"call":"gsv__Echo","args":{"value":%s}},{"say":"ok"}]}' % ("[" * depth + "]" * depth)
     )
@@ -342,7 +340,7 @@ def test_deep_arguments_are_passed_or_refused_but_never_break_the_worker(
 
 
 @rule("RX-31")
-def test_after_all_this_the_server_still_takes_work(easel: LiveEasel) -> None:
+def test_server_still_runs_work_after_invalid_requests(easel: LiveEasel) -> None:
     connection = http.client.HTTPConnection(*easel.address, timeout=30)
     try:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""The database goes away and comes back: requests are told so at once, nothing is claimed that is not true, and work goes on."""
+"""An outage of the database: requests get 503 at once, no stored work is lost, and runs continue afterwards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.edges.http.live import LiveEasel, in_time, new_session, script
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
-from tests.support.processes import wait_until
 from tests.support.sse import Follower
 from tests.support.standstill import Stopwatch
+from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def is_ready(easel: LiveEasel) -> bool:
 
 @case("D1")
 @rule("RX-01")
-def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_lost(
+def test_requests_without_database_get_retry_after_and_lose_nothing(
     on_it: LiveEasel, own_postgres: Postgres
 ) -> None:
     before = on_it.finish(script({"say": "kept"}))
@@ -59,7 +59,7 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
         ("GET", f"/api/runs/{before}/events", None),
         ("GET", "/readyz", None),
     ]
-    wait_until(lambda: not is_ready(on_it), within=SOON, what="/readyz notices")
+    wait_for_sync(lambda: not is_ready(on_it), within=SOON, what="/readyz notices")
     for method, path, body in asks:
         watch = Stopwatch()
         answer = on_it.ask(method, path, json=body)
@@ -72,9 +72,9 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
         assert "postgres" not in answer.text.lower().replace("postgres:", "")
     assert on_it.get("/healthz").status_code == 200
     own_postgres.start()
-    wait_until(lambda: is_ready(on_it), within=SOON, what="ready again")
+    wait_for_sync(lambda: is_ready(on_it), within=SOON, what="ready again")
     assert on_it.events(before) == log
-    wait_until(
+    wait_for_sync(
         lambda: on_it.post("/api/runs", {"session_id": "after", "message": "noop"}).status_code == 202,
         within=SOON,
         what="work is taken",
@@ -84,7 +84,7 @@ def test_without_its_database_every_request_is_told_to_come_back_and_nothing_is_
 
 @case("D1")
 @rule("RX-34", "RX-48")
-async def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(
+async def test_stream_survives_or_resumes_after_a_database_restart(
     on_it: LiveEasel, own_postgres: Postgres
 ) -> None:
     run_id = on_it.start(script({"ticks": 60, "every_ms": 50}, {"say": "end"}))
@@ -93,25 +93,25 @@ async def test_a_stream_survives_a_restart_of_the_database_or_resumes_after_it(
     restarting = asyncio.create_task(asyncio.to_thread(own_postgres.restart, "immediate"))
     seen = await follower.read_to_end(within=SOON)
     await restarting
-    wait_until(
+    wait_for_sync(
         lambda: is_ready(on_it), within=SOON, what="ready again"
-    )  # if the run was over before its database was
+    )  # if the run ended before the outage
     assert seen == on_it.events(run_id)
     assert seen[-1].data["status"] == "completed"
 
 
 @case("D5")
-def test_a_database_that_cannot_be_written_is_not_ready(on_it: LiveEasel, own_postgres: Postgres) -> None:
-    wait_until(lambda: is_ready(on_it), within=SOON, what="ready")
+def test_read_only_database_is_not_ready(on_it: LiveEasel, own_postgres: Postgres) -> None:
+    wait_for_sync(lambda: is_ready(on_it), within=SOON, what="ready")
     name = on_it.database_url.rpartition("/")[2]
-    # Returns when they are gone: a connection that is still about to end would fail a request later on.
+    # Wait until the connections are closed: one that closes later would fail a later request.
     end_connections = (
         f"select pg_terminate_backend(pid, {SOON * 1000:.0f}) from pg_stat_activity where datname = '{name}'"
     )
     own_postgres.execute(f'alter database "{name}" set default_transaction_read_only = on')
     own_postgres.execute(end_connections)
     try:
-        wait_until(
+        wait_for_sync(
             lambda: on_it.get("/readyz").status_code == 503,
             within=SOON,
             what="/readyz notices that nothing can be written",
@@ -121,11 +121,11 @@ def test_a_database_that_cannot_be_written_is_not_ready(on_it: LiveEasel, own_po
     finally:
         own_postgres.execute(f'alter database "{name}" reset default_transaction_read_only')
         own_postgres.execute(end_connections)
-    wait_until(lambda: is_ready(on_it), within=SOON, what="ready again")
+    wait_for_sync(lambda: is_ready(on_it), within=SOON, what="ready again")
     assert on_it.events(on_it.start())[-1].data["status"] == "completed"
 
 
-def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(
+def test_stopping_instance_is_not_ready_and_ends_its_streams(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with LiveEasel(tmp_path_factory.mktemp("easel")) as easel:
@@ -135,7 +135,7 @@ def test_a_stopping_instance_is_not_ready_and_ends_its_streams_in_order(
             http.stream("GET", f"/api/runs/{run_id}/events", headers=easel.bearer) as stream,
         ):
             lines = in_time(stream.iter_lines())
-            assert any(line == "event: message.delta" for line in lines), "this very reader is there"
+            assert any(line == "event: message.delta" for line in lines), "the reader is connected"
             easel.instances[0].services.readiness.is_stopping = True
             assert easel.get("/readyz").status_code == 503
             easel.do(easel.instances[0].services.tails.close())

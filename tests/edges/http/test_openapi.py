@@ -1,4 +1,4 @@
-"""The description of the API is the API: every served row is in it, nothing else is, and what it says holds under fire."""
+"""The OpenAPI description: it has exactly the served routes, and generated requests get described responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def described(small_easel: LiveEasel) -> dict[str, Any]:
     return answer.json()
 
 
-def test_every_served_row_is_described_and_nothing_else(described: dict[str, Any]) -> None:
+def test_every_route_is_described_and_nothing_else(described: dict[str, Any]) -> None:
     said = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
     assert said == {(row.method, row.path) for row in ROUTES if row.is_listed}
     assert all(row.is_listed for row in ROUTES if row.path.startswith("/api/") and row.path != "/api/docs")
@@ -56,7 +56,7 @@ def test_every_described_operation_is_served(small_easel: LiveEasel, described: 
                 assert answer.status_code in (200, 202, 204, 400, 409), (method, path)
 
 
-def test_each_operation_says_what_it_does_and_who_may(described: dict[str, Any]) -> None:
+def test_each_operation_has_a_summary_and_its_access(described: dict[str, Any]) -> None:
     operations = {
         (method.upper(), path): row
         for path, methods in described["paths"].items()
@@ -77,7 +77,7 @@ def test_each_operation_says_what_it_does_and_who_may(described: dict[str, Any])
                 assert "401" in operation["responses"]
 
 
-def test_every_answer_fits_its_description(small_easel: LiveEasel, described: dict[str, Any]) -> None:
+def test_every_response_matches_its_description(small_easel: LiveEasel, described: dict[str, Any]) -> None:
     failed, done = small_easel.finish(script({"fail": "x"})), small_easel.finish()
     asks = [
         ("post", "/api/runs", {"json": {"session_id": "s", "message": "noop"}}, "/api/runs"),
@@ -100,7 +100,7 @@ def test_every_answer_fits_its_description(small_easel: LiveEasel, described: di
         openapi_schema_validator.OAS31Validator(schema).validate(answer.json())
 
 
-def test_the_shapes_of_both_bodies_are_those_of_the_design(described: dict[str, Any]) -> None:
+def test_shapes_of_run_and_error_are_those_of_the_design(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
     assert set(shapes["StartRun"]["properties"]) == {"session_id", "message", "idempotency_key"}
     assert set(shapes["StartRun"]["required"]) == {"session_id", "message"}
@@ -109,7 +109,7 @@ def test_the_shapes_of_both_bodies_are_those_of_the_design(described: dict[str, 
     assert shapes["ErrorDetail"]["properties"]["code"]["type"] == "integer"
 
 
-def test_the_tools_are_listed_as_the_design_says(small_easel: LiveEasel) -> None:
+def test_tools_are_listed_as_in_the_design(small_easel: LiveEasel) -> None:
     tools = small_easel.get("/api/tools").json()["tools"]
     assert {tool["name"] for tool in tools} >= {"gsv__Echo", "gsv__Clock", "gsv__Sleep"}
     for tool in tools:
@@ -132,13 +132,13 @@ FIRE = [
     pytest.param(row, mode, id=f"{row.method} {row.path} {mode.value}")
     for row in ROUTES
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-    # Where nothing is taken and everyone may ask, nothing can be wrong about a request.
+    # A route without parameters and authentication has no errors.
     if row.is_listed and (mode is GenerationMode.POSITIVE or row.access is not Access.OPEN)
 ]
 
 
 @pytest.mark.parametrize("row, mode", FIRE)
-def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_describes(
+def test_generated_requests_get_described_responses(
     small_easel: LiveEasel,
     described: dict[str, Any],
     logged: list[dict[str, Any]],
@@ -147,8 +147,10 @@ def test_whatever_is_generated_from_the_description_gets_an_answer_that_it_descr
 ) -> None:
     operation = schemathesis.openapi.from_dict(described)[row.path][row.method]
     run_id = small_easel.finish()
-    # Schemathesis reads a stream's schema as that of its single events, which OpenAPI has only since 3.2.
-    checks = CHECKS if row.response == "text/event-stream" else [*CHECKS, promises.response_schema_conformance]
+    # Schemathesis takes the schema of a stream for that of one event, as OpenAPI 3.2 does.
+    checks = (
+        CHECKS if row.response == "text/event-stream" else [*CHECKS, promises.response_schema_conformance]
+    )
 
     @hypothesis.settings(
         max_examples=EXAMPLES,

@@ -124,7 +124,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # uvicorn does not send the refusal of a bad handshake by itself.
+        # uvicorn does not send the refusal of a bad handshake.
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()

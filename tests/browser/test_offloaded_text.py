@@ -1,4 +1,4 @@
-"""Base64 that a model says, in the page: a reference among the words, which shows it when it is asked for."""
+"""Base64 in the text of a model: shown as a reference, and loaded on demand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.console import answer, enter, expect_ended, say, script, turn
+from tests.browser.console import answer, expect_ended, open_session, script, send_message, turn
 from tests.requirements import rule
 
 if TYPE_CHECKING:
     from tests.support.processes import EaselProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 BASE64 = base64.b64encode(random.Random(10).randbytes(9_000)).decode()
 SHOWN = """async ([events]) => {
@@ -40,7 +40,7 @@ def marker(size: int) -> dict[str, object]:
     }
 
 
-def answered(text: object) -> tuple[str, dict[str, object]]:
+def final_message(text: object) -> tuple[str, dict[str, object]]:
     return "message.completed", {
         "role": "assistant",
         "run_id": "run_A",
@@ -59,34 +59,34 @@ TOLD = [
     ),
     (
         "and stays if all adds up to the message",
-        [delta("ä"), delta(marker(5_000)), answered(marker(5_002))],
+        [delta("ä"), delta(marker(5_000)), final_message(marker(5_002))],
         ["ä", 5_000],
     ),
     (
         "the message counts if it does not",
-        [delta("a"), delta(marker(5_000)), answered(marker(7_000))],
+        [delta("a"), delta(marker(5_000)), final_message(marker(7_000))],
         ["final"],
     ),
 ]
 
 
-async def test_a_reference_among_the_words_is_one_of_them(page: Page, server: EaselProcess) -> None:
-    await enter(page, server)
+async def test_marker_between_deltas_is_shown_in_order(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
     for says, events, shown in TOLD:
         assert await page.evaluate(SHOWN, [events]) == shown, says
 
 
 @rule("CC-23", "RS-35")
-async def test_base64_that_a_model_says_is_shown_by_its_reference_in_every_tab(
-    page: Page, server: EaselProcess
-) -> None:
-    session = await enter(page, server)
-    await say(page, script({"say": "Here it is: "}, {"say": BASE64}, {"say": ", and that was all of it."}))
+async def test_base64_of_a_model_is_shown_by_reference_in_every_tab(page: Page, server: EaselProcess) -> None:
+    session = await open_session(page, server)
+    await send_message(
+        page, script({"say": "Here it is: "}, {"say": BASE64}, {"say": ", and that was all of it."})
+    )
     await expect_ended(page)
     said = ["Here it is: ", "show 11.7 KB open", ", and that was all of it."]
     await expect(answer(page)).to_have_text(said)
     other = await page.context.new_page()  # is told what the worker kept for it
-    await enter(other, server, session)
+    await open_session(other, server, session)
     await expect(answer(other)).to_have_text(said)
     await expect(turn(other).locator(".answer")).not_to_contain_text("[object")
     await other.close()
