@@ -145,7 +145,7 @@ def _is_link(directory: int, name: str) -> bool:
 
 
 class Draft:
-    """A new file that has only a temporary name. `publish` gives it its own; `close` and `discard` clean up."""
+    """A new file with a temporary name. `publish` gives it its own; `close` and `discard` clean up."""
 
     def __init__(self) -> None:
         self.name = DRAFT_PREFIX + uuid4().hex

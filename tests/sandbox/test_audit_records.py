@@ -1,5 +1,4 @@
-"""Audit records of the sandbox: every command, and every attempt to leave the workspace or to exceed a limit.
-"""
+"""Audit records of the sandbox: commands, and attempts to leave the workspace or to exceed a limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Concurrent changes of one file: a change reported as done is in the file, a change that failed is reported.
-"""
+"""Concurrent changes of one file: a change that succeeded is in the file, a failed one is reported."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def before_replacing(monkeypatch: pytest.MonkeyPatch, action: Callable[[int], No
 
 
 def write_with_older_time(text: Path, content: str) -> None:
-    """Write a file and wait until later writes get another time: file systems count in ticks of milliseconds.
-    """
+    """Write a file and wait until later writes get another time: file systems count in milliseconds."""
     text.write_text(content)
     probe = text.with_name("probe")
     while True:

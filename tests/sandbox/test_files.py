@@ -186,7 +186,11 @@ async def test_node_running_as_root_keeps_the_owner_of_a_file(
     text, chowned = file_tools.folder / "text", list[tuple[int, int]]()
     text.write_text("one")
     found = text.stat()
-    monkeypatch.setattr(os, "fchown", lambda _, *ids: chowned.append(ids))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+    def fchown(_: int, uid: int, gid: int) -> None:
+        chowned.append((uid, gid))
+
+    monkeypatch.setattr(os, "fchown", fchown)
     await file_tools.use("Edit", path="text", old_string="one", new_string="two")
     assert chowned == [], "the file belongs to this user"
     monkeypatch.setattr(os, "geteuid", lambda: found.st_uid + 1)

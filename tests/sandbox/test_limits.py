@@ -178,7 +178,7 @@ async def test_command_over_its_timeout_is_killed_with_all_its_processes(
         await wait_for_sleepers(5, nap)
         return await wait(running, timeout_seconds)
 
-    monkeypatch.setattr(commands._RunningCommand, "wait", wait_after_start)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr("easel.sandbox.command._RunningCommand.wait", wait_after_start)
     command = "sleep NAP & setsid sleep NAP & (sleep NAP &) ; nohup sleep NAP & echo started; sleep NAP"
     result = await machine.bash(command.replace("NAP", str(nap)), timeout=500)
     assert result == {**result, "stopped": "time", "exit_code": 137, "output": "started\n"}

@@ -1,5 +1,4 @@
-"""The choice of the sandbox mode: the one that was set or nothing weaker, and the reason where there is none.
-"""
+"""The choice of the sandbox mode: the one that was set or nothing weaker, with the reason if it is off."""
 
 from __future__ import annotations
 

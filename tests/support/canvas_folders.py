@@ -31,7 +31,7 @@ PAGE = b"<h1>Cockpit</h1>\r\n<p data-gsv-text=service></p>\n"
 
 @functools.cache
 def _http() -> httpx2.Client:
-    """Return one client for all calls, since creating one is slow. It keeps no connection: servers restart."""
+    """Return one client for all calls: creating one is slow. It keeps no connection: servers restart."""
     return httpx2.Client(timeout=ANSWER_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0))
 
 

@@ -130,7 +130,7 @@ def is_running_and_ready(settings: Settings) -> bool | None:
 
 
 def client_for(settings: Settings, url: str | None, token: str | None) -> ApiClient:
-    """Return a client for these options; by default for the local Easel with the same settings, as its owner."""
+    """Return a client for these options; by default for the local Easel with these settings, as its owner."""
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
     local = local_address(settings)

@@ -58,7 +58,7 @@ class CanvasDir:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The files of a canvas folder by path, without their content. Equal scans mean that nothing was written."""
+    """The files of a canvas folder by path, without content. Equal scans mean that nothing was written."""
 
     stamps: Mapping[str, FileStamp] = field(default_factory=dict[str, FileStamp])
     problems: tuple[Problem, ...] = ()
@@ -161,7 +161,7 @@ def _display(folder: Path) -> str:
 
 
 def scan(folder: Path) -> Scan:
-    """Collect names and times of the files of the layout. Cheap enough to be called several times a second."""
+    """Collect names and times of the files of the layout. Cheap enough for several calls a second."""
     stamps: dict[str, FileStamp] = {}
     problems: list[Problem] = []
     with _open_folder(folder) as root:
@@ -182,7 +182,7 @@ def scan(folder: Path) -> Scan:
 def _scan_assets(
     parent: int, name: str, path: str, stamps: dict[str, FileStamp], problems: list[Problem]
 ) -> None:
-    """Add all files below. Names that start with a dot belong to an editor or the system and are no assets."""
+    """Add all files below. Names that start with a dot belong to editors or the system and are no assets."""
     try:
         folder = fs.open_entry(parent, name, fs.READ_DIRECTORY)
     except OSError as problem:
@@ -264,7 +264,7 @@ def read(folder: Path, scanned: Scan, *, max_bytes: int) -> tuple[dict[str, byte
 
 
 def read_settled(folder: Path, *, max_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
-    """Return the content of all files at a moment at which none of them was being written. Raises `BadInput`."""
+    """Return the content of all files at a moment when none was being written. Raises `BadInput`."""
     for _ in range(MAX_READ_ATTEMPTS):
         scanned = scan(folder)
         with contextlib.suppress(FileChanging):

@@ -333,7 +333,7 @@ def push(
     is_accepted: bool = True,
     revision: int | None = None,
 ) -> SyncResult | None:
-    """Change the canvas on the server completely or not at all. Returns None if there is nothing to change."""
+    """Change the canvas on the server completely or not at all. Returns None if nothing differs."""
     steps = plan_steps(
         old, new, max_bytes=max_bytes, others=others, is_accepted=is_accepted, revision=revision
     )

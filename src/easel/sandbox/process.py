@@ -16,7 +16,7 @@ POLL_SECONDS = 0.02  # on a system without pidfds
 
 
 class Child:
-    """A process that leads a session of its own. Standard error is merged into its output; it has no input."""
+    """A process that leads a session of its own. Its output includes standard error; it has no input."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process

@@ -46,7 +46,7 @@ def run(lifeline: int, arguments: list[str]) -> int:
 
 
 def execute(arguments: list[str]) -> None:
-    """Become the command, in a session of its own, so that a signal to its group does not reach the reaper."""
+    """Become the command, in a session of its own, so that signals to its group spare the reaper."""
     start = next(number for number, argument in enumerate(arguments) if argument.startswith("/"))
     environment, argv = dict(item.split("=", 1) for item in arguments[:start]), arguments[start:]
     try:

@@ -89,7 +89,7 @@ class Walk:
                 pending += reversed(inner)
 
     def _entries(self, top: int, folder: str) -> list[tuple[str, bool]]:
-        """Return regular files and folders, sorted; nothing for a folder that was removed or cannot be read."""
+        """Return regular files and folders, sorted; none for a folder that was removed or is unreadable."""
         found: list[tuple[str, bool]] = []
         try:
             opened = fs.open_beneath(top, folder.rstrip("/") or ".", fs.READ_DIRECTORY)
@@ -272,7 +272,7 @@ def _matching_lines(regex: "re2.Regexp", content: bytes, stop: Stop) -> Iterator
 
 
 def _block_end(content: bytes, at: int) -> int:
-    """Return the end of a block of complete lines, or of one line, or of a part of a line that is too long."""
+    """Return the end of a block of complete lines, of one line, or of a part of a line that is too long."""
     if at + BLOCK_BYTES >= len(content):
         return len(content)
     line_end = (

@@ -175,7 +175,7 @@ class SessionDirs:
                     os.chown(TEMPORARY, self._owner, self._owner, dir_fd=top, follow_symlinks=False)
 
     def _remove_expired(self, folder: Path, now: float) -> bool:
-        """Remove a folder if it has expired. Holds the exclusive lock only while the folder is moved aside."""
+        """Remove a folder if it has expired. Holds the exclusive lock only while moving the folder aside."""
         path = str(folder) + LOCK_SUFFIX
         with fs.closing(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)) as lock:
             if now - os.fstat(lock).st_mtime < self._ttl_seconds:
@@ -271,7 +271,7 @@ def _move_to(directory: int, name: str) -> int:
 
 
 def _change_owner_of_entries(directory: int, owner: int) -> list[str]:
-    """Change the owner of the entries and return the folders. Files with a second hard link keep their owner."""
+    """Change the owner of the entries and return the folders. Files with a second hard link keep theirs."""
     inner: list[str] = []
     for name in os.listdir(directory):
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
