@@ -89,7 +89,9 @@ class ArtifactHarness:
 
 
 @pytest_asyncio.fixture
-async def harness(tmp_path: Path, location: BlobLocation, clock: TurnableClock) -> AsyncIterator[ArtifactHarness]:
+async def harness(
+    tmp_path: Path, location: BlobLocation, clock: TurnableClock
+) -> AsyncIterator[ArtifactHarness]:
     database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
     harness = ArtifactHarness(database, location, clock)

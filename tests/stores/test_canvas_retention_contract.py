@@ -134,10 +134,10 @@ async def test_old_logs_are_found_page_by_page(store: Store, canvases: CanvasSto
         await create_canvas_with_log(canvases, name, 2)
     await set_event_age(store, "b", 1)
     first = await canvases.find_old_logs(DAY, START, 2)
-    assert (list(first.found), first.next) == ([(OWNER, "b")], (OWNER, "b"))
+    assert (list(first.keys), first.next) == ([(OWNER, "b")], (OWNER, "b"))
     assert first.next is not None
     rest = await canvases.find_old_logs(DAY, first.next, 2)
-    assert (list(rest.found), rest.next) == ([], None)
+    assert (list(rest.keys), rest.next) == ([], None)
 
 
 async def test_concurrent_trims_and_appends_leave_no_gap(store: Store, canvases: CanvasStore) -> None:

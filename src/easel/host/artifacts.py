@@ -136,10 +136,10 @@ class Artifacts:
         return await self._find(principal.user_id, name)
 
     async def _find(self, user_id: UserId, name: str) -> Artifact:
-        found = await self._store.get(user_id, ArtifactId(name)) if is_artifact_id(name) else None
-        if found is None:
+        artifact = await self._store.get(user_id, ArtifactId(name)) if is_artifact_id(name) else None
+        if artifact is None:
             raise NotFound(what="artifact", id=name)
-        return found
+        return artifact
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
         """Return the complete content. Raises `CorruptData` if it differs from what was stored."""
@@ -263,14 +263,14 @@ async def _verify(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGene
         yield last
 
 
-def _corrupt(artifact: Artifact, found: str) -> CorruptData:
+def _corrupt(artifact: Artifact, reason: str) -> CorruptData:
     log.error(
         "artifact.corrupt",
         artifact_id=artifact.artifact_id,
         user_id=artifact.user_id,
         blob_key=artifact.blob_key,
         size=artifact.size,
-        found=found,
+        reason=reason,
     )
     return CorruptData(what="artifact", id=artifact.artifact_id)
 

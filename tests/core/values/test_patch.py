@@ -70,10 +70,10 @@ EXAMPLES = [
     "state, operations, after", [row[1:] for row in EXAMPLES], ids=[row[0] for row in EXAMPLES]
 )
 def test_operations_follow_rfc_6902(state: Any, operations: list[dict[str, Any]], after: Any) -> None:
-    before, given = copy.deepcopy(state), copy.deepcopy(operations)
+    before, operations_before = copy.deepcopy(state), copy.deepcopy(operations)
     assert patch_state(state, *operations) == after
     assert state == before
-    assert operations == given
+    assert operations == operations_before
 
 
 REFUSED = [
@@ -204,7 +204,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 @given(cases())
 def test_random_patch_matches_the_model(pair: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
     state, operations = pair
-    before, given = copy.deepcopy(state), copy.deepcopy(operations)
+    before, operations_before = copy.deepcopy(state), copy.deepcopy(operations)
     try:
         expected = apply_to_copy(state, operations)
     except (KeyError, IndexError, TypeError):
@@ -221,7 +221,7 @@ def test_random_patch_matches_the_model(pair: tuple[dict[str, Any], list[dict[st
         ]
         assert all(before.get(name) == expected.get(name) for name in unreported), "every change is reported"
     assert state == before
-    assert operations == given
+    assert operations == operations_before
 
 
 # --- changed paths ------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def changed_members(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 
     Unlike in Python, 1 and true differ.
     """
-    kept = {
+    unchanged = {
         name for name in before if name in after and fingerprint(before[name]) == fingerprint(after[name])
     }
-    return [pointer((name,)) for name in {**before, **after} if name not in kept]
+    return [pointer((name,)) for name in {**before, **after} if name not in unchanged]

@@ -16,5 +16,5 @@ class OldLogs:
     None after the last one.
     """
 
-    found: Sequence[LogKey]
+    keys: Sequence[LogKey]
     next: LogKey | None

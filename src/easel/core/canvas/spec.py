@@ -48,8 +48,7 @@ MIN_REFRESH_MS = 1_000  # X9
 MAX_REFRESH_MS = 7 * 24 * 3_600_000
 MAX_CONTROL_LENGTH = 200
 KNOWN = frozenset(
-    ("$schema", "version", "mode", "title", "description", "toolPolicy")
-    + ("state", "actions", "bindings", "refresh", "writable")
+    "$schema version mode title description toolPolicy state actions bindings refresh writable".split()
 )
 
 
@@ -109,8 +108,8 @@ def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
     check_members(members, KNOWN, "")
     version = members.get("version", VERSION)
     if version != VERSION or isinstance(version, (bool, float)):
-        found = quote_value(version) if isinstance(version, str) else repr(version)[:20]
-        refuse("version", f"must be {VERSION}; {found} is not supported.")
+        value = quote_value(version) if isinstance(version, str) else repr(version)[:20]
+        refuse("version", f"must be {VERSION}; {value} is not supported.")
     for name, max_length in (
         ("$schema", MAX_TITLE_LENGTH),
         ("title", MAX_TITLE_LENGTH),
@@ -169,7 +168,9 @@ def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[s
     members = require_object(raw, "toolPolicy")
     check_members(members, {"allow", "connect"}, "toolPolicy")
     allow = require_list(members.get("allow", []), "toolPolicy.allow", max_items=limits.tools)
-    tools = frozenset(parse_tool_name(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow))
+    tools = frozenset(
+        parse_tool_name(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow)
+    )
     connect = require_list(members.get("connect", []), "toolPolicy.connect", max_items=limits.tools)
     return tools, tuple(
         require_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)

@@ -218,8 +218,8 @@ class Lexer:
                     "quote its end: <<'EOF'."
                 )
             self.uses += [
-                VariableUse(found[1], start, is_plain=False)
-                for found in re.finditer(rf"\$\{{?({NAME})", line)
+                VariableUse(match[1], start, is_plain=False)
+                for match in re.finditer(rf"\$\{{?({NAME})", line)
             ]
         self.refuse(f"a here-document has no end: there is no line {document.end}.")
 

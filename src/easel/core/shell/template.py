@@ -209,10 +209,10 @@ def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[s
 def _resolve_reference(root: Mapping[str, Any], reference: Any) -> list[Any]:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return []
-    here: Any = root
+    target: Any = root
     for part in reference[1:].split("/")[1:]:
-        here = _members(here).get(part.replace("~1", "/").replace("~0", "~"))
-    return [here]
+        target = _members(target).get(part.replace("~1", "/").replace("~0", "~"))
+    return [target]
 
 
 def _inner(schema: Mapping[str, Any], step: str | int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The fingerprint of a JSON value: equal values have equal fingerprints, whatever the order of their members."""
+"""The fingerprint of a JSON value: equal for equal values, whatever the order of their members."""
 
 import hashlib
 import json

@@ -207,17 +207,17 @@ class _PatchedState:
 
     def _container(self, path: Sequence[str]) -> dict[str, Any] | list[Any]:
         """Return the container at a path, ready to be altered. Copies every container on the way once."""
-        here: Any = self.state
+        container: Any = self.state
         for depth, part in enumerate(path):
-            inner = get_at(here, (part,))
+            inner = get_at(container, (part,))
             if inner is MISSING:
                 raise _OperationFailed(f"nothing exists at {pointer(path[: depth + 1])}.")
             if not isinstance(inner, (dict, list)):
                 raise _OperationFailed(f"{pointer(path[: depth + 1])} is neither an object nor an array.")
             copy = self._copy_once(inner)
-            here[part if isinstance(here, dict) else int(part)] = copy
-            here = copy
-        return here
+            container[part if isinstance(container, dict) else int(part)] = copy
+            container = copy
+        return container
 
     def _copy_once(self, container: Any) -> Any:
         if id(container) in self._copies:

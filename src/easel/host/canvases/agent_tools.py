@@ -127,10 +127,10 @@ class _CanvasTool:
             case "get":
                 return _describe_snapshot(await self._library.get(principal, args["canvasId"]))
             case "list":
-                found = await self._library.list_canvases(
+                canvases = await self._library.list_canvases(
                     principal, agent_id=args.get("agentId"), after=None, limit=MAX_LISTED
                 )
-                return {"canvases": [_describe_canvas(canvas) for canvas in found]}
+                return {"canvases": [_describe_canvas(canvas) for canvas in canvases]}
             case "open":
                 view, snapshot = await self._views.open(
                     principal, args["canvasId"], _client_id(context), NO_CONNECTION
@@ -214,7 +214,7 @@ def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "assets": [asset.path for asset in snapshot.assets],
         "accepted": canvas.is_accepted,
         "views": len(snapshot.live_views),
-        **({"failing": [job.shown for job in snapshot.failing]} if snapshot.failing else {}),
+        **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
 
 
@@ -261,12 +261,12 @@ class _LogsTool:
         runs = await self._runs.list_runs(
             context.user_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
         )
-        found: list[LoggedEvent] = []
+        events: list[LoggedEvent] = []
         for run in runs:  # the newest first, until there are enough lines
-            found[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)
-            if len(found) >= limit:
+            events[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)
+            if len(events) >= limit:
                 break
-        return found
+        return events
 
 
 def _format_line(event: LoggedEvent) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.action.policy import check_reach, check_templates
-from easel.core.action.timeouts import time_warnings
+from easel.core.action.timeouts import timeout_warnings
 from easel.core.canvas.actions import Confirm, PatchState
 from easel.core.canvas.canvas import (
     CanvasSnapshot,
@@ -127,7 +127,7 @@ class DraftChecker:
         parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
         return [
             *check_templates(parsed, tools, floor=self._floor),
-            *time_warnings(parsed, tools, self._tools.timeout_seconds),
+            *timeout_warnings(parsed, tools, self._tools.timeout_seconds),
         ]
 
 

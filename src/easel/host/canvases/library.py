@@ -54,7 +54,7 @@ SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image
 DEFAULT_AGENT_ID = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = (
-    "The page of this canvas is not accepted, so every action asks for confirmation; review and accept it."
+    "The page of this canvas is not accepted, so its actions ask for confirmation; review and accept it."
 )
 CANNOT_ACCEPT = (
     "accepted: this request does not accept the canvas; review it and use `canvas.accept`, "
@@ -171,9 +171,8 @@ class CanvasLibrary:
 
     async def _replace(self, principal: Principal, current: Canvas, checked: CheckedDraft) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
-        check_revision(
-            current, draft.expected_revision
-        )  # before blobs are written; checked again under the lock
+        # Before blobs are written; checked again under the lock.
+        check_revision(current, draft.expected_revision)
         if draft.agent_id not in (None, current.agent_id):
             raise BadInput(problem=f"agentId: must be {current.agent_id}, the agent of this canvas.")
         title = None if draft.title is None else parse_title(draft.title, canvas_id)
@@ -189,8 +188,7 @@ class CanvasLibrary:
             check_revision(canvas, draft.expected_revision)
             removed = _removed_paths(snapshot, assets)
             spec = _changed_spec(canvas, checked.spec)
-            # A spec by an agent runs in the agent's own session; an agent that only sets a title changes no
-            # owner.
+            # A spec by an agent runs in the agent's own session; without a spec an agent changes no owner.
             owner = (
                 draft.owner_session_key if may_self_approve(principal) or checked.spec is not None else None
             )
@@ -379,8 +377,8 @@ def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list
     """Return the paths of current assets that a new set of assets does not contain."""
     if assets is None:
         return []
-    kept = {asset.path for asset in assets}
-    return [asset.path for asset in snapshot.assets if asset.path not in kept]
+    new_paths = {asset.path for asset in assets}
+    return [asset.path for asset in snapshot.assets if asset.path not in new_paths]
 
 
 def _offload_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:

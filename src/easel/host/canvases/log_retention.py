@@ -35,7 +35,7 @@ class CanvasLogRetention:
         deleted, position = 0, START
         while position is not None:
             batch = await self._canvases.find_old_logs(self._seconds, position, CANVAS_BATCH_SIZE)
-            for key in batch.found:
+            for key in batch.keys:
                 deleted += await self._trim(key)
             position = batch.next
         if deleted:
