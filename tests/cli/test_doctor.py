@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import http.server
 import re
-import socket
 import sqlite3
 import threading
 from typing import TYPE_CHECKING, ClassVar
+
+import pytest
 
 from tests.cli.commands import SECRET, invoke_easel
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -104,28 +104,34 @@ class _OtherProgram(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_other_program_on_the_port_fails_and_gets_no_token(tmp_path: Path) -> None:
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """The port of another program."""
     with http.server.HTTPServer(("127.0.0.1", 0), _OtherProgram) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        port, token = str(other.server_port), "a-token-of-some-length"
-        done = invoke_easel("doctor", DATA=str(tmp_path), PORT=port, TOKEN=token)
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        yield str(other.server_port)
         other.shutdown()
+        thread.join()
+
+
+def test_other_program_on_the_port_fails_and_gets_no_token(tmp_path: Path, taken_port: str) -> None:
+    done = invoke_easel("doctor", DATA=str(tmp_path), PORT=taken_port, TOKEN="a-token-of-some-length")
     assert "fail Port: Port" in done.stdout
     assert done.returncode == 1
     assert _OtherProgram.headers_received
     assert not any("Authorization" in headers for headers in _OtherProgram.headers_received)
 
 
-def test_every_failed_check_is_printed(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = invoke_easel(
-            "doctor",
-            DATA="/dev/null/easel",
-            PORT=str(taken.getsockname()[1]),
-            TOKEN="short",
-            DATABASE_URL=f"postgresql://u:{SECRET}@127.0.0.1:1/d",
-            BLOB_URL="ftp://x",
-        )
+def test_every_failed_check_is_printed(taken_port: str) -> None:
+    done = invoke_easel(
+        "doctor",
+        DATA="/dev/null/easel",
+        PORT=taken_port,
+        TOKEN="short",
+        DATABASE_URL=f"postgresql://u:{SECRET}@127.0.0.1:1/d",
+        BLOB_URL="ftp://x",
+    )
     assert done.returncode == 1
     assert SECRET not in done.stdout + done.stderr
     for name in ("Data folder", "Owner's token", "Port", "Database", "Blobs"):
