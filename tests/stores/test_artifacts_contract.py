@@ -65,12 +65,12 @@ async def store_content(artifacts: ArtifactStore, content: bytes, user_id: UserI
 
 async def start_upload(artifacts: ArtifactStore, name: str = "new_1") -> Artifact:
     """Start an upload whose content is not known yet."""
-    [begun] = await artifacts.claim(OWNER, [NewArtifact(ArtifactId(name), 0, "", aged_key())])
-    return begun
+    [upload] = await artifacts.claim(OWNER, [NewArtifact(ArtifactId(name), 0, "", aged_key())])
+    return upload
 
 
-def as_content(begun: Artifact, content: bytes) -> NewArtifact:
-    return replace(new(content), blob_key=begun.blob_key)
+def as_content(upload: Artifact, content: bytes) -> NewArtifact:
+    return replace(new(content), blob_key=upload.blob_key)
 
 
 async def set_artifact_age(store: Store) -> None:
@@ -95,9 +95,9 @@ async def count(store: Store, table: str) -> int:
 
 
 async def test_claimed_row_is_not_readable_before_its_blob_is_stored(artifacts: ArtifactStore) -> None:
-    wanted = new(b"a")
-    [claimed] = await artifacts.claim(OWNER, [wanted])
-    assert (claimed.blob_key, claimed.size, claimed.is_stored) == (wanted.blob_key, 1, False)
+    requested = new(b"a")
+    [claimed] = await artifacts.claim(OWNER, [requested])
+    assert (claimed.blob_key, claimed.size, claimed.is_stored) == (requested.blob_key, 1, False)
     assert await artifacts.get(OWNER, id_of(b"a")) is None
     assert await artifacts.mark_stored(OWNER, [claimed]) == {id_of(b"a")}
     found = await artifacts.get(OWNER, id_of(b"a"))
@@ -114,7 +114,7 @@ async def test_claimed_row_is_not_readable_before_its_blob_is_stored(artifacts: 
         id_of(b"a"),
         1,
         "text/plain",
-        wanted.blob_key,
+        requested.blob_key,
         True,
     )
 
@@ -129,7 +129,7 @@ async def test_same_content_has_one_row_and_one_blob(store: Store, artifacts: Ar
 async def test_many_artifacts_are_claimed_and_marked_in_one_call(artifacts: ArtifactStore) -> None:
     contents = [bytes([n]) for n in range(40)]
     claimed = await artifacts.claim(OWNER, [new(content) for content in contents])
-    assert {one.artifact_id for one in claimed} == {id_of(content) for content in contents}
+    assert {item.artifact_id for item in claimed} == {id_of(content) for content in contents}
     assert await artifacts.mark_stored(OWNER, claimed) == {id_of(content) for content in contents}
 
 
@@ -161,30 +161,30 @@ async def test_same_content_of_two_users_has_two_rows(store: Store, artifacts: A
 async def test_upload_is_not_readable_until_completed_under_its_content_id(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    begun = await start_upload(artifacts)
-    assert await artifacts.get(OWNER, begun.artifact_id) is None
-    settled = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
-    assert settled is not None
-    assert (settled.artifact_id, settled.size, settled.blob_key, settled.is_stored) == (
+    upload = await start_upload(artifacts)
+    assert await artifacts.get(OWNER, upload.artifact_id) is None
+    completed = await artifacts.complete_upload(OWNER, upload.artifact_id, as_content(upload, b"a"), None)
+    assert completed is not None
+    assert (completed.artifact_id, completed.size, completed.blob_key, completed.is_stored) == (
         id_of(b"a"),
         1,
-        begun.blob_key,
+        upload.blob_key,
         True,
     )
-    assert await artifacts.get(OWNER, id_of(b"a")) == settled
+    assert await artifacts.get(OWNER, id_of(b"a")) == completed
     assert await count(store, "artifacts") == 1
 
 
 async def test_completed_upload_fills_a_row_without_a_blob(store: Store, artifacts: ArtifactStore) -> None:
     """The first claimer crashed; the next upload of the content fills its row."""
     [dead] = await artifacts.claim(OWNER, [new(b"a")])
-    begun = await start_upload(artifacts)
-    alive = await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None)
-    assert alive is not None
-    assert alive.is_stored
-    assert alive.blob_key == begun.blob_key
+    upload = await start_upload(artifacts)
+    completed = await artifacts.complete_upload(OWNER, upload.artifact_id, as_content(upload, b"a"), None)
+    assert completed is not None
+    assert completed.is_stored
+    assert completed.blob_key == upload.blob_key
     assert await artifacts.mark_stored(OWNER, [dead]) == set()
-    assert await artifacts.get(OWNER, id_of(b"a")) == alive
+    assert await artifacts.get(OWNER, id_of(b"a")) == completed
     assert await count(store, "artifacts") == 1
 
 
@@ -193,26 +193,27 @@ async def test_completed_upload_replaces_only_the_blob_that_is_missing(
 ) -> None:
     first = await store_content(artifacts, b"a")
     for lost in (None, aged_key()):
-        begun = await start_upload(artifacts)
+        upload = await start_upload(artifacts)
         assert (
-            await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), lost) == first
+            await artifacts.complete_upload(OWNER, upload.artifact_id, as_content(upload, b"a"), lost)
+            == first
         )
-    begun = await start_upload(artifacts)
-    mended = await artifacts.complete_upload(
-        OWNER, begun.artifact_id, as_content(begun, b"a"), first.blob_key
+    upload = await start_upload(artifacts)
+    repaired = await artifacts.complete_upload(
+        OWNER, upload.artifact_id, as_content(upload, b"a"), first.blob_key
     )
-    assert mended is not None
-    assert mended.blob_key == begun.blob_key
+    assert repaired is not None
+    assert repaired.blob_key == upload.blob_key
     assert await count(store, "artifacts") == 1
 
 
 @case("D7")
 async def test_upload_that_was_swept_cannot_be_completed(store: Store, artifacts: ArtifactStore) -> None:
     """A sweep may be deleting its blob."""
-    begun = await start_upload(artifacts)
+    upload = await start_upload(artifacts)
     await set_artifact_age(store)
-    assert await sweep(artifacts) == [begun.blob_key]
-    assert await artifacts.complete_upload(OWNER, begun.artifact_id, as_content(begun, b"a"), None) is None
+    assert await sweep(artifacts) == [upload.blob_key]
+    assert await artifacts.complete_upload(OWNER, upload.artifact_id, as_content(upload, b"a"), None) is None
     assert await artifacts.get(OWNER, id_of(b"a")) is None
     assert await count(store, "artifacts") == 0
 
@@ -220,18 +221,21 @@ async def test_upload_that_was_swept_cannot_be_completed(store: Store, artifacts
 async def test_unfinished_upload_can_be_withdrawn_and_stored_artifact_cannot(
     store: Store, artifacts: ArtifactStore
 ) -> None:
-    begun, kept = await start_upload(artifacts), await store_content(artifacts, b"a")
-    for one in (begun, begun, kept):
-        await artifacts.withdraw(OWNER, one.artifact_id)
-    assert await store.sql("select artifact_id from artifacts") == [{"artifact_id": kept.artifact_id}]
+    upload, artifact = await start_upload(artifacts), await store_content(artifacts, b"a")
+    for item in (upload, upload, artifact):
+        await artifacts.withdraw(OWNER, item.artifact_id)
+    assert await store.sql("select artifact_id from artifacts") == [{"artifact_id": artifact.artifact_id}]
 
 
 async def test_concurrent_uploads_of_the_same_content_keep_one_blob(artifacts: ArtifactStore) -> None:
-    begun = [await start_upload(artifacts, f"new_{n}") for n in range(10)]
-    settled = await asyncio.gather(
-        *(artifacts.complete_upload(OWNER, one.artifact_id, as_content(one, b"a"), None) for one in begun)
+    uploads = [await start_upload(artifacts, f"new_{n}") for n in range(10)]
+    completed = await asyncio.gather(
+        *(
+            artifacts.complete_upload(OWNER, item.artifact_id, as_content(item, b"a"), None)
+            for item in uploads
+        )
     )
-    assert len({one.blob_key for one in settled if one is not None}) == 1
+    assert len({item.blob_key for item in completed if item is not None}) == 1
 
 
 async def test_artifact_of_an_unknown_user_is_refused(artifacts: ArtifactStore) -> None:
@@ -278,8 +282,8 @@ async def test_sweep_deletes_only_old_artifacts_without_references(
     touched = await store_content(artifacts, b"touched")
     assert sorted(await sweep(artifacts)) == sorted([loose.blob_key, unstored.blob_key])
     assert await sweep(artifacts) == []
-    for kept in (of_run, of_canvas, touched):
-        assert await artifacts.get(OWNER, kept.artifact_id) == kept
+    for artifact in (of_run, of_canvas, touched):
+        assert await artifacts.get(OWNER, artifact.artifact_id) == artifact
     assert await artifacts.get(OWNER, loose.artifact_id) is None
     assert await artifacts.mark_stored(OWNER, [unstored]) == set(), "a row that was swept is not marked"
 
@@ -298,16 +302,16 @@ async def test_claim_touches_the_row_so_that_the_sweep_skips_it(
 async def test_artifact_is_swept_after_its_run_or_canvas_is_deleted(
     store: Store, artifacts: ArtifactStore, run_id: RunId, gone: str
 ) -> None:
-    kept = await store_content(artifacts, b"a")
+    artifact = await store_content(artifacts, b"a")
     canvas_id = await create_canvas(store)
     if "sessions" in gone:
-        await artifacts.add_references(OWNER, [kept.artifact_id], run_id=run_id)
+        await artifacts.add_references(OWNER, [artifact.artifact_id], run_id=run_id)
     else:
-        await artifacts.add_references(OWNER, [kept.artifact_id], canvas_id=canvas_id)
+        await artifacts.add_references(OWNER, [artifact.artifact_id], canvas_id=canvas_id)
     await set_artifact_age(store)
     assert await sweep(artifacts) == []
     await store.sql(gone)
-    assert await sweep(artifacts) == [kept.blob_key]
+    assert await sweep(artifacts) == [artifact.blob_key]
 
 
 async def test_swept_content_can_be_stored_again_with_a_new_blob_key(
@@ -327,9 +331,9 @@ async def test_sweep_visits_every_row_for_any_step_length(
     mallory = await store.add_user("mallory")
     made = [await store_content(artifacts, bytes([n]), user) for user in (OWNER, mallory) for n in range(4)]
     await set_artifact_age(store)
-    kept = await store_content(artifacts, b"\x02", mallory)
+    artifact = await store_content(artifacts, b"\x02", mallory)
     assert sorted(await sweep(artifacts, limit)) == sorted(
-        one.blob_key for one in made if one.blob_key != kept.blob_key
+        item.blob_key for item in made if item.blob_key != artifact.blob_key
     )
 
 
@@ -347,7 +351,7 @@ async def test_concurrent_references_and_sweeps_stay_consistent(
 
     await asyncio.gather(
         sweep_often(),
-        *(artifacts.add_references(OWNER, [one], run_id=run_id) for one in reversed(ids)),
+        *(artifacts.add_references(OWNER, [item], run_id=run_id) for item in reversed(ids)),
         sweep_often(),
     )
     rows = {row["artifact_id"] for row in await store.sql("select artifact_id from artifacts")}
@@ -363,16 +367,16 @@ ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"])
 async def test_sweep_skips_an_artifact_whose_reference_is_being_added(
     store: Store, artifacts: ArtifactStore, run_id: RunId
 ) -> None:
-    kept = await store_content(artifacts, b"a")
+    artifact = await store_content(artifacts, b"a")
     await set_artifact_age(store)
     async with other_connection(store) as other, other.transaction():
         await other.execute(
             "insert into artifact_refs (user_id, artifact_id, run_id)"
-            f" values ('owner', '{kept.artifact_id}', '{run_id}')"
+            f" values ('owner', '{artifact.artifact_id}', '{run_id}')"
         )
         assert await asyncio.wait_for(sweep(artifacts), TIMEOUT_SECONDS) == []
     assert await sweep(artifacts) == []
-    assert await artifacts.get(OWNER, kept.artifact_id) == kept
+    assert await artifacts.get(OWNER, artifact.artifact_id) == artifact
 
 
 @ON_POSTGRES
@@ -393,7 +397,7 @@ async def test_reference_waits_for_the_sweep_of_its_artifact_and_is_not_added(
 async def test_rows_are_locked_in_one_order(store: Store, artifacts: ArtifactStore, step: str) -> None:
     """Otherwise two calls that lock the same rows could deadlock."""
     made = sorted(
-        [await store_content(artifacts, bytes([n])) for n in range(8)], key=lambda one: one.artifact_id
+        [await store_content(artifacts, bytes([n])) for n in range(8)], key=lambda item: item.artifact_id
     )
     backwards = made[::-1]
     async with other_connection(store) as other, other.transaction():
@@ -402,7 +406,7 @@ async def test_rows_are_locked_in_one_order(store: Store, artifacts: ArtifactSto
         )
         if step == "claim":
             new_ones = [
-                NewArtifact(one.artifact_id, one.size, one.media_type, aged_key()) for one in backwards
+                NewArtifact(item.artifact_id, item.size, item.media_type, aged_key()) for item in backwards
             ]
             taking = asyncio.create_task(artifacts.claim(OWNER, new_ones))
         else:
@@ -428,8 +432,8 @@ async def test_old_blob_without_a_row_is_reported_as_unknown(store: Store, artif
     await store.sql(f"update artifacts set blob_key = '{aged}'")
     old, young = aged_key(GRACE + 60), aged_key(GRACE - 60)
     other_users = aged_key(GRACE + 60, "gone")  # type: ignore[arg-type]
-    asked = {
+    keys = {
         key: blob_created_at(key) or datetime.now(UTC)
         for key in (known.blob_key, aged, old, young, other_users)
     }
-    assert sorted(await artifacts.find_unknown_blobs(asked, GRACE)) == sorted([old, other_users])
+    assert sorted(await artifacts.find_unknown_blobs(keys, GRACE)) == sorted([old, other_users])

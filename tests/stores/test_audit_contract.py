@@ -314,8 +314,8 @@ async def test_records_are_listed_newest_first_and_filtered(chain: AuditStore) -
         await chain.append(
             [new_entry("run.error" if nth in (1, 4) else "sign_out", at=AT + timedelta(hours=nth))]
         )
-    for filters, wanted in FILTERS:
-        assert await list_seqs(chain, **filters) == wanted, filters
+    for filters, expected in FILTERS:
+        assert await list_seqs(chain, **filters) == expected, filters
 
 
 @case("R6")

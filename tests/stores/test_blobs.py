@@ -369,7 +369,7 @@ def test_accepted_key_stays_under_the_root(key: str) -> None:
     if is_key(key):
         assert check_key(key) == key
         assert len(key.encode()) <= 1024
-        assert os.path.normpath(os.path.join("/top", key)) == f"/top/{key}"  # noqa: PTH118 - like system calls
+        assert os.path.normpath(os.path.join("/top", key)) == f"/top/{key}"  # noqa: PTH118
         assert not key.startswith(f"{STAGING}/")
 
 

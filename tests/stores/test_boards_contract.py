@@ -210,13 +210,13 @@ async def test_same_key_on_another_edge_is_another_value(runs: RunStore, boards:
         await write_value(boards, blackboard_write(claim.run_id, edge_id, value=given))
     await write_value(boards, whiteboard_write(claim.run_id, value=4))
     found = await read_values(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.board_key.edge_id, one.value, one.version) for one in found] == [
+    assert [(entry.board_key.edge_id, entry.value, entry.version) for entry in found] == [
         ("a-b", "3", 2),
         ("b-a", "2", 1),
     ]
-    [one] = await read_values(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
-    assert one.value == "2"
-    assert [one.value for one in await read_values(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
+    [entry] = await read_values(boards, claim.run_id, Board.BLACKBOARD, edge_id="b-a", key="k")
+    assert entry.value == "2"
+    assert [entry.value for entry in await read_values(boards, claim.run_id, Board.WHITEBOARD)] == ["4"]
 
 
 @rule("CC-21")
@@ -236,7 +236,7 @@ async def test_values_are_sorted_by_edge_and_key(runs: RunStore, boards: BoardSt
     for edge_id, key in (("b", "é"), ("b", "Z"), ("a", "z"), ("b", "a"), ("B", "a")):
         await write_value(boards, blackboard_write(claim.run_id, edge_id, key))
     found = await read_values(boards, claim.run_id, Board.BLACKBOARD)
-    assert [(one.board_key.edge_id, one.board_key.key) for one in found] == [
+    assert [(entry.board_key.edge_id, entry.board_key.key) for entry in found] == [
         ("B", "a"),
         ("a", "z"),
         ("b", "Z"),
@@ -244,7 +244,8 @@ async def test_values_are_sorted_by_edge_and_key(runs: RunStore, boards: BoardSt
         ("b", "é"),
     ]
     assert [
-        one.board_key.key for one in await read_values(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")
+        entry.board_key.key
+        for entry in await read_values(boards, claim.run_id, Board.BLACKBOARD, edge_id="b")
     ] == [
         "Z",
         "a",
@@ -314,9 +315,9 @@ async def test_board_write_after_the_end_is_refused(
     assert_stored(
         await runs.append(ending_batch(claim, 1, status, "why" if status is Status.FAILED else None))
     )
-    with pytest.raises(RunFinished) as told:
+    with pytest.raises(RunFinished) as recorded:
         await boards.write(whiteboard_write(claim.run_id, value="too late"))
-    assert told.value.details["status"] == status.value
+    assert recorded.value.details["status"] == status.value
     assert (await event_types(runs, claim.run_id))[-1] == "done"
     assert await read_value(boards, claim.run_id) == "kept"
 
@@ -461,12 +462,12 @@ async def test_fifty_writers_without_an_expected_version_all_succeed(
     assert sorted(answer.version for answer in answers) == list(range(1, WRITERS + 1))
     log = await read_log(runs, claim.run_id)
     assert [event.seq for event in log] == list(range(1, WRITERS + 11))
-    told = [(event.seq, decode_payload(event)) for event in log if event.type == "whiteboard.write"]
-    assert [data["version"] for _, data in told] == list(range(1, WRITERS + 1))
-    assert {(seq, data["version"], data["value"]) for seq, data in told} == {
+    recorded = [(event.seq, decode_payload(event)) for event in log if event.type == "whiteboard.write"]
+    assert [data["version"] for _, data in recorded] == list(range(1, WRITERS + 1))
+    assert {(seq, data["version"], data["value"]) for seq, data in recorded} == {
         (answer.seq, answer.version, nth) for nth, answer in enumerate(answers)
     }
-    assert await read_value(boards, claim.run_id) == told[-1][1]["value"]
+    assert await read_value(boards, claim.run_id) == recorded[-1][1]["value"]
 
 
 @case("R1")
@@ -474,14 +475,14 @@ async def test_concurrent_writes_respect_the_limit_of_keys(runs: RunStore, board
     claim = await start_run(runs)
     limits = replace(LIMITS, keys=10)
 
-    async def one(nth: int) -> bool:
+    async def write_new_key(nth: int) -> bool:
         try:
             return await boards.write(whiteboard_write(claim.run_id, f"k{nth}", limits=limits)) is not None
         except BoardFull:
             return False
 
     async with asyncio.timeout(RACE_TIMEOUT_SECONDS):
-        answers = await asyncio.gather(*(one(nth) for nth in range(WRITERS)))
+        answers = await asyncio.gather(*(write_new_key(nth) for nth in range(WRITERS)))
     assert sum(answers) == 10
     assert len(await read_values(boards, claim.run_id, Board.WHITEBOARD)) == 10
     assert len(await read_log(runs, claim.run_id)) == 10

@@ -69,24 +69,24 @@ def new_execution(status: ExecutionStatus = ExecutionStatus.RUNNING, **more: Any
 
 
 async def store_transition(
-    canvases: CanvasStore, step: Transition, *, seconds: float = LEASE, **state: Any
+    canvases: CanvasStore, transition: Transition, *, seconds: float = LEASE, **state: Any
 ) -> None:
     """Store a transition with one event, and with a change of the state if one is given."""
-    one = step.execution
+    execution = transition.execution
 
     def decide(snapshot: CanvasSnapshot) -> Change:
         canvas = snapshot.canvas
         event = EVENTS.action(
-            "started", canvas.revision, {"eventId": one.event_id, "actionId": one.action_id}
+            "started", canvas.revision, {"eventId": execution.event_id, "actionId": execution.action_id}
         )
         return Change(
             events=[event],
             is_mutation=bool(state),
             state={**canvas.state, **state} if state else None,
-            transition=step,
+            transition=transition,
         )
 
-    assert await canvases.change(one.user_id, one.canvas_id, decide, seconds=seconds) is not None
+    assert await canvases.change(execution.user_id, execution.canvas_id, decide, seconds=seconds) is not None
 
 
 async def start_execution(
@@ -194,13 +194,13 @@ async def test_confirmed_execution_starts_when_it_is_confirmed(
     execution = await start_execution(
         canvases, new_execution(ExecutionStatus.ASKED, resolved={"kind": "tool.call"})
     )
-    asked = await get_execution(actions, execution)
-    assert (asked.started_at, asked.owner_id, asked.resolved) == (None, None, {"kind": "tool.call"})
+    pending = await get_execution(actions, execution)
+    assert (pending.started_at, pending.owner_id, pending.resolved) == (None, None, {"kind": "tool.call"})
     await store_transition(canvases, confirm_transition(execution, status=status))
     after = await get_execution(actions, execution)
     assert (after.started_at is not None, after.confirmed_by) == (starts, "Ann")
     assert (after.ended_at is not None) == status.is_terminal
-    assert after.created_at == asked.created_at
+    assert after.created_at == pending.created_at
 
 
 @rule("CV-22")
@@ -309,16 +309,16 @@ async def test_execution_ends_once_and_a_late_result_is_not_stored(
 
 @rule("CV-23")
 @pytest.mark.parametrize(
-    "step",
+    "transition",
     [
-        lambda one: end_transition(one, owner_id=THERE),  # another instance's
+        lambda execution: end_transition(execution, owner_id=THERE),  # another instance's
         confirm_transition,  # was never pending
-        lambda one: end_transition(replace(one, event_id=new_event_id())),  # was never started
-        lambda one: end_transition(replace(one, user_id=ANN)),  # another user's
+        lambda execution: end_transition(replace(execution, event_id=new_event_id())),  # was never started
+        lambda execution: end_transition(replace(execution, user_id=ANN)),  # another user's
     ],
 )
 async def test_transition_from_another_status_changes_nothing(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store, step: Any
+    canvases: CanvasStore, actions: CanvasActionStore, store: Store, transition: Any
 ) -> None:
     await create_canvas(canvases)
     await store.add_user(ANN)
@@ -326,7 +326,7 @@ async def test_transition_from_another_status_changes_nothing(
     execution = await start_execution(canvases)
     before = await get_canvas(canvases), await get_execution(actions, execution)
     with pytest.raises(StaleTransition):
-        await store_transition(canvases, step(execution), stolen=True)
+        await store_transition(canvases, transition(execution), stolen=True)
     after = await get_canvas(canvases), await get_execution(actions, execution)
     assert (after[0], replace(after[1], age_seconds=0)) == (before[0], replace(before[1], age_seconds=0))
 
@@ -339,7 +339,7 @@ async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
     canvases: CanvasStore, actions: CanvasActionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
-    kept, dropped, ended, asked = [
+    kept, dropped, ended, pending = [
         await start_execution(canvases, new_execution(status))
         for status in (
             ExecutionStatus.RUNNING,
@@ -351,8 +351,8 @@ async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
     await store_transition(canvases, end_transition(ended))
     assert await actions.find_orphaned([], LEASE, 10) == [], "their claims have not expired"
     await store.sql(f"update canvas_actions set lease_until = {store.ago(1)} where status = 'running'")
-    held = await actions.renew(HERE, [kept.event_id, ended.event_id, asked.event_id], LEASE)
-    assert held == {kept.event_id}, "the instance must stop those that are not returned"
+    returned = await actions.renew(HERE, [kept.event_id, ended.event_id, pending.event_id], LEASE)
+    assert returned == {kept.event_id}, "the instance must stop those that are not returned"
     assert await actions.renew(THERE, [dropped.event_id], LEASE) == set()
     [lost] = await actions.find_orphaned([], LEASE, 10)
     assert (lost.event_id, lost.owner_id, lost.actor) == (dropped.event_id, HERE, dropped.actor), (
@@ -406,10 +406,13 @@ async def test_output_is_stored_only_while_the_execution_runs(
     await create_canvas(canvases)
     execution = await start_execution(canvases)
 
-    async def say(one: Execution, text: str) -> None:
+    async def say(execution: Execution, text: str) -> None:
         assert (
             await canvases.change(
-                one.user_id, one.canvas_id, append_output(one, [OutputChunk(text)]), seconds=LEASE
+                execution.user_id,
+                execution.canvas_id,
+                append_output(execution, [OutputChunk(text)]),
+                seconds=LEASE,
             )
             is not None
         )
@@ -430,14 +433,14 @@ async def test_output_is_stored_only_while_the_execution_runs(
         "canvas.action.output",
         "canvas.action.started",
     ]
-    told = msgspec.json.decode(events[2].data)
-    assert (told["text"], told["actionId"], told["eventId"], told["revision"]) == (
+    data = msgspec.json.decode(events[2].data)
+    assert (data["text"], data["actionId"], data["eventId"], data["revision"]) == (
         "one",
         "deploy",
         execution.event_id,
         1,
     )
-    assert told["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
+    assert data["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
 
 
 @rule("CV-42")
@@ -451,8 +454,10 @@ async def test_executions_of_a_named_owner_are_orphaned_at_once(
     )
     await start_execution(canvases, new_execution(ExecutionStatus.ASKED))
     assert await actions.other_active_owners(HERE) == [THERE]
-    assert [one.event_id for one in await actions.find_orphaned([THERE], LEASE, 10)] == [theirs.event_id]
-    assert {one.event_id for one in await actions.find_orphaned([HERE, THERE], LEASE, 10)} == {
+    assert [execution.event_id for execution in await actions.find_orphaned([THERE], LEASE, 10)] == [
+        theirs.event_id
+    ]
+    assert {execution.event_id for execution in await actions.find_orphaned([HERE, THERE], LEASE, 10)} == {
         mine.event_id,
         theirs.event_id,
     }
@@ -479,12 +484,16 @@ async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
     for other in (unsent, called):
         assert await actions.adopt(other, [], THERE, LEASE) is None, "it has not started a run"
     taken = await asyncio.gather(*(actions.adopt(sent, [], f"ins_{n}", LEASE) for n in range(8)))
-    [(owner, awaited)] = [(f"ins_{n}", one) for n, one in enumerate(taken) if one is not None]
+    [(owner, awaited)] = [
+        (f"ins_{n}", execution) for n, execution in enumerate(taken) if execution is not None
+    ]
     assert (awaited.run_id, 60 <= awaited.seconds < 120) == (run.run_id, True), (
         "the time counts from the start"
     )
     assert (await get_execution(actions, sent)).owner_id == owner
-    assert sent.event_id not in [one.event_id for one in await actions.find_orphaned([], LEASE, 10)]
+    assert sent.event_id not in [
+        execution.event_id for execution in await actions.find_orphaned([], LEASE, 10)
+    ]
     with pytest.raises(StaleTransition):
         await store_transition(canvases, end_transition(sent))
     again = await actions.adopt(sent, [owner], THERE, LEASE)
@@ -536,8 +545,8 @@ async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
         statuses: list[ExecutionStatus], before: str | None = None, limit: int = 10, user: UserId = OWNER
     ) -> list[str]:
         return [
-            one.event_id
-            for one in await actions.list_executions(
+            execution.event_id
+            for execution in await actions.list_executions(
                 user, NAME, statuses=statuses, before=before, limit=limit
             )
         ]
@@ -553,7 +562,7 @@ async def test_prune_deletes_old_executions_and_keeps_unfinished_ones(
     canvases: CanvasStore, actions: CanvasActionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
-    old, running, asked = [
+    old, running, pending = [
         await start_execution(canvases, new_execution(status))
         for status in (ExecutionStatus.FAILED, ExecutionStatus.RUNNING, ExecutionStatus.ASKED)
     ]
@@ -561,7 +570,7 @@ async def test_prune_deletes_old_executions_and_keeps_unfinished_ones(
     young = await start_execution(canvases, new_execution(ExecutionStatus.COMPLETED))
     await actions.prune(50)
     assert await actions.get(OWNER, old.event_id) is None
-    assert all([await actions.get(OWNER, one.event_id) for one in (running, asked, young)])
+    assert all([await actions.get(OWNER, execution.event_id) for execution in (running, pending, young)])
 
 
 # --- constraints --------------------------------------------------------------------------------------------

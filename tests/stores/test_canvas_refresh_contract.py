@@ -120,7 +120,7 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     assert await failing(store) == []
     error = {"code": 503, "name": "UNAVAILABLE", "message": "laptop is “away” \\ \u2028"}
     await advance_clock(store, EVERY)
-    due = next(one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll"))
+    due = next(due_job for due_job in await claim_jobs(jobs) if due_job.job == (OWNER, NAME, "poll"))
     await jobs.finish_refresh(HERE, due, failures=2, delay=100, error=error)
     [job] = await failing(store)
     assert (job.refresh_id, job.action_id, job.failures, job.error) == ("poll", "look", 2, error)
@@ -131,12 +131,12 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     await advance_clock(store, 110)
     [job] = await failing(store)
     assert -20 < job.retry_seconds < 0, "it is due"
-    [due] = [one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll")]
-    assert [one.failures for one in await failing(store)] == [2], "this run has no outcome yet"
+    [due] = [due_job for due_job in await claim_jobs(jobs) if due_job.job == (OWNER, NAME, "poll")]
+    assert [due_job.failures for due_job in await failing(store)] == [2], "this run has no outcome yet"
     await jobs.finish_refresh(HERE, due, failures=3, delay=100)
-    assert [(one.failures, one.error) for one in await failing(store)] == [(3, None)]
+    assert [(due_job.failures, due_job.error) for due_job in await failing(store)] == [(3, None)]
     await advance_clock(store, 100)
-    [due] = [one for one in await claim_jobs(jobs) if one.job == (OWNER, NAME, "poll")]
+    [due] = [due_job for due_job in await claim_jobs(jobs) if due_job.job == (OWNER, NAME, "poll")]
     await jobs.finish_refresh(HERE, due, failures=0, delay=100)
     assert await failing(store) == []
 
@@ -195,14 +195,14 @@ async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs
 ) -> None:
     await create_canvas(store, POLL, name="other")
     await advance_clock(store, EVERY)
-    held = [due.job for due in await claim_jobs(jobs)]
-    assert len(held) == 2
+    claimed = [due.job for due in await claim_jobs(jobs)]
+    assert len(claimed) == 2
     await advance_clock(store, LEASE + 1)
-    assert await claim_jobs(jobs, running=held) == []
-    [due] = await claim_jobs(jobs, running=held[:1])
-    assert due.job == held[1]
-    [due] = await claim_jobs(jobs, THERE, running=held[1:])
-    assert due.job == held[0]
+    assert await claim_jobs(jobs, running=claimed) == []
+    [due] = await claim_jobs(jobs, running=claimed[:1])
+    assert due.job == claimed[1]
+    [due] = await claim_jobs(jobs, THERE, running=claimed[1:])
+    assert due.job == claimed[0]
 
 
 @rule("CV-19")

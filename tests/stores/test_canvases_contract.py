@@ -172,14 +172,14 @@ async def test_canvases_are_listed_by_agent_and_sorted_by_id(canvases: CanvasSto
     async def listed(agent: str | None, after: str = "", limit: int = 10) -> list[Canvas]:
         return await canvases.list_canvases(OWNER, agent_id=agent, after=after, limit=limit)
 
-    assert [one.canvas_id for one in await listed("one")] == ["a", "b", "c"]
-    assert [one.canvas_id for one in await listed(None)] == ["B", "a", "b", "c"], (
+    assert [canvas.canvas_id for canvas in await listed("one")] == ["a", "b", "c"]
+    assert [canvas.canvas_id for canvas in await listed(None)] == ["B", "a", "b", "c"], (
         "the same order on every store"
     )
-    assert [one.canvas_id for one in await listed("one", "a", 1)] == ["b"]
+    assert [canvas.canvas_id for canvas in await listed("one", "a", 1)] == ["b"]
     assert await listed("none") == []
     assert await canvases.list_canvases(UserId("ann"), agent_id=None, after="", limit=10) == []
-    assert [one.spec for one in await listed("two")] == [{"mode": "markdown"}]
+    assert [canvas.spec for canvas in await listed("two")] == [{"mode": "markdown"}]
 
 
 @rule("CV-34")

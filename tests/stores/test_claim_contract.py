@@ -118,12 +118,12 @@ async def test_other_worker_with_the_right_attempt_changes_nothing(runs: RunStor
 async def test_many_claims_are_renewed_in_one_call_and_lost_ones_not_returned(
     runs: RunStore, store: Store
 ) -> None:
-    kept, over, ended, flagged = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
-    await store.expire_claim(over.run_id)
+    valid, expired, ended, flagged = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
+    await store.expire_claim(expired.run_id)
     await runs.append(ending_batch(ended, 1))
     await runs.request_cancel(flagged.user_id, flagged.run_id, [])
-    assert await runs.renew([kept, over, ended, flagged], CLAIM_SECONDS) == {
-        kept.run_id: False,
+    assert await runs.renew([valid, expired, ended, flagged], CLAIM_SECONDS) == {
+        valid.run_id: False,
         flagged.run_id: True,
     }
     assert await runs.renew([], CLAIM_SECONDS) == {}
@@ -363,22 +363,22 @@ async def test_takeover_writes_an_opening_event_unless_it_only_closes_the_run(
 async def test_unacknowledged_claims_are_returned_to_their_worker(runs: RunStore, store: Store) -> None:
     for session in ("heard", "unheard", "spoken", "over", "ended"):
         await runs.enqueue(new_run(session))
-    heard, unheard, spoken, over, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
+    known, unknown, appended, expired, ended = await runs.claim_queued(A, 5, 600.0, 0, OPENING)
     await runs.enqueue(new_run("anothers"))
     await runs.claim_queued(B, 1, CLAIM_SECONDS, 0, OPENING)
-    assert_stored(await runs.append(delta_batch(spoken, 1, "a word")))
+    assert_stored(await runs.append(delta_batch(appended, 1, "a word")))
     assert_stored(await runs.append(ending_batch(ended, 1)))
-    await store.expire_claim(over.run_id)
-    [again] = await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True)
+    await store.expire_claim(expired.run_id)
+    [again] = await runs.claim_unacknowledged(A, [known.run_id], CLAIM_SECONDS, opened=True)
     assert replace(again, queued_seconds=0, running_seconds=0) == replace(
-        unheard, queued_seconds=0, running_seconds=0
+        unknown, queued_seconds=0, running_seconds=0
     )
     [row] = await store.sql(
-        f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unheard.run_id}'"
+        f"select lease_until > {store.ago(-601)} as pushed_out from runs where run_id = '{unknown.run_id}'"
     )
     assert row["pushed_out"]
     assert assert_stored(await runs.append(ending_batch(again, 1))).last_seq == 4, "it continues normally"
-    assert await runs.claim_unacknowledged(A, [heard.run_id], CLAIM_SECONDS, opened=True) == []
+    assert await runs.claim_unacknowledged(A, [known.run_id], CLAIM_SECONDS, opened=True) == []
 
 
 @case("D4")

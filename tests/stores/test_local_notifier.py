@@ -12,8 +12,8 @@ from tests.stores.harness import TIMEOUT_SECONDS
 
 
 async def test_notification_is_delivered_soon_and_never_inside_notify() -> None:
-    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
-    notifier.listen(heard.put_nowait)
+    notifier, received = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier.listen(received.put_nowait)
     notifications: list[Notification] = [
         RunAppended(RunId("run_1"), 7),
         RunReady(anywhere=True),
@@ -21,31 +21,31 @@ async def test_notification_is_delivered_soon_and_never_inside_notify() -> None:
     ]
     for notification in notifications:
         notifier.notify(notification)
-        assert heard.empty()
+        assert received.empty()
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert [await heard.get() for _ in notifications] == notifications
+        assert [await received.get() for _ in notifications] == notifications
 
 
 async def test_pending_notifications_are_delivered_once_and_only_the_newest_of_a_log() -> None:
-    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
-    notifier.listen(heard.put_nowait)
+    notifier, received = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier.listen(received.put_nowait)
     for seq in range(1, 100):
         notifier.notify(RunAppended(RunId("run_1"), seq))
         notifier.notify(RunReady())
         notifier.notify(RunAppended(RunId("run_2"), 5))
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert [await heard.get() for _ in range(3)] == [
+        assert [await received.get() for _ in range(3)] == [
             RunAppended(RunId("run_1"), 99),
             RunReady(),
             RunAppended(RunId("run_2"), 5),
         ]
         notifier.notify(RunReady())
-        assert await heard.get() == RunReady()
-    assert heard.empty()
+        assert await received.get() == RunReady()
+    assert received.empty()
 
 
 async def test_failing_listener_does_not_affect_the_others() -> None:
-    notifier, heard = LocalNotifier(), asyncio.Queue[Notification]()
+    notifier, received = LocalNotifier(), asyncio.Queue[Notification]()
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
 
@@ -53,8 +53,8 @@ async def test_failing_listener_does_not_affect_the_others() -> None:
         raise LookupError
 
     notifier.listen(fails)
-    notifier.listen(heard.put_nowait)
+    notifier.listen(received.put_nowait)
     notifier.notify(RunReady())
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert await heard.get() == RunReady()
+        assert await received.get() == RunReady()
     assert [type(problem["exception"]) for problem in problems] == [LookupError]

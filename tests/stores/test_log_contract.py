@@ -198,11 +198,11 @@ async def test_log_is_read_in_pages_after_a_cursor(runs: RunStore) -> None:
 
 
 async def test_log_has_only_the_events_of_its_run(runs: RunStore) -> None:
-    one, other = await start_runs(runs, new_run("a"), new_run("b"))
-    assert_stored(await runs.append(delta_batch(one, 1, "mine")))
+    claim, other = await start_runs(runs, new_run("a"), new_run("b"))
+    assert_stored(await runs.append(delta_batch(claim, 1, "mine")))
     assert_stored(await runs.append(delta_batch(other, 1, "yours", "too")))
-    assert [decode_payload(event)["text"] for event in await read_log(runs, one.run_id)] == ["mine"]
-    assert await runs.heads([one.run_id, other.run_id]) == {one.run_id: 1, other.run_id: 2}
+    assert [decode_payload(event)["text"] for event in await read_log(runs, claim.run_id)] == ["mine"]
+    assert await runs.heads([claim.run_id, other.run_id]) == {claim.run_id: 1, other.run_id: 2}
 
 
 async def test_log_bounds_follow_appends_and_pruning(runs: RunStore) -> None:

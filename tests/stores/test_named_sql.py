@@ -71,12 +71,12 @@ select
 
 
 REFUSALS = [
-    # id                     text                                                   message
-    ("no comment",           "-- name: a\nselect 1;",                                "a must have a comment"),
-    ("an empty comment",     "-- name: a\n--\nselect 1;",                            "a must have a comment"),
-    ("a repeated name",      "-- name: a\n-- A.\nselect 1;\n-- name: a\n-- B.\nb;",  "Two statements have the name a"),
-    ("a missing name",       "select 1;\n-- name: a\n-- A.\nselect 1;",              "SQL before the first"),
-    ("an unknown include",   "-- name: a\n-- A.\nselect\n-- include: b\n;",          "The statement a includes b"),
+    # id                text                                                    message
+    ("no comment",      "-- name: a\nselect 1;",                                "a must have a comment"),
+    ("empty comment",   "-- name: a\n--\nselect 1;",                            "a must have a comment"),
+    ("repeated name",   "-- name: a\n-- A.\nb;\n-- name: a\n-- B.\nb;",         "have the name a"),
+    ("missing name",    "select 1;\n-- name: a\n-- A.\nselect 1;",              "SQL before the first"),
+    ("unknown include", "-- name: a\n-- A.\nselect\n-- include: b\n;",          "The statement a includes b"),
 ]  # fmt: skip
 
 

@@ -201,7 +201,7 @@ async def test_concurrent_takes_get_each_call_once(nodes: NodeStore) -> None:
     calls = [new_call(node) for _ in range(20)]
     await asyncio.gather(*(nodes.place_call(call) for call in calls))
     taken = await asyncio.gather(*(nodes.take_calls([node.connection_id]) for _ in range(8)))
-    assert sorted(one.call_id for some in taken for one in some) == sorted(call.call_id for call in calls)
+    assert sorted(call.call_id for batch in taken for call in batch) == sorted(call.call_id for call in calls)
 
 
 async def test_call_to_a_disconnected_node_is_not_placed(nodes: NodeStore, store: Store) -> None:
@@ -220,14 +220,16 @@ async def test_call_to_a_disconnected_node_is_not_placed(nodes: NodeStore, store
 @pytest.mark.parametrize("way", ["it leaves", "it connects again"])
 async def test_open_calls_fail_when_their_connection_ends(nodes: NodeStore, way: str, is_taken: bool) -> None:
     node, other = new_node(), new_node("other")
-    for one in (node, other):
-        await register(nodes, one)
+    for connected in (node, other):
+        await register(nodes, connected)
     call, of_other = new_call(node), new_call(other)
     assert all([await nodes.place_call(call), await nodes.place_call(of_other)])
     if is_taken:
         assert len(await nodes.take_calls([node.connection_id])) == 1
-    lost = await (nodes.unregister(node.connection_id) if way == "it leaves" else register(nodes, new_node()))
-    assert lost == [call.call_id]
+    failed = await (
+        nodes.unregister(node.connection_id) if way == "it leaves" else register(nodes, new_node())
+    )
+    assert failed == [call.call_id]
     [(found, stored)] = (await nodes.collect_answers([call.call_id, of_other.call_id])).items()
     assert found == call.call_id
     assert Answer.from_stored(msgspec.json.decode(stored or "")) == LOST
@@ -301,20 +303,20 @@ async def test_call_of_an_expired_caller_is_not_taken_and_is_cancelled(
     node = new_node()
     await register(nodes, node)
     here = [node.connection_id]
-    heard, unheard, waiting = new_call(node), new_call(node), new_call(node)
-    for call in (heard, unheard):
+    renewed, expired, waiting = new_call(node), new_call(node), new_call(node)
+    for call in (renewed, expired):
         await nodes.place_call(call)
     assert len(await nodes.take_calls(here)) == 2
     await nodes.place_call(waiting)
     await store.sql(f"update calls set heard_until = {store.ago(1)}")
     assert await nodes.take_calls(here) == []
-    assert await nodes.renew_calls([heard.call_id, new_call_id()], TTL_SECONDS) == {heard.call_id}
+    assert await nodes.renew_calls([renewed.call_id, new_call_id()], TTL_SECONDS) == {renewed.call_id}
     assert await nodes.take_cancelled(here, include_expired=False) == [], "no caller could renew"
     assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
-    assert await nodes.take_cancelled(here, include_expired=True) == [unheard.call_id]
+    assert await nodes.take_cancelled(here, include_expired=True) == [expired.call_id]
     assert await nodes.take_cancelled(here, include_expired=True) == []
-    assert not await nodes.save_answer(unheard.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.save_answer(heard.call_id, node.connection_id, '{"result":1}')
+    assert not await nodes.save_answer(expired.call_id, node.connection_id, '{"result":1}')
+    assert await nodes.save_answer(renewed.call_id, node.connection_id, '{"result":1}')
 
 
 async def test_uncollected_answers_and_expired_nodes_are_swept(nodes: NodeStore, store: Store) -> None:
@@ -335,10 +337,10 @@ async def test_concurrent_unregister_and_place_leave_no_open_call(nodes: NodeSto
         node = new_node()
         await register(nodes, node)
         calls = [new_call(node) for _ in range(4)]
-        placed, lost = await asyncio.gather(
+        placed, failed = await asyncio.gather(
             asyncio.gather(*(nodes.place_call(call) for call in calls)), nodes.unregister(node.connection_id)
         )
-        assert sorted(lost) == sorted(
+        assert sorted(failed) == sorted(
             call.call_id for call, there in zip(calls, placed, strict=True) if there
         )
         await store.sql("delete from calls")
@@ -404,7 +406,7 @@ async def test_database_accepts_the_states_of_a_call(nodes: NodeStore, store: St
 
 
 def new_token(
-    kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, shown: str = "s"
+    kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, text: str = "s"
 ) -> NewToken:
     return NewToken(
         token_id=new_token_id(),
@@ -412,7 +414,7 @@ def new_token(
         kind=kind,
         name="a name",
         node_id=node_id,
-        digest=digest_of(shown),
+        digest=digest_of(text),
     )
 
 
@@ -429,7 +431,7 @@ async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, st
     )
     assert await tokens.find_by_digest(digest_of("s")) == await tokens.find_by_id(made.token_id) == made
     assert await tokens.find_by_digest(digest_of("t")) is None
-    other = await tokens.create(new_token(shown="other"))
+    other = await tokens.create(new_token(text="other"))
     assert other is not None
     revoked = await tokens.revoke(made.token_id)
     assert revoked is not None

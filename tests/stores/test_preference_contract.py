@@ -105,12 +105,12 @@ async def test_skipped_run_uses_no_capacity_and_keeps_its_place(runs: RunStore):
 @rule("SB-12", "RX-37")
 async def test_takeover_changes_the_preferred_worker(store: Store):
     runs = store.runs
-    lost = await start_run(runs, worker=A)
-    await store.expire_claim(lost.run_id)
+    expired = await start_run(runs, worker=A)
+    await store.expire_claim(expired.run_id)
     [heir] = await runs.claim_expired(B, 5, CLAIM_SECONDS)
-    assert heir.run_id == lost.run_id, "a run that was taken over has no preference"
+    assert heir.run_id == expired.run_id, "a run that was taken over has no preference"
     assert_stored(await runs.append(ending_batch(heir, 1)))
-    assert await runs.append(ending_batch(lost, 1)) is None
+    assert await runs.append(ending_batch(expired, 1)) is None
     assert (await runs.enqueue(new := new_run())).prefers == B
     assert await claim_ids(runs, A) == []
     assert await claim_ids(runs, B) == [new.run_id]

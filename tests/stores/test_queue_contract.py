@@ -62,9 +62,9 @@ async def test_enqueued_run_has_the_requested_values(runs: RunStore) -> None:
 
 @rule("RX-32")
 async def test_run_is_read_back_as_enqueued(runs: RunStore) -> None:
-    told = (await runs.enqueue(new_run())).run
-    assert await runs.get(OWNER, told.run_id) == told
-    assert (await get_run(runs, told.run_id)).created_at.utcoffset() == timedelta(0)
+    enqueued = (await runs.enqueue(new_run())).run
+    assert await runs.get(OWNER, enqueued.run_id) == enqueued
+    assert (await get_run(runs, enqueued.run_id)).created_at.utcoffset() == timedelta(0)
 
 
 async def test_unknown_run_is_not_found(runs: RunStore) -> None:

@@ -131,17 +131,17 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, data: st.DataObject) -> None:
         worker = data.draw(WORKERS)
         newest = {claim.run_id: claim for claim in self.claims if claim.worker_id == worker}
-        asked = (
+        requested = (
             data.draw(st.lists(st.sampled_from(list(newest.values())), unique_by=lambda claim: claim.run_id))
             if newest
             else []
         )
         expected = {
             claim.run_id: self.model.runs[claim.run_id].cancel_requested
-            for claim in asked
+            for claim in requested
             if self.model.is_valid(_model_claim(claim))
         }
-        assert self.wait(self.store.runs.renew(asked, CLAIM_SECONDS)) == expected
+        assert self.wait(self.store.runs.renew(requested, CLAIM_SECONDS)) == expected
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), count=st.integers(0, 3))
@@ -226,12 +226,12 @@ class QueueMachine(RuleBasedStateMachine):
         )
         assert self.wait(self.store.runs.queue_depth()) == depth
         for worker in (A, B):
-            asked = {
+            requested = {
                 run.run_id
                 for run in runs
                 if run.owner == worker and run.status is Status.RUNNING and run.cancel_requested
             }
-            assert self.wait(self.store.runs.requested_cancels(worker)) == asked
+            assert self.wait(self.store.runs.requested_cancels(worker)) == requested
 
     def teardown(self) -> None:
         """Compare the logs once, at the end."""

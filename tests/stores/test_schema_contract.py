@@ -128,10 +128,10 @@ IMPOSSIBLE = [
     # id                                   constraint                 change of a running run
     ("ended without a time",               "finished_means_terminal", "status = 'completed'"),
     ("an end in the middle",               "finished_means_terminal", "finished_at = created_at"),
-    ("held by nobody",                     "running_means_held",      "owner_id = null"),
-    ("held for ever",                      "running_means_held",      "lease_until = null"),
+    ("running without an owner",           "running_means_held",      "owner_id = null"),
+    ("running without an expiry",          "running_means_held",      "lease_until = null"),
     ("running and never started",          "running_means_held",      "started_at = null"),
-    ("failed without a reason",            "failed_means_reason",     "status = 'failed', finished_at = created_at"),
+    ("failed without a reason", "failed_means_reason", "status = 'failed', finished_at = created_at"),
     ("a reason without a failure",         "failed_means_reason",     "error_message = 'why'"),
     ("running before its turn",            "running_means_turn",      "turn_no = null"),
     ("a log that starts after its end",    "seq_in_order",            "oldest_seq = last_seq + 2"),

@@ -73,8 +73,8 @@ async def test_thread_has_questions_and_answers_in_order(runs: RunStore, session
         (4, "message.completed", "hi there"),
     ]
     assert summarize(await read_thread(sessions, after=3)) == [(4, "message.completed", "hi there")]
-    kept = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
-    assert [(one.role, one.content, one.status, one.thread_seq) for one in kept] == [
+    messages = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
+    assert [(sent.role, sent.content, sent.status, sent.thread_seq) for sent in messages] == [
         ("user", "hello", None, 1),
         ("user", "and then?", None, 3),
         ("assistant", "hi there", "completed", 4),
@@ -173,8 +173,8 @@ async def test_cancelled_queued_run_with_output_keeps_its_message(
     )
     assert answer is not None
     assert answer.thread_seq == 3
-    kept = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
-    assert [(one.role, one.content, one.status) for one in kept] == [
+    messages = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
+    assert [(sent.role, sent.content, sent.status) for sent in messages] == [
         ("user", "hello", None),
         ("assistant", "so far", "cancelled"),
     ]
@@ -186,12 +186,12 @@ async def test_sessions_are_listed_by_latest_message_in_pages(runs: RunStore, se
         await runs.enqueue(question_run(f"message {n}", f"s{n}"))
     await runs.enqueue(question_run("again", "s1"))
     first = await sessions.list_sessions(OWNER, search="", before=None, limit=3)
-    assert [one.session_id for one in first] == ["s1", "s4", "s3"]
+    assert [session.session_id for session in first] == ["s1", "s4", "s3"]
     rest = await sessions.list_sessions(
         OWNER, search="", before=(first[-1].last_message_at, first[-1].session_id), limit=3
     )
-    assert [one.session_id for one in rest] == ["s2", "s0"]
-    assert [one.title for one in first] == ["message 1", "message 4", "message 3"], (
+    assert [session.session_id for session in rest] == ["s2", "s0"]
+    assert [session.title for session in first] == ["message 1", "message 4", "message 3"], (
         "only the first message sets the title"
     )
 
@@ -210,7 +210,8 @@ async def test_search_is_literal(sessions: SessionStore, search: str, found: lis
     ):
         await sessions.create(OWNER, SessionId(name), title)
     assert [
-        one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
+        session.session_id
+        for session in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
     ] == found
 
 
@@ -248,7 +249,8 @@ async def test_search_ignores_case_in_every_language(
     for name, title in {**titles, "0": None}.items():
         await sessions.create(OWNER, SessionId(name), title)
     assert [
-        one.session_id for one in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
+        session.session_id
+        for session in await sessions.list_sessions(OWNER, search=search, before=None, limit=9)
     ] == found
 
 
@@ -294,9 +296,9 @@ async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
     assert (await runs.enqueue(question_run("anew"))).thread_seq == 3, (
         "a new session of the same id continues the numbers, so that no old cursor fits"
     )
-    assert [one.content for one in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == [
-        "anew"
-    ]
+    assert [
+        message.content for message in await sessions.list_messages(OWNER, TALK, before=None, limit=9)
+    ] == ["anew"]
 
 
 @rule("RX-54")
@@ -318,9 +320,9 @@ async def test_messages_are_paged_from_the_newest_in_order(runs: RunStore, sessi
     for n in range(5):
         await runs.enqueue(question_run(f"{n}"))
     newest = await sessions.list_messages(OWNER, TALK, before=None, limit=2)
-    assert [one.content for one in newest] == ["3", "4"]
+    assert [message.content for message in newest] == ["3", "4"]
     older = await sessions.list_messages(OWNER, TALK, before=newest[0].thread_seq, limit=2)
-    assert [one.content for one in older] == ["1", "2"]
+    assert [message.content for message in older] == ["1", "2"]
 
 
 @rule("RS-34")

@@ -74,7 +74,8 @@ async def test_failed_migration_is_rolled_back_completely(
     wrong = Migration(
         99,
         "wrong",
-        "create table a (b text); -- so far; so good\ninsert into a values (';');\ninsert into missing values (1);",
+        "create table a (b text); -- so far; so good\ninsert into a values (';');\n"
+        "insert into missing values (1);",
     )
     database = await open_sqlite(path)
     assert await database.schema_version() == 0
@@ -127,9 +128,9 @@ async def test_statement_uses_an_index_without_sorting(
     database: SqliteDatabase, name: str, used: str, may_sort: bool
 ) -> None:
     statement = SQL[name]
-    given = dict.fromkeys(statement.order, 1) | {"statuses": "[]", "run_ids": "[]"}
+    arguments = dict.fromkeys(statement.order, 1) | {"statuses": "[]", "run_ids": "[]"}
     rows = await database.write(
-        lambda connection: connection.execute(f"explain query plan {statement.sql}", given).fetchall()
+        lambda connection: connection.execute(f"explain query plan {statement.sql}", arguments).fetchall()
     )
     plan = [row["detail"] for row in rows]
     assert any(used in step for step in plan), plan

@@ -40,8 +40,8 @@ def compact(payload: str) -> str:
     return (
         "{"
         + ",".join(
-            f"{json.dumps(key)}:{to_text(item)}"
-            for key, item in data.items()
+            f"{json.dumps(key)}:{to_text(offloaded_value)}"
+            for key, offloaded_value in data.items()
             if key not in ("visibility", "provenance")
         )
         + "}"
@@ -61,7 +61,8 @@ def to_text(value: Any) -> str:
         return (
             "{"
             + ",".join(
-                f"{json.dumps(key, ensure_ascii=False)}:{to_text(item)}" for key, item in value.items()
+                f"{json.dumps(key, ensure_ascii=False)}:{to_text(offloaded_value)}"
+                for key, offloaded_value in value.items()
             )
             + "}"
         )
@@ -70,12 +71,12 @@ def to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def assert_within_limit_and_complete(payload: str, sealed: Envelope, given: Any, where: str) -> None:
+def assert_within_limit_and_complete(payload: str, sealed: Envelope, value: Any, where: str) -> None:
     assert len(compact(payload).encode()) <= LIMIT, where
-    fetched = {one.artifact_id: one.content for one in sealed.offloaded}
+    fetched = {offloaded_value.artifact_id: offloaded_value.content for offloaded_value in sealed.offloaded}
     read = json.loads(payload)
     assert markers_in(read) == set(fetched)
-    assert numbers(restore_markers(read, fetched)[where]) == numbers(given)
+    assert numbers(restore_markers(read, fetched)[where]) == numbers(value)
 
 
 def numbers(value: Any) -> Any:

@@ -55,9 +55,10 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "quota": StreamQuota(10),
         "window": 100,
     }
-    made = Tails(THREADS, store.database.sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
-    yield made
-    await made.close()
+    sessions: Any = store.database.sessions
+    tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
+    yield tails
+    await tails.close()
 
 
 def texts_of(events: list[LoggedEvent] | None) -> list[Any]:
@@ -187,17 +188,17 @@ async def test_message_of_a_cancelled_run_keeps_its_artifacts(store: Store) -> N
     text = "many words " * 1_000
     left = message(answer_id(new.run_id), text)
     ending = run_events(new.run_id).end_with_message(answer_id(new.run_id), text, Status.CANCELLED, None)
-    offloaded = [one for event in ending for one in event.offloaded]
+    offloaded = [value for event in ending for value in event.offloaded]
     assert offloaded, "the text must be too long for an event"
     artifacts = store.database.artifacts
-    wanted = [
-        NewArtifact(one.artifact_id, len(one.content), "text/plain", "key/" + one.artifact_id)
-        for one in offloaded
+    new_artifacts = [
+        NewArtifact(value.artifact_id, len(value.content), "text/plain", "key/" + value.artifact_id)
+        for value in offloaded
     ]
-    await artifacts.mark_stored(OWNER, await artifacts.claim(OWNER, wanted))
+    await artifacts.mark_stored(OWNER, await artifacts.claim(OWNER, new_artifacts))
     await store.runs.request_cancel(OWNER, new.run_id, ending, left)
     assert {row["artifact_id"] for row in await store.sql("select artifact_id from artifact_refs")} == {
-        one.artifact_id for one in offloaded
+        value.artifact_id for value in offloaded
     }
 
 
@@ -210,9 +211,9 @@ async def test_chat_receives_the_cancel_of_a_run_that_never_started(store: Store
     )
     assert answer is not None
     assert answer.thread_seq == 2
-    [_, heard] = await store.database.sessions.events_after(scoped_key(OWNER, "talk"), 0, 10)
-    data = json.loads(heard.data)
-    assert (heard.type, data["role"], data["status"], data["run_id"]) == (
+    [_, event] = await store.database.sessions.events_after(scoped_key(OWNER, "talk"), 0, 10)
+    data = json.loads(event.data)
+    assert (event.type, data["role"], data["status"], data["run_id"]) == (
         "message.completed",
         "assistant",
         "cancelled",
@@ -221,8 +222,8 @@ async def test_chat_receives_the_cancel_of_a_run_that_never_started(store: Store
     assert [
         row["event_type"] for row in await store.sql("select event_type from run_events order by seq")
     ] == ["run.status", "done"]
-    [_, kept] = await store.database.sessions.list_messages(OWNER, TALK, before=None, limit=9)
-    assert (kept.role, kept.status) == ("assistant", "cancelled")
+    [_, answer] = await store.database.sessions.list_messages(OWNER, TALK, before=None, limit=9)
+    assert (answer.role, answer.status) == ("assistant", "cancelled")
 
 
 class ReleasingRunStore:
@@ -234,9 +235,9 @@ class ReleasingRunStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runs, name)
 
-    async def request_cancel(self, *given: Any) -> Any:
+    async def request_cancel(self, *arguments: Any) -> Any:
         await self._runs.release_claim(self._claim)
-        return await self._runs.request_cancel(*given)
+        return await self._runs.request_cancel(*arguments)
 
 
 @rule("RX-12")
@@ -245,16 +246,16 @@ async def test_cancel_that_races_with_a_release_keeps_the_output(
 ) -> None:
     await store.runs.enqueue(question_run("hello"))
     [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
-    made, said = run_events(claim.run_id), "I said this"
-    step = made.step(1, Step(said, (ToolCall(CallId("call_1"), "t", {}),)))
-    await store.runs.append(Batch(claim, 1, [made.delta(answer_id(claim.run_id), said), step]))
+    events, text = run_events(claim.run_id), "I said this"
+    step = events.step(1, Step(text, (ToolCall(CallId("call_1"), "t", {}),)))
+    await store.runs.append(Batch(claim, 1, [events.delta(answer_id(claim.run_id), text), step]))
     audit = Audit(store.database.audit)
     runs: Any = ReleasingRunStore(store.runs, claim)
     queue = RunQueue(runs, _NoArtifacts(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
-    [_, kept] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
-    assert (kept.role, kept.content, kept.status) == ("assistant", said, "cancelled")
+    [_, answer] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
+    assert (answer.role, answer.content, answer.status) == ("assistant", text, "cancelled")
 
 
 class _NoArtifacts:

@@ -119,7 +119,7 @@ class Blobs:
 
 
 def open_blobs(url: str) -> Blobs:
-    """Open blobs in a folder (`file:///…` or a plain path) or a bucket (`s3://bucket/prefix` and `AWS_*`)."""
+    """Open blobs in a folder (a path or `file:///…`) or a bucket (`s3://bucket/prefix` and `AWS_*`)."""
     # Imported here: obstore is slow to import, and a process that uses a folder does not need it.
     folder = folder_of(url)
     if folder is not None:
