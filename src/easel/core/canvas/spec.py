@@ -48,7 +48,19 @@ MIN_REFRESH_MS = 1_000  # X9
 MAX_REFRESH_MS = 7 * 24 * 3_600_000
 MAX_CONTROL_LENGTH = 200
 KNOWN = frozenset(
-    "$schema version mode title description toolPolicy state actions bindings refresh writable".split()
+    [
+        "$schema",
+        "version",
+        "mode",
+        "title",
+        "description",
+        "toolPolicy",
+        "state",
+        "actions",
+        "bindings",
+        "refresh",
+        "writable",
+    ]
 )
 
 
