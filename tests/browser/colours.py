@@ -1,7 +1,7 @@
 """The contrast of every visible text of a page.
 
-The background of a text is the most frequent colour of the screenshot there. Computed styles are not enough: a frame whose
-page has no background shows the one below it.
+The background of a text is the most frequent colour of the screenshot there. Computed styles are not enough:
+a frame whose page has no background shows the one below it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MIN_CONTRAST = 4.5  # of plain text, WCAG 2.2 AA
 
-# Every visible text: its content, its box, and its colour with all opacities. Disabled and busy elements are left out.
+# Every visible text: its content, its box, and its colour with all opacities. Disabled and busy elements are
+# left out.
 _TEXTS = """(within) => {
   const brush = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
   const painted = (colour) => {

@@ -1,7 +1,7 @@
 """A Chromium and an `easel up` on SQLite, one of each per test process.
 
-Every test has its own browser context (cookies, storage and window), and creates its own sessions and canvases on the shared
-server. A test that stops a server starts its own.
+Every test has its own browser context (cookies, storage and window), and creates its own sessions and
+canvases on the shared server. A test that stops a server starts its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Dialog, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Dialog, Page, async_playwright, expect
 
 from easel.demo import CANVASES
 from tests.browser.canvas import CanvasApi
@@ -89,6 +89,15 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     yield opened
     await context.close()
     assert problems == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A context whose script errors do not fail the test."""
+    opened = await browser.new_context(viewport={"width": 1000, "height": 700})
+    opened.set_default_timeout(TIMEOUT_MS)
+    yield opened
+    await opened.close()
 
 
 def link_of(server: EaselProcess) -> str:

@@ -12,7 +12,8 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.support.waiting import wait_for_sync
 
-# Longer than the longest reconnect wait of a page (about 19 s); most conditions hold within a tenth of a second.
+# Longer than the longest reconnect wait of a page (about 19 s); most conditions hold within a tenth of a
+# second.
 TIMEOUT_SECONDS = 30
 
 

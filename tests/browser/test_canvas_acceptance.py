@@ -1,6 +1,7 @@
 """The six acceptance criteria of the canvas specification in a browser, after a restart of all processes.
 
-On SQLite with `easel up`, and on Postgres with two APIs and a worker: there the page is opened at one API and the other one is asked.
+On SQLite with `easel up`, and on Postgres with two APIs and a worker: there the page is opened at one API and
+the other one is asked.
 """
 
 from __future__ import annotations
@@ -180,12 +181,16 @@ async def test_5_script_cannot_bypass_the_policy(second_page: Page, deployment: 
     )  # the window whose complaints are of no interest: it tries what is forbidden
     frame = await loaded_frame(second_page)
     pressed = len(deployment.api.records(deployment.canvas_id))
-    run = "(id) => window.gsvCanvas.runAction(id).then(() => 'ran', problem => String(problem.message || problem))"
+    run = (
+        "(id) => window.gsvCanvas.runAction(id).then(() => 'ran', problem => String(problem.message || "
+        "problem))"
+    )
     assert "toolPolicy" in await frame.evaluate(run, "forbidden")
     assert await frame.evaluate(run, "undeclared") != "ran"
     asked = {"method": "canvas.action", "params": {"canvasId": deployment.canvas_id, "actionId": "deploy"}}
     fetched = await frame.evaluate(
-        "(asked) => fetch('/api/rpc', {method: 'POST', body: JSON.stringify(asked), credentials: 'include'}).then(r => r.status, () => 'blocked')",
+        "(asked) => fetch('/api/rpc', {method: 'POST', body: JSON.stringify(asked), credentials: "
+        "'include'}).then(r => r.status, () => 'blocked')",
         asked,
     )
     assert fetched == "blocked"

@@ -38,25 +38,77 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 
 
 BROKEN = [
-    # says                                   page                                                               where and what
-    ("a script that breaks",                 "<script src=index.js></script>",                                  ["assets/index.js:2:8", "no is not defined"]),
-    ("a script that cannot be read",         "<script>let = = 3;</script>",                                     ["SyntaxError"]),
-    ("a script in the page that breaks",     "<p>x</p>\n<script>null.x</script>",                               ["assets/index.html:2", "Cannot read properties of null"]),
-    ("a promise that nobody keeps",          "<script>Promise.reject(new Error('kept by nobody'))</script>",    ["promise", "kept by nobody"]),
-    ("a listener that breaks",               "<script>gsvCanvas.subscribe(() => { throw new Error('deaf') })</script>", ["deaf"]),
-    ("a file that is not there",             "<script src=gone.js></script>",                                   ["<script>", "assets/gone.js could not be loaded"]),
-    ("a picture that is not there",          "<img src=gone.png>",                                              ["<img>", "assets/gone.png could not be loaded"]),
-    ("a handler in an attribute",            "<button onclick='alert(1)'>x</button><script>document.querySelector('button').click()</script>", ["Blocked by the page's policy (script-src-attr)", "data-gsv-action"]),
-    ("another site",                         "<script>fetch('https://api.example.com/')</script>",              ["Blocked by the page's policy (connect-src): https://api.example.com", "toolPolicy.connect"]),
-    ("eval",                                 "<script>eval('1')</script>",                                      ["Blocked by the page's policy (script-src): eval"]),
-    ("an action that there is not",          '<button data-gsv-action="deplyo">x</button>',                     ['<button data-gsv-action="deplyo">', "There is no action “deplyo”. The spec has deploy, refreshLogs"]),
-    ("a control that nothing binds",         '<button data-gsv-control="buttons.nope">x</button>',              ['<button data-gsv-control="buttons.nope">', "There is no binding “buttons.nope”"]),
-    ("a place that the state has not",       '<b data-gsv-text="state.servce"></b>',                            ['<b data-gsv-text="state.servce">', "The state has no “servce”"]),
-    ("a place inside of a text",             '<b data-gsv-text="state.service.name"></b>',                      ["The state has no “service.name”"]),
-    ("what is no place",                     '<b data-gsv-text="service"></b>',                                 ["A path must begin with"]),
-    ("a field that may not write",           '<input data-gsv-model="state.lastDeploy2">',                      ["A page must not write here"]),
-    ("a model that is no field",             '<p data-gsv-model="state.version"></p>',                          ["Only input, select and textarea"]),
-]  # fmt: skip
+    # says                                   page
+    # where and what
+    ("a script that breaks", "<script src=index.js></script>", ["assets/index.js:2:8", "no is not defined"]),
+    ("a script that cannot be read", "<script>let = = 3;</script>", ["SyntaxError"]),
+    (
+        "a script in the page that breaks",
+        "<p>x</p>\n<script>null.x</script>",
+        ["assets/index.html:2", "Cannot read properties of null"],
+    ),
+    (
+        "a promise that nobody keeps",
+        "<script>Promise.reject(new Error('kept by nobody'))</script>",
+        ["promise", "kept by nobody"],
+    ),
+    (
+        "a listener that breaks",
+        "<script>gsvCanvas.subscribe(() => { throw new Error('deaf') })</script>",
+        ["deaf"],
+    ),
+    (
+        "a file that is not there",
+        "<script src=gone.js></script>",
+        ["<script>", "assets/gone.js could not be loaded"],
+    ),
+    ("a picture that is not there", "<img src=gone.png>", ["<img>", "assets/gone.png could not be loaded"]),
+    (
+        "a handler in an attribute",
+        "<button onclick='alert(1)'>x</button><script>document.querySelector('button').click()</script>",
+        ["Blocked by the page's policy (script-src-attr)", "data-gsv-action"],
+    ),
+    (
+        "another site",
+        "<script>fetch('https://api.example.com/')</script>",
+        ["Blocked by the page's policy (connect-src): https://api.example.com", "toolPolicy.connect"],
+    ),
+    ("eval", "<script>eval('1')</script>", ["Blocked by the page's policy (script-src): eval"]),
+    (
+        "an action that there is not",
+        '<button data-gsv-action="deplyo">x</button>',
+        [
+            '<button data-gsv-action="deplyo">',
+            "There is no action “deplyo”. The spec has deploy, refreshLogs",
+        ],
+    ),
+    (
+        "a control that nothing binds",
+        '<button data-gsv-control="buttons.nope">x</button>',
+        ['<button data-gsv-control="buttons.nope">', "There is no binding “buttons.nope”"],
+    ),
+    (
+        "a place that the state has not",
+        '<b data-gsv-text="state.servce"></b>',
+        ['<b data-gsv-text="state.servce">', "The state has no “servce”"],
+    ),
+    (
+        "a place inside of a text",
+        '<b data-gsv-text="state.service.name"></b>',
+        ["The state has no “service.name”"],
+    ),
+    ("what is no place", '<b data-gsv-text="service"></b>', ["A path must begin with"]),
+    (
+        "a field that may not write",
+        '<input data-gsv-model="state.lastDeploy2">',
+        ["A page must not write here"],
+    ),
+    (
+        "a model that is no field",
+        '<p data-gsv-model="state.version"></p>',
+        ["Only input, select and textarea"],
+    ),
+]
 
 
 @rule("CV-51")
@@ -78,7 +130,8 @@ async def test_binding_to_a_pending_result_is_not_reported(
     page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
     name = api.make(
-        "<!doctype html><b data-gsv-text='state.logsTail.result'></b><i data-gsv-text='state.said.result.deep'></i><u data-gsv-text='state.lastDeploy.any'></u><p>seen</p>"
+        "<!doctype html><b data-gsv-text='state.logsTail.result'></b><i "
+        "data-gsv-text='state.said.result.deep'></i><u data-gsv-text='state.lastDeploy.any'></u><p>seen</p>"
     )
     frame = await open_canvas(page, server, name)
     await expect(frame.locator("p")).to_have_text("seen")
@@ -133,9 +186,11 @@ async def test_fixed_spec_resolves_broken_bindings(page: Page, server: EaselProc
 
 
 async def test_entry_survives_reload_of_the_page(page: Page, server: EaselProcess, api: CanvasApi) -> None:
-    # A page has 1.5 s to hand over what was typed. Here it has as long as it takes: a busy machine may take longer.
+    # A page has 1.5 s to hand over what was typed. Here it has as long as it takes: a busy machine may take
+    # longer.
     await page.add_init_script(
-        "(() => { const timer = setTimeout; window.setTimeout = (work, ms) => timer(work, ms === 1_500 ? 60_000 : ms) })()"
+        "(() => { const timer = setTimeout; window.setTimeout = (work, ms) => timer(work, ms === 1_500 ? "
+        "60_000 : ms) })()"
     )
     name = api.make(MINIMAL_PAGE)
     frame = await open_canvas(page, server, name)

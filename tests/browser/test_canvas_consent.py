@@ -54,7 +54,7 @@ def api(easel: LiveEasel) -> Iterator[CanvasApi]:
         yield at
 
 
-# --- consent ----------------------------------------------------------------------------------------------------------
+# --- consent ------------------------------------------------------------------------------------------------
 
 
 async def no_time_passes(page: Page) -> None:
@@ -120,7 +120,8 @@ async def test_dialog_on_a_phone_starts_at_the_top_and_keeps_its_buttons_visible
         await expect(page.get_by_role("button", name=answer)).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-refuse")).to_be_focused()
     assert await page.evaluate("document.getElementById('consent').scrollTop") == 0
-    # The pause is over, and all of it is not seen. (The page's own timers keep their order, however late they are.)
+    # The pause is over, and all of it is not seen. (The page's own timers keep their order, however late they
+    # are.)
     await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
     await expect(page.locator("#consent-more")).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-approve")).to_be_disabled()
@@ -135,7 +136,8 @@ async def test_dialog_on_a_phone_starts_at_the_top_and_keeps_its_buttons_visible
 async def test_each_dialog_has_its_own_pause(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     """The time that a person looked at one question is no time that they looked at the next.
 
-    All of it is seen, and the second question put off, inside of the page: its timers keep their order however late they are.
+    All of it is seen, and the second question put off, inside of the page: its timers keep their order
+    however late they are.
     """
     await page.add_init_script("""
         window.enabled = []; window.shown = [];
@@ -265,7 +267,10 @@ async def test_dialog_names_a_request_without_user_activation(
     await page.add_init_script(
         "Object.defineProperty(navigator, 'userActivation', {value: {isActive: false}})"
     )
-    asks = "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') })</script>"
+    asks = (
+        "<!doctype html><script>gsvCanvas.subscribe(() => { window.asked ??= gsvCanvas.runAction('first') "
+        "})</script>"
+    )
     await open_canvas(page, easel, api.make(asks, TWO))
     await expect(page.locator("#consent-why")).to_have_text(
         "The page of this canvas requests this without a click or key press of yours."
@@ -273,7 +278,7 @@ async def test_dialog_names_a_request_without_user_activation(
     await page.get_by_role("button", name="Refuse").click()
 
 
-# --- accepting what an agent wrote --------------------------------------------------------------------------------------
+# --- accepting what an agent wrote --------------------------------------------------------------------------
 
 WRITTEN: dict[str, Any] = {
     "version": 1,
@@ -348,7 +353,8 @@ async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
-    # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows the new one.
+    # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows
+    # the new one.
     await page.evaluate("""void (window.pressed = new Promise((resolve) => new MutationObserver((_, observer) => {
         observer.disconnect(); const button = document.getElementById("accept-now"); resolve(button.disabled); button.click();
       }).observe(document.getElementById("accept-details"), {childList: true})))""")
@@ -383,7 +389,8 @@ async def test_unseen_change_is_not_accepted(
     # Write past the services, which would notify subscribers.
     encoded = json.dumps(other)
     easel.sql(
-        f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 where canvas_id = '{name}'"
+        f"update canvases set spec = '{encoded}', revision = revision + 1, spec_revision = revision + 1 "
+        f"where canvas_id = '{name}'"
     )
     await accept.click()
     await expect(page.locator("#accept-problem")).to_contain_text("read the canvas again")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.canvas import (
+    COCKPIT_SPEC,
     CanvasApi,
+    canvas_frame,
     expect_idle,
     expect_saved,
     loaded_frame,
@@ -38,18 +41,21 @@ MARK = "document.activeElement.mark = 'this one'"
 IS_MARKED = "document.activeElement.mark === 'this one'"
 
 
-# --- what others do -------------------------------------------------------------------------------------------------------
+# --- what others do -----------------------------------------------------------------------------------------
 
 CHANGES: list[tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = [
     # id                            the change of another user
-    ("a list grows",                lambda state: {**state, "rows": [*state["rows"], {"a": 2}]}),
-    ("a list beside it changes",    lambda state: {**state, "deep": {**state["deep"], "hosts": ["b", "c"]}}),
-    ("a list becomes an object",    lambda state: {**state, "rows": {"only": {"a": 1}}}),
-    ("a member comes before it",    lambda state: {"first": None, "new": [1], **state}),
-    ("all members change places",   lambda state: dict(reversed(state.items()))),
-    ("another field is another",    lambda state: {**state, "last": 7, "n": "text"}),
-    ("another field goes",          lambda state: {name: value for name, value in state.items() if name not in {"last", "n"}}),
-]  # fmt: skip
+    ("a list grows", lambda state: {**state, "rows": [*state["rows"], {"a": 2}]}),
+    ("a list beside it changes", lambda state: {**state, "deep": {**state["deep"], "hosts": ["b", "c"]}}),
+    ("a list becomes an object", lambda state: {**state, "rows": {"only": {"a": 1}}}),
+    ("a member comes before it", lambda state: {"first": None, "new": [1], **state}),
+    ("all members change places", lambda state: dict(reversed(state.items()))),
+    ("another field is another", lambda state: {**state, "last": 7, "n": "text"}),
+    (
+        "another field goes",
+        lambda state: {name: value for name, value in state.items() if name not in {"last", "n"}},
+    ),
+]
 
 
 @rule("RS-41")
@@ -150,7 +156,7 @@ async def test_line_break_of_another_user_survives_the_next_key(
     await api.until(lambda: api.state(name)["name"] == "zero\none two!", "both")
 
 
-# --- the kind of a field --------------------------------------------------------------------------------------------------
+# --- the kind of a field ------------------------------------------------------------------------------------
 
 
 @rule("RS-41")
@@ -250,7 +256,7 @@ async def test_text_may_replace_a_removed_number(page: Page, server: EaselProces
     await api.until(lambda: api.state(name)["v"] == "hello", "the text")
 
 
-# --- what is only looked at ---------------------------------------------------------------------------------------------------
+# --- what is only looked at ---------------------------------------------------------------------------------
 
 
 async def test_growing_result_keeps_selection_and_scroll_position(
@@ -268,7 +274,7 @@ async def test_growing_result_keeps_selection_and_scroll_position(
     assert await frame.evaluate("document.querySelector('pre.value').scrollTop") == 500
 
 
-# --- what an action takes -------------------------------------------------------------------------------------------------------
+# --- what an action takes -----------------------------------------------------------------------------------
 
 
 @rule("CV-26")
@@ -311,3 +317,110 @@ async def test_action_has_a_field_for_each_of_its_inputs(
     assert len(api.records(name)) == 1
     await shown.get_by_role("button", name="Say").click()
     await api.until(lambda: len(api.records(name)) == 2, "pressed")
+
+
+# --- layout ------------------------------------------------------------------------------------------
+
+
+async def test_canvas_without_page_shows_fields_buttons_and_tables(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    state = {
+        **COCKPIT_SPEC["state"],
+        "count": 3,
+        "on": True,
+        "hosts": [{"name": "a", "up": True}, {"name": "<i>b</i>", "cpu": 7}],
+        "nested": {"region": "eu"},
+    }
+    name = api.make(None, {**COCKPIT_SPEC, "state": state, "writable": ["version", "count", "on", "nested"]})
+    frame = await open_canvas(page, server, name)
+    await expect(frame.get_by_role("button", name="Refresh logs")).to_be_visible()
+    await expect(frame.get_by_label("Version")).to_have_value("1.2.7")
+    await expect(frame.get_by_label("Service")).to_have_count(0)
+    await expect(frame.locator("table tbody tr")).to_have_text(
+        [re.compile("atrue"), re.compile("<i>b</i>.*7")]
+    )
+    await frame.get_by_label("Count").fill("5")
+    await frame.get_by_label("Region").fill("us")
+    await frame.get_by_role("button", name="Refresh logs").click()
+    await expect(frame.locator("[data-outcome=refreshLogs]")).to_have_text("done")
+    await expect(frame.locator("[data-member=logsTail] pre")).to_have_text("journal of api")
+    await api.until(
+        lambda: (api.state(name)["count"], api.state(name)["nested"]) == (5, {"region": "us"}),
+        "what was entered",
+    )
+    await frame.get_by_role("button", name="Fail").click()
+    await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
+    await frame.get_by_role("button", name="Wait").click()
+    await expect(frame.locator("[data-outcome=wait]")).to_have_text("running…")
+    await expect(page.locator("#running")).to_have_text("running: wait")
+    api.patch(name, "/hosts", [{"name": "only"}])
+    await expect(frame.locator("table tbody tr")).to_have_text(["only"])
+    await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
+
+
+@rule("CV-30")
+async def test_generated_field_keeps_focus_during_changes(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    state = {
+        "name": "Ada",
+        "n": 3,
+        "note": "short",
+        "rows": [{"a": 1}],
+        "deep": {"region": "eu", "list": [1]},
+    }
+    name = api.make(None, {"state": state})
+    frame = await open_canvas(page, server, name)
+    field = frame.get_by_label("Name")
+    await field.click()
+    await page.keyboard.press("End")
+    await page.keyboard.type(" Love")
+    api.patch(name, "/rows/-", {"a": 2})  # a list, a member that comes, one that goes
+    api.patch(name, "/more", {"text": "new"})
+    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/note"}])
+    await expect(frame.locator("[data-member=rows] tbody tr")).to_have_count(2)
+    await expect(frame.locator("[data-member=more]")).to_contain_text("new")
+    await expect(frame.get_by_label("Note")).to_have_count(0)
+    await expect(field).to_be_focused()
+    await page.keyboard.type("lace" + "x" * 90 + "END")  # longer than what is drawn in one line
+    await api.until(lambda: api.state(name)["name"] == "Ada Lovelace" + "x" * 90 + "END", "all of it")
+    await expect(field).to_be_focused()
+
+    number = frame.get_by_label("N", exact=True)
+    await number.fill("")
+    await expect(frame.locator(".wrong")).to_have_text("This must be a number; it is not saved.")
+    await expect(number).to_be_focused()
+    await number.press_sequentially("5")
+    await api.until(lambda: api.state(name)["n"] == 5, "a number as before")
+    await expect_saved(frame)
+    api.patch(name, "/n", None)
+    await page.reload()
+    await expect(canvas_frame(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")
+
+    region = canvas_frame(page).get_by_label("Region")
+    await region.click()
+    release = await pause_timers(page)
+    await page.keyboard.type("west-")
+    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/deep"}])
+    await wait_in_frame(await loaded_frame(page), "!('deep' in gsvCanvas.getState())")
+    await expect(region).to_be_focused()  # what was typed is the person's, also when its place is gone
+    await release()
+    api.patch(name, "/name", "two\nlines")
+    await expect(canvas_frame(page).locator("textarea")).to_have_value("two\nlines")
+
+
+async def test_empty_canvas_explains_what_is_missing(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(None, {})
+    frame = await open_canvas(page, server, name)
+    await expect(frame.locator("#nothing")).to_be_visible()
+    api.rpc(
+        "canvas.patch",
+        canvasId=name,
+        spec={"state": {"a": 1}, "actions": {"go": {"kind": "state.patch", "patch": []}}},
+        statePatch=[{"op": "add", "path": "/a", "value": 1}],
+    )
+    await expect(canvas_frame(page).get_by_role("button", name="Go")).to_be_visible()
+    await expect(canvas_frame(page).get_by_label("A", exact=True)).to_have_value("1")

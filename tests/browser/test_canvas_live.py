@@ -190,7 +190,8 @@ async def test_two_executions_of_one_action_can_be_stopped_separately(
     first = api.records(name)[-1]["eventId"]
     await wait_in_frame(
         frame,
-        f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && told.at(-1).output === 'first\\n'",
+        f"told.at(-1).status === 'running' && told.at(-1).eventId === {json.dumps(first)} && "
+        f"told.at(-1).output === 'first\\n'",
     )
     await expect(canvas_frame(page).locator("button")).to_have_attribute("aria-busy", "true")
 

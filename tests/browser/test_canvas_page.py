@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +9,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.canvas import (
-    COCKPIT_SPEC,
     MINIMAL_PAGE,
     CanvasApi,
-    canvas_frame,
     expect_idle,
-    expect_saved,
     loaded_frame,
     open_canvas,
     pause_timers,
@@ -59,7 +55,7 @@ async def second_page(browser: Browser) -> AsyncIterator[Page]:
     await context.close()
 
 
-# --- the hooks ----------------------------------------------------------------------------------------------------------
+# --- the hooks ----------------------------------------------------------------------------------------------
 
 
 @rule("CV-30", "CV-50")
@@ -147,7 +143,8 @@ async def test_page_script_gets_state_and_actions_only(
     await wait_in_frame(frame, "gsvCanvas.getState().service === 'db'")
     assert await frame.evaluate("heard.length") == heard
     changed = await frame.evaluate(
-        "(() => { 'use strict'; try { gsvCanvas.getState().service = 'x'; return 'written' } catch (e) { return e.name } })()"
+        "(() => { 'use strict'; try { gsvCanvas.getState().service = 'x'; return 'written' } catch (e) { "
+        "return e.name } })()"
     )
     assert changed == "TypeError"
 
@@ -176,7 +173,8 @@ async def test_element_added_later_is_bound(page: Page, server: EaselProcess, ap
     name = api.make("<!doctype html><div id=here></div>")
     frame = await open_canvas(page, server, name)
     await (await loaded_frame(page)).evaluate(
-        "here.innerHTML = '<b data-gsv-text=state.service></b><input data-gsv-model=state.version><button data-gsv-action=setDeploying>Go</button>'"
+        "here.innerHTML = '<b data-gsv-text=state.service></b><input data-gsv-model=state.version><button "
+        "data-gsv-action=setDeploying>Go</button>'"
     )
     await expect(frame.locator("b")).to_have_text("api")
     await expect(frame.locator("input")).to_have_value("1.2.7")
@@ -191,7 +189,8 @@ async def test_second_page_of_a_canvas_is_bound(page: Page, server: EaselProcess
     api.put(
         name,
         "assets/more/second.html",
-        "<!doctype html><i data-gsv-text='state.service'></i><button data-gsv-action=setDeploying>Go</button><script type=module src='../m.js'></script>",
+        "<!doctype html><i data-gsv-text='state.service'></i><button "
+        "data-gsv-action=setDeploying>Go</button><script type=module src='../m.js'></script>",
     )
     api.put(name, "assets/m.js", "document.title = (await (await fetch('../a.json')).json()).name")
     api.put(name, "assets/a.json", '{"name": "fetched"}')
@@ -203,7 +202,7 @@ async def test_second_page_of_a_canvas_is_bound(page: Page, server: EaselProcess
     await api.until(lambda: api.state(name).get("status") == "deploying", "the patch")
 
 
-# --- two people ---------------------------------------------------------------------------------------------------------
+# --- two people ---------------------------------------------------------------------------------------------
 
 
 @rule("CV-50")
@@ -346,7 +345,7 @@ async def test_every_field_type_keeps_the_type_of_its_value(
     assert api.state(name) == expected
 
 
-# --- consent --------------------------------------------------------------------------------------------------------------
+# --- consent ------------------------------------------------------------------------------------------------
 
 
 @rule("CV-22")
@@ -403,110 +402,3 @@ async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Pa
         await page.get_by_role("button", name="Accept it").click()
         await expect(page.locator("#accept")).to_be_hidden()
         assert api.rpc("canvas.get", canvasId=name)["accepted"] is True
-
-
-# --- a canvas without a page of its own -------------------------------------------------------------------------------------
-
-
-async def test_canvas_without_page_shows_fields_buttons_and_tables(
-    page: Page, server: EaselProcess, api: CanvasApi
-) -> None:
-    state = {
-        **COCKPIT_SPEC["state"],
-        "count": 3,
-        "on": True,
-        "hosts": [{"name": "a", "up": True}, {"name": "<i>b</i>", "cpu": 7}],
-        "nested": {"region": "eu"},
-    }
-    name = api.make(None, {**COCKPIT_SPEC, "state": state, "writable": ["version", "count", "on", "nested"]})
-    frame = await open_canvas(page, server, name)
-    await expect(frame.get_by_role("button", name="Refresh logs")).to_be_visible()
-    await expect(frame.get_by_label("Version")).to_have_value("1.2.7")
-    await expect(frame.get_by_label("Service")).to_have_count(0)
-    await expect(frame.locator("table tbody tr")).to_have_text(
-        [re.compile("atrue"), re.compile("<i>b</i>.*7")]
-    )
-    await frame.get_by_label("Count").fill("5")
-    await frame.get_by_label("Region").fill("us")
-    await frame.get_by_role("button", name="Refresh logs").click()
-    await expect(frame.locator("[data-outcome=refreshLogs]")).to_have_text("done")
-    await expect(frame.locator("[data-member=logsTail] pre")).to_have_text("journal of api")
-    await api.until(
-        lambda: (api.state(name)["count"], api.state(name)["nested"]) == (5, {"region": "us"}),
-        "what was entered",
-    )
-    await frame.get_by_role("button", name="Fail").click()
-    await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
-    await frame.get_by_role("button", name="Wait").click()
-    await expect(frame.locator("[data-outcome=wait]")).to_have_text("running…")
-    await expect(page.locator("#running")).to_have_text("running: wait")
-    api.patch(name, "/hosts", [{"name": "only"}])
-    await expect(frame.locator("table tbody tr")).to_have_text(["only"])
-    await expect(frame.locator("[data-outcome=fail]")).to_contain_text("failed: ")
-
-
-@rule("CV-30")
-async def test_generated_field_keeps_focus_during_changes(
-    page: Page, server: EaselProcess, api: CanvasApi
-) -> None:
-    state = {
-        "name": "Ada",
-        "n": 3,
-        "note": "short",
-        "rows": [{"a": 1}],
-        "deep": {"region": "eu", "list": [1]},
-    }
-    name = api.make(None, {"state": state})
-    frame = await open_canvas(page, server, name)
-    field = frame.get_by_label("Name")
-    await field.click()
-    await page.keyboard.press("End")
-    await page.keyboard.type(" Love")
-    api.patch(name, "/rows/-", {"a": 2})  # a list, a member that comes, one that goes
-    api.patch(name, "/more", {"text": "new"})
-    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/note"}])
-    await expect(frame.locator("[data-member=rows] tbody tr")).to_have_count(2)
-    await expect(frame.locator("[data-member=more]")).to_contain_text("new")
-    await expect(frame.get_by_label("Note")).to_have_count(0)
-    await expect(field).to_be_focused()
-    await page.keyboard.type("lace" + "x" * 90 + "END")  # longer than what is drawn in one line
-    await api.until(lambda: api.state(name)["name"] == "Ada Lovelace" + "x" * 90 + "END", "all of it")
-    await expect(field).to_be_focused()
-
-    number = frame.get_by_label("N", exact=True)
-    await number.fill("")
-    await expect(frame.locator(".wrong")).to_have_text("This must be a number; it is not saved.")
-    await expect(number).to_be_focused()
-    await number.press_sequentially("5")
-    await api.until(lambda: api.state(name)["n"] == 5, "a number as before")
-    await expect_saved(frame)
-    api.patch(name, "/n", None)
-    await page.reload()
-    await expect(canvas_frame(page).get_by_label("N", exact=True)).to_have_attribute("type", "number")
-
-    region = canvas_frame(page).get_by_label("Region")
-    await region.click()
-    release = await pause_timers(page)
-    await page.keyboard.type("west-")
-    api.rpc("canvas.patch", canvasId=name, statePatch=[{"op": "remove", "path": "/deep"}])
-    await wait_in_frame(await loaded_frame(page), "!('deep' in gsvCanvas.getState())")
-    await expect(region).to_be_focused()  # what was typed is the person's, also when its place is gone
-    await release()
-    api.patch(name, "/name", "two\nlines")
-    await expect(canvas_frame(page).locator("textarea")).to_have_value("two\nlines")
-
-
-async def test_empty_canvas_explains_what_is_missing(
-    page: Page, server: EaselProcess, api: CanvasApi
-) -> None:
-    name = api.make(None, {})
-    frame = await open_canvas(page, server, name)
-    await expect(frame.locator("#nothing")).to_be_visible()
-    api.rpc(
-        "canvas.patch",
-        canvasId=name,
-        spec={"state": {"a": 1}, "actions": {"go": {"kind": "state.patch", "patch": []}}},
-        statePatch=[{"op": "add", "path": "/a", "value": 1}],
-    )
-    await expect(canvas_frame(page).get_by_role("button", name="Go")).to_be_visible()
-    await expect(canvas_frame(page).get_by_label("A", exact=True)).to_have_value("1")

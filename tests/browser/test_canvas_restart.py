@@ -97,7 +97,7 @@ async def test_page_reconnects_after_a_crash_and_shows_missed_changes(page: Page
 async def test_outcome_of_an_approval_is_uncertain_until_the_server_reports_it(
     page: Page, tmp_path: Path, *, has_arrived: bool
 ) -> None:
-    """The connection breaks before or after the approval arrives. The page must not report "nothing was run"."""
+    """The connection breaks before or after the approval arrives."""
     sleeps = {
         "kind": "tool.call",
         "tool": "gsv__Sleep",
@@ -120,7 +120,7 @@ async def test_outcome_of_an_approval_is_uncertain_until_the_server_reports_it(
                 await expect(page.locator("#consent-call")).to_contain_text("gsv__Sleep")
                 await expect(page.locator("#consent-approve")).to_be_enabled()
                 if has_arrived:
-                    wire.hold_back()  # however long the rest takes, the answer is not there before the connection breaks
+                    wire.hold_back()  # the answer must not arrive before the connection breaks
                 else:
                     await break_off()
                 await page.get_by_role("button", name="Approve").click()

@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOSTILE = (
-    """<img src=x onerror="alert(1)"><script>alert(2)</script>"><svg onload=alert(3)>{{7*7}}</td></table>javascript:alert(4)"""
-    """ ![x](http://127.0.0.1:9/?q=secret) \x1b[31mred\x1b]8;;http://127.0.0.1:9\x07 \u202egnp.exe\u202c שלום &lt;b&gt;"""
+    """<img src=x onerror="alert(1)"><script>alert(2)</script>"><svg
+    onload=alert(3)>{{7*7}}</td></table>javascript:alert(4)
+    """
+    """ ![x](http://127.0.0.1:9/?q=secret) \x1b[31mred\x1b]8;;http://127.0.0.1:9\x07 \u202egnp.exe\u202c שלום
+    &lt;b&gt;
+    """
 )
 
 
@@ -351,7 +355,7 @@ async def test_chat_can_be_used_by_keyboard(page: Page, server: EaselProcess) ->
     await expect_ended(page, "cancelled")
 
 
-# --- turns, made of events --------------------------------------------------------------------------------------------
+# --- turns, made of events ----------------------------------------------------------------------------------
 
 SAID = """async ([events, restarts]) => {
     const { Thread, visibleItems, textOf } = await import("/ui/thread.js");
@@ -395,8 +399,18 @@ def final_message(run: str, text: object) -> tuple[str, str, dict[str, object]]:
 CALL = [tool("call", "2"), tool("result", "3", result="4")]
 TURNS = [
     # says, events, (after how many of them the page hears of which run's restart, and when that was), turns
-    ("a text in pieces is one", [user_message("A"), delta("A", "1", "a"), delta("A", "1", "b")], [], [["run_A", "ab"]]),
-    ("a call stands where it was made", [user_message("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "b")], [], [["run_A", "a", "[T 4]", "b"]]),
+    (
+        "a text in pieces is one",
+        [user_message("A"), delta("A", "1", "a"), delta("A", "1", "b")],
+        [],
+        [["run_A", "ab"]],
+    ),
+    (
+        "a call stands where it was made",
+        [user_message("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "b")],
+        [],
+        [["run_A", "a", "[T 4]", "b"]],
+    ),
     (
         "what a lost worker had not finished is shown once",
         [user_message("A"), delta("A", "1", "a"), *CALL, delta("A", "4", "half"), delta("A", "6", "whole")],
@@ -415,18 +429,43 @@ TURNS = [
         [(6, "run_A", "5")],
         [["run_A", "a", "[T 4]", "whole"]],
     ),
-    ("until the next attempt speaks the old words stay", [user_message("A"), delta("A", "1", "half")], [(2, "run_A", "5")], [["run_A", "half"]]),
-    ("a call that is made again is one line", [user_message("A"), tool("call", "2"), *CALL], [], [["run_A", "[T 4]"]]),
+    (
+        "until the next attempt speaks the old words stay",
+        [user_message("A"), delta("A", "1", "half")],
+        [(2, "run_A", "5")],
+        [["run_A", "half"]],
+    ),
+    (
+        "a call that is made again is one line",
+        [user_message("A"), tool("call", "2"), *CALL],
+        [],
+        [["run_A", "[T 4]"]],
+    ),
     (
         "a run that calls before it speaks is known by what follows: the one before it never began",
         [user_message("A"), user_message("B"), *CALL, delta("B", "4", "b")],
         [],
         [["run_A"], ["run_B", "[T 4]", "b"]],
     ),
-    ("or by its end", [user_message("A"), user_message("B"), *CALL, final_message("B", "")], [], [["run_A"], ["run_B", "[T 4]"]]),
-    ("the message is right where the pieces are not", [user_message("A"), delta("A", "1", "x"), *CALL, final_message("A", "y")], [], [["run_A", "[T 4]", "y"]]),
-    ("who waits stands after who is answered", [user_message("A"), user_message("B"), delta("A", "1", "a"), final_message("A", "a")], [], [["run_A", "a"], ["run_B"]]),
-]  # fmt: skip
+    (
+        "or by its end",
+        [user_message("A"), user_message("B"), *CALL, final_message("B", "")],
+        [],
+        [["run_A"], ["run_B", "[T 4]"]],
+    ),
+    (
+        "the message is right where the pieces are not",
+        [user_message("A"), delta("A", "1", "x"), *CALL, final_message("A", "y")],
+        [],
+        [["run_A", "[T 4]", "y"]],
+    ),
+    (
+        "who waits stands after who is answered",
+        [user_message("A"), user_message("B"), delta("A", "1", "a"), final_message("A", "a")],
+        [],
+        [["run_A", "a"], ["run_B"]],
+    ),
+]
 
 
 async def test_thread_builds_turns_from_events(page: Page, server: EaselProcess) -> None:

@@ -33,7 +33,10 @@ GENERATED: dict[str, Any] = {
     },
     "actions": {**COCKPIT_SPEC["actions"], "ask": ASKS},
 }
-BARE = "<!doctype html><style>{style}</style><h1>Nothing but text</h1><p>Of a page that paints nothing.</p><p>And more.</p>"
+BARE = (
+    "<!doctype html><style>{style}</style><h1>Nothing but text</h1><p>Of a page that paints "
+    "nothing.</p><p>And more.</p>"
+)
 
 
 @pytest_asyncio.fixture(loop_scope="session", params=["light", "dark"])

@@ -36,7 +36,7 @@ BLUE_DOT = base64.b64decode(
 )
 
 
-# --- sessions ---------------------------------------------------------------------------------------------------------
+# --- sessions -----------------------------------------------------------------------------------------------
 
 
 async def test_sessions_are_searched_renamed_and_deleted(page: Page, server: EaselProcess) -> None:
@@ -147,7 +147,7 @@ async def test_session_deleted_elsewhere_is_left_with_a_message(page: Page, serv
     await expect(page.locator("#link")).to_have_text("connected")
 
 
-# --- the run's state --------------------------------------------------------------------------------------------------
+# --- the run's state ----------------------------------------------------------------------------------------
 
 
 @rule("CC-09")
@@ -216,7 +216,7 @@ async def test_unknown_run_in_the_address_is_reported(page: Page, server: EaselP
     await expect(page.locator("#run-link")).to_contain_text("run_00000000000000000000000000")
 
 
-# --- the canvas -------------------------------------------------------------------------------------------------------
+# --- the canvas ---------------------------------------------------------------------------------------------
 
 
 @rule("CC-07", "CC-24")
@@ -255,7 +255,7 @@ async def test_canvas_is_created_and_its_newest_snapshot_is_shown(page: Page, se
     await expect(page.locator("#canvas-problem")).to_contain_text("picture")
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
+# --- the page -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width, height", [(360, 640), (800, 600)])

@@ -138,7 +138,8 @@ async def test_other_site_cannot_frame_or_use_the_sign_in(browser: Browser, serv
     assert set(outcome) <= {"refused", "opaque"}, "nothing of an answer can be read"
     assert await here.evaluate(all_runs) == before, "and nothing was started"
     await there.evaluate(
-        "(target) => { const frame = document.createElement('iframe'); frame.src = target; document.body.append(frame); }",
+        "(target) => { const frame = document.createElement('iframe'); frame.src = target; "
+        "document.body.append(frame); }",
         server.base_url,
     )
     await asyncio.to_thread(

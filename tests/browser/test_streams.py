@@ -91,7 +91,7 @@ async def come_back_to(page: Page) -> None:
     await page.evaluate("dispatchEvent(new Event('focus'))")
 
 
-# --- three streams ----------------------------------------------------------------------------------------------------
+# --- three streams ------------------------------------------------------------------------------------------
 
 
 @rule("CC-03", "CC-07", "CC-30", "CC-31")
@@ -160,11 +160,13 @@ async def test_reconnect_resumes_from_cursors_without_duplicates(
         assert all(event["seq"] > cursor for event in mended.events()), path
 
 
-# --- what is internal -------------------------------------------------------------------------------------------------
+# --- what is internal ---------------------------------------------------------------------------------------
 
 
 def thinking(thought: str) -> str:
-    """Return a message that makes the model think this text; its first letter is escaped, so the message lacks it."""
+    """Return a message that makes the model think this text; its first letter is escaped, so the message
+    lacks it.
+    """
     return json.dumps(
         {"script": [{"think": "?", "visibility": "public"}, {"say": "I have thought."}]}
     ).replace('"?"', f'"\\u{ord(thought[0]):04x}{thought[1:]}"')
@@ -241,7 +243,7 @@ async def test_system_content_is_never_shown(page: Page, server: EaselProcess) -
     assert "unheard-of words" not in content
 
 
-# --- many tabs --------------------------------------------------------------------------------------------------------
+# --- many tabs ----------------------------------------------------------------------------------------------
 
 
 @rule("RS-55", "CC-30")

@@ -1,7 +1,8 @@
-"""Easel in this process, behind a real socket: a database, one or two HTTP edges on it, and optionally a worker.
+"""Easel in this process, behind a real socket: a database, one or two HTTP edges on it, and optionally a
+worker.
 
-Owns the thread and the uvloop of the server, so that tests are blocking functions, and the common requests: start a run, read its
-stream.
+Owns the thread and the uvloop of the server, so that tests are blocking functions, and the common requests:
+start a run, read its stream.
 """
 
 from __future__ import annotations

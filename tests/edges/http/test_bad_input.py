@@ -249,7 +249,10 @@ def test_disconnect_during_the_body_is_not_logged_as_an_error(
     small_easel: LiveEasel, logged: list[dict[str, Any]]
 ) -> None:
     with socket.create_connection(small_easel.address) as leaving:
-        head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {small_easel.token}\r\nContent-Length: 90\r\n\r\n"
+        head = (
+            f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+            f"{small_easel.token}\r\nContent-Length: 90\r\n\r\n"
+        )
         leaving.sendall(head.encode() + b'{"session_id":"s","mess')
     wait_for_sync(
         lambda: any(event["event"] == "http.gone" for event in logged),
@@ -296,7 +299,7 @@ def test_invalid_http_is_refused_and_the_connection_closed(
     assert small_easel.get("/healthz").status_code == 200
 
 
-# --- what a hostile script can ask of a worker ------------------------------------------------------------------------
+# --- what a hostile script can ask of a worker --------------------------------------------------------------
 
 SCRIPTS = [
     ("no steps", {"script": []}, "completed"),

@@ -1,4 +1,4 @@
-"""An outage of the database: requests get 503 at once, no stored work is lost, and runs continue afterwards."""
+"""An outage of the database: requests get 503 at once, no stored work is lost, and runs continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AT_MOST_SECONDS = 14.0
-# A request under way may wait for the settings' statement limit of eight seconds, and not for two of them one after the other.
+# A request under way may wait for the settings' statement limit of eight seconds, and not for two of them one
+# after the other.
 SOON = 60.0
 # To notice that the database is away or back: who needs longer does not notice it at all.
 

@@ -1,4 +1,4 @@
-"""The OpenAPI description: it has exactly the served routes, and generated requests get described responses."""
+"""The OpenAPI description: exactly the served routes, and responses that match it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_tools_are_listed_as_in_the_design(small_easel: LiveEasel) -> None:
         assert tool["schema"]["type"] == "object"
 
 
-# --- under fire -------------------------------------------------------------------------------------------------------
+# --- under fire ---------------------------------------------------------------------------------------------
 
 CHECKS = [
     not_a_server_error,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 TIMEOUT = 1.0
 MAX_WAIT_SECONDS = 20.0  # the default timeout would be 30
 TRIES = 10
-HEAD = "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
+HEAD = (
+    "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: "
+    "{length}\r\n\r\n"
+)
 
 
 @pytest.fixture(scope="module")
