@@ -1,3 +1,1 @@
-"""`easel canvas export | import | watch`: canvases as folders on this machine, carried to and from a running
-Easel.
-"""
+"""Canvases as folders of this machine: export from a running Easel, import, watch."""

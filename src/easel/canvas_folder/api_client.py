@@ -142,9 +142,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
 
 
 def _owner_token(data: Path, address: str, local: str, public: str) -> str:
-    """Return the token in the data folder. It is sent to this machine's own server only, never to another
-    one.
-    """
+    """Return the token in the data folder, which must not be sent to another machine."""
     is_own = address.rstrip("/") in {local, public.rstrip("/")}
     if not is_own and not _is_loopback(parse_url(address).hostname or ""):
         raise BadSettings(problem=f"{address} is another machine; set EASEL_TOKEN to a token of that server.")

@@ -1,1 +1,1 @@
-"""Runs commands and touches files for a session with only what it was given. `tools` is the way in."""
+"""Run commands and change files for a session, isolated from the host. `tools` is the entry point."""

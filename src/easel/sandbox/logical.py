@@ -1,5 +1,4 @@
-"""Start a command without isolation: in its folder, with an empty environment and limits, as the user of this
-process.
+"""Start a command without isolation: in its folder, with an empty environment and limits, as this user.
 
 `reaper.py` ends the processes that the command leaves behind, and all of them when Easel ends. Used only
 where the setting names this mode: the command can read and write whatever this user can, and use the network.

@@ -1,5 +1,4 @@
-"""The sandbox mode of this process: the one that was set, or the one a probe finds; never silently a weaker
-one. SB-14, RS-61
+"""The sandbox mode of this process: the one that is set or that a probe finds, never a weaker one. SB-14, RS-61
 
 Owns the choice and the sentence that describes it. Approvals are not decided here. SB-01
 """
@@ -45,8 +44,7 @@ class Choice:
 
 
 def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bool = False) -> Choice:
-    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that was set does not work; "" sets
-    none.
+    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that is set does not work.
 
     `bash` is `auto`, `on` or `off`. In production commands run only with `on`, and only isolated. SB-11
     """

@@ -62,9 +62,7 @@ def replace_file(workspace: Workspace, path: str, content: bytes) -> None:
 
 @contextmanager
 def lock_path(workspace: Workspace, path: str, *, create: bool = False) -> Generator["LockedPath"]:
-    """Lock a name in a directory for this thread, by whatever path it is reached. `create` makes the
-    directories.
-    """
+    """Lock a name in a directory for this thread, by whatever path. `create` makes the directories."""
     root, relative = workspace.find(path)
     *parents, name = relative.split("/")
     if name == ".":
@@ -86,9 +84,7 @@ class LockedPath:
     owner: int | None
 
     def write(self, content: bytes, *, expected: os.stat_result | None = None) -> None:
-        """Replace the file atomically. Raises `FileChanged` if it is not the `expected` one at the last
-        moment.
-        """
+        """Replace the file atomically. Raises `FileChanged` if it differs from the `expected` one."""
         existing = _stat_file(self.name, self.directory)
         mode = stat.S_IMODE(existing.st_mode) & 0o777 if existing else 0o644
         with fs.write_atomically(self.directory, self.name, mode=mode, sync=False) as file:
