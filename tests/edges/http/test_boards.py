@@ -119,7 +119,7 @@ def test_state_stream_has_each_write_and_no_message(easel: LiveEasel, run_id: st
 @rule("CC-27")
 def test_whiteboard_value_is_shared_by_the_whole_run(easel: LiveEasel, run_id: str) -> None:
     expect_written(easel.post(path(run_id), body("plan", "first")))
-    written(
+    expect_written(
         easel.post(
             path(run_id), {"key": "plan", "value": "second", "source_node_id": "writer", "edge_id": "global"}
         )
@@ -184,8 +184,8 @@ def test_any_printable_key_is_accepted(easel: LiveEasel, run_id: str, key: str) 
 def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: str) -> None:
     assert "key nothing" in expect_refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
     for unknown in (new_run_id(), "none"):
-        expect_expect_refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
-        refused(
+        expect_refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
+        expect_refused(
             easel.post(path(unknown, board), body(edge_id="a-b") if board == "blackboard" else body()),
             404,
             "NOT_FOUND",

@@ -1,4 +1,4 @@
-"""A run's log as server-sent events: the contract of DESIGN §6, sentence by sentence, on both stores."""
+"""A run's log as server-sent events, on both stores: the contract of DESIGN §6."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ TALK = script(
     {"say": "Done."},
 )
 ABUSED = [
-    # says, the cursor as it is sent, what is answered
+    # case, cursor as sent, status of the response
     ("below zero", "-1", 400),
     ("2^63", "9223372036854775808", 400),
-    ("the last one there is", "9223372036854775807", 410),
+    ("the largest number", "9223372036854775807", 410),
     ("a float", "1e9", 400),
     ("a fraction", "1.0", 400),
     ("hexadecimal", "0x1", 400),
@@ -86,10 +86,10 @@ def test_stream_is_the_public_log_from_start_to_done(easel: LiveEasel) -> None:
         "visibility": "public",
     }
     assert by_type["tool.result"]["result"] == {"a": [1, None, "x"]}
-    said = by_type["message.completed"]
-    assert (said["role"], said["status"], said["run_id"]) == ("assistant", "completed", run_id)
+    message = by_type["message.completed"]
+    assert (message["role"], message["status"], message["run_id"]) == ("assistant", "completed", run_id)
     assert (
-        said["text"]
+        message["text"]
         == "".join(event.data["text"] for event in events if event.type == "message.delta")
         == "Looking.\n\nDone."
     )
@@ -173,7 +173,7 @@ def test_response_has_its_content_type_and_forbids_caching(easel: LiveEasel) -> 
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-accel-buffering"] == "no"
     items = Parser().feed(answer.content)
-    assert isinstance(items[0], Retry), "a browser learns first how soon to come back"
+    assert isinstance(items[0], Retry), "the first line sets the retry delay"
 
 
 @rule("RX-35")
@@ -207,13 +207,13 @@ def test_idle_stream_gets_heartbeat_comments(easel: LiveEasel) -> None:
         chunks = answer.iter_bytes()
         while comments < 4:
             comments += sum(isinstance(item, Comment) for item in parser.feed(next(chunks)))
-    assert time.monotonic() - began > 3 * HEARTBEAT_SECONDS, "no more often than that"
+    assert time.monotonic() - began > 3 * HEARTBEAT_SECONDS, "heartbeats came too often"
     easel.cancel(run_id)
 
 
 def test_live_stream_sends_events_as_they_happen(easel: LiveEasel) -> None:
     run_id = easel.start(WAITING)
-    easel.stream_start(run_id)  # returns while the run is far from its end
+    easel.stream_start(run_id)  # returns long before the run ends
     assert easel.view(run_id)["status"] == "running"
     easel.cancel(run_id)
 
@@ -239,24 +239,24 @@ def test_log_is_read_in_pages_of_at_most_100_events(
     runs: Any = easel.instances[0].opened.runs
     read, sizes = runs.events_after, []
 
-    async def watched(run_id: str, cursor: int, limit: int) -> list[Any]:
+    async def record_page(run_id: str, cursor: int, limit: int) -> list[Any]:
         page = await read(run_id, cursor, limit)
         sizes.append((limit, len(page)))
         return page
 
-    monkeypatch.setattr(runs, "events_after", watched)
+    monkeypatch.setattr(runs, "events_after", record_page)
     events = easel.events(run_id, debug="1")
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert len(events) > 350
     assert sizes
-    assert all(asked <= 100 and got <= 100 for asked, got in sizes)
+    assert all(limit <= 100 and count <= 100 for limit, count in sizes)
 
 
 # --- cursors ----------------------------------------------------------------------------------------------------------
 
 
-def ask_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str) -> httpx2.Response:
-    """The stream after a cursor that goes by header or by query."""
+def open_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str) -> httpx2.Response:
+    """Open the stream after a cursor in the header or in the query."""
     headers = {"Last-Event-ID": cursor} if by == "header" else {}
     return easel.get(
         f"/api/runs/{run_id}/events",
@@ -271,7 +271,7 @@ def test_stream_resumes_after_its_cursor(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish(TALK)
     log = easel.events(run_id, debug="1")
     for cursor in range(len(log)):
-        answer = ask_after(easel, run_id, str(cursor), by, debug="1")
+        answer = open_after(easel, run_id, str(cursor), by, debug="1")
         assert [item for item in Parser().feed(answer.content) if isinstance(item, Event)] == log[cursor:]
 
 
@@ -303,7 +303,7 @@ def test_cursor_in_the_header_overrides_the_query(easel: LiveEasel) -> None:
 def test_cursor_at_done_returns_no_content(easel: LiveEasel, by: str) -> None:
     run_id = easel.finish()
     last = easel.view(run_id)["last_seq"]
-    answer = ask_after(easel, run_id, str(last), by)
+    answer = open_after(easel, run_id, str(last), by)
     assert (answer.status_code, answer.content) == (204, b"")
 
 
@@ -319,11 +319,9 @@ def test_cursor_zero_is_valid_for_an_unstarted_run(easel: LiveEasel) -> None:
 @rule("RS-34")
 @pytest.mark.parametrize("by", ["header", "query"])
 @pytest.mark.parametrize("says, cursor, status", ABUSED, ids=[row[0] for row in ABUSED])
-def test_invalid_cursor_is_refused(
-    easel: LiveEasel, says: str, cursor: str, status: int, by: str
-) -> None:
+def test_invalid_cursor_is_refused(easel: LiveEasel, says: str, cursor: str, status: int, by: str) -> None:
     run_id = easel.finish()
-    answer = ask_after(easel, run_id, cursor, by)
+    answer = open_after(easel, run_id, cursor, by)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert error["name"] == {400: "BAD_INPUT", 410: "CURSOR_OUT_OF_RANGE"}[status]

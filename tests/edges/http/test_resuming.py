@@ -1,4 +1,4 @@
-"""Streams that are cut anywhere and resumed anywhere: what arrives in the end is the log, every event once."""
+"""Streams that are cut and resumed anywhere deliver every event of the log once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 EVENTS = 500
 AT_ONCE = 8
 STALL_SECONDS = 0.6
-FOR_EVER = 60.0  # seconds; who waits longer has found a hang
+HANG_SECONDS = 60.0
 MAX_CHUNK_BYTES = 1_500_000  # several of the largest events; a slow reader may cost 5 MB
-# Some 8 MB of log in events of less than 2 KB: more than the kernel takes off a server's hands.
+# About 8 MB of log in events of less than 2 KB: more than the buffers of the kernel take.
 BULKY = script(
     {"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200))
 )
@@ -34,7 +34,7 @@ BULKY_LIMITS = {"max_message_bytes": 20_000_000, "max_body_bytes": 30_000_000}
 
 
 def frames_of(body: bytes) -> list[bytes]:
-    """The events of a stream as bytes: comparing them is comparing everything."""
+    """Return the events of a stream as bytes, so that a comparison covers everything."""
     return [block for block in body.split(b"\n\n") if block.startswith(b"id: ")]
 
 
@@ -47,7 +47,7 @@ async def read_bytes(
     enough: int | None = None,
     helpings: list[int] | None = None,
 ) -> bytes:
-    """The body of a stream to its end, or its first `enough` bytes, and then the connection is dropped."""
+    """Return the body of a stream, or its first `enough` bytes before dropping the connection."""
     host, _, port = easel.instances[at].base_url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     header = f"Last-Event-ID: {cursor}\r\n" if cursor is not None else ""
@@ -94,9 +94,7 @@ async def test_stream_cut_after_every_event_resumes_by_header_at_the_other_insta
 
 @case("E4")
 @rule("RX-48")
-async def test_stream_reopened_at_any_event_resumes_by_query(
-    two_edges: LiveEasel, long_run: str
-) -> None:
+async def test_stream_reopened_at_any_event_resumes_by_query(two_edges: LiveEasel, long_run: str) -> None:
     path = f"/api/runs/{long_run}/events"
     log = frames_of(await read_bytes(two_edges, 0, path))
     ids = [int(frame[4 : frame.index(b"\n")]) for frame in log]
@@ -122,17 +120,17 @@ async def test_stream_cut_at_any_byte_resumes_without_gap_or_repetition(two_edge
     )
     log = two_edges.events(run_id)
     with Proxy.before(two_edges.base_url) as proxy:
-        snapshot = 900 + len(two_edges.stream(run_id).content)  # its head and its chunks too
-        proxy.cut_in_turn(cuts := range(0, snapshot, 5))
+        size = 900 + len(two_edges.stream(run_id).content)  # with the headers and the chunk sizes
+        proxy.cut_in_turn(cuts := range(0, size, 5))
         room = asyncio.Semaphore(AT_ONCE * 2)
 
         async def follow() -> None:
             async with room:
                 urls = [proxy.url(two_edges.base_url), two_edges.instances[1].base_url]
                 follower = Follower(
-                    urls, run_id, two_edges.token, patience=FOR_EVER
-                )  # else it would go back to the proxy
-                assert await follower.read_to_end(within=FOR_EVER) == log
+                    urls, run_id, two_edges.token, patience=HANG_SECONDS
+                )  # not through the proxy
+                assert await follower.read_to_end(within=HANG_SECONDS) == log
 
         await asyncio.gather(*(follow() for _ in cuts))
         assert proxy.accepted == len(cuts)
@@ -144,7 +142,7 @@ async def test_viewer_of_a_live_run_that_alternates_instances_misses_nothing(
 ) -> None:
     run_id = two_edges.start(script({"ticks": 25, "every_ms": 60}))
     seen: list[Event] = []
-    async with asyncio.timeout(FOR_EVER):
+    async with asyncio.timeout(HANG_SECONDS):
         while not seen or seen[-1].type != "done":
             at = two_edges.instances[len(seen) % 2].base_url
             async with Stream.open(
@@ -177,7 +175,7 @@ def test_cursor_in_a_pruned_log_is_gone_and_resumes_at_the_oldest_event(easel: L
         assert error["name"] == "CURSOR_OUT_OF_RANGE"
         assert (error["details"]["oldest"], error["details"]["newest"]) == (last.seq, last.seq)
     assert easel.events(run_id, last_event_id=last.seq - 1) == [last]
-    assert easel.events(run_id) == [last], "who names no cursor gets what there is, which is no gap"
+    assert easel.events(run_id) == [last], "without a cursor the stream starts at the oldest event"
     assert easel.stream(run_id, last_event_id=last.seq).status_code == 204
     assert easel.view(run_id)["status"] == "completed"
 
@@ -191,17 +189,17 @@ def test_retention_keeps_the_log_of_an_active_run(easel: LiveEasel) -> None:
 
 
 @rule("RS-34")
-async def test_stream_of_a_log_pruned_while_reading_is_cut_without_a_gap(patient: LiveEasel) -> None:
-    run_id = patient.finish_unread(BULKY)
-    async with slow_stream(patient, run_id) as stream:
+async def test_stream_of_a_log_pruned_while_reading_is_cut_without_a_gap(large_easel: LiveEasel) -> None:
+    run_id = large_easel.finish_unread(BULKY)
+    async with slow_stream(large_easel, run_id) as stream:
         items = stream.items()
         seen = [await next_event(items)]
-        patient.prune()
+        large_easel.prune()
         seen += [item async for item in items if isinstance(item, Event)]
     numbers = [event.seq for event in seen]
     assert numbers == list(range(1, len(numbers) + 1)), f"a hole: {numbers[-3:]}"
-    assert numbers[-1] < patient.view(run_id)["last_seq"], "it was pruned while it was read"
-    assert patient.stream(run_id, last_event_id=numbers[-1]).status_code == 410
+    assert numbers[-1] < large_easel.view(run_id)["last_seq"], "it was pruned while it was read"
+    assert large_easel.stream(run_id, last_event_id=numbers[-1]).status_code == 410
 
 
 # --- readers that stop reading ----------------------------------------------------------------------------------------
@@ -209,26 +207,26 @@ async def test_stream_of_a_log_pruned_while_reading_is_cut_without_a_gap(patient
 
 @contextlib.asynccontextmanager
 async def slow_stream(easel: LiveEasel, run_id: str) -> AsyncIterator[Stream]:
-    """A stream with internal events, so that its numbers have no gap, through the smallest buffers the kernel gives."""
+    """Open a stream with internal events, so that its numbers have no gap, with the smallest kernel buffers."""
     async with Stream.open(easel.base_url, with_internal(run_id), easel.token, receive_buffer=2048) as stream:
         yield stream
 
 
 def with_internal(run_id: str) -> str:
-    """In the place of a run's id in the address of its stream: the same with internal events."""
+    """Return the id with a query for internal events, to be used in the URL of a stream."""
     return f"{run_id}/events?debug=1&x="
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """Takes a long message, so that a log gets long."""
+def large_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """A server that accepts long messages, for long logs."""
     with LiveEasel(tmp_path_factory.mktemp("easel"), settings=BULKY_LIMITS) as live:
         yield live
 
 
 @pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """Cuts a reader that takes nothing for a moment; users have 20 s."""
+def strict_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """A server that cuts a stalled reader early; the default is 20 s."""
     with LiveEasel(
         tmp_path_factory.mktemp("easel"),
         settings={"stall_seconds": STALL_SECONDS, "heartbeat_seconds": 0.2, **BULKY_LIMITS},
@@ -236,52 +234,58 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
         yield live
 
 
-def stalled(easel: LiveEasel) -> float:
+def count_stalled(easel: LiveEasel) -> float:
     lines = easel.get("/metrics").text.splitlines()
     return float(next(line for line in lines if line.startswith("easel_streams_stalled_total")).split()[1])
 
 
 @rule("RX-48")
-async def test_stalled_reader_is_cut_and_resumes_without_a_gap(impatient: LiveEasel) -> None:
-    run_id = impatient.finish_unread(BULKY)
-    before = stalled(impatient)
-    async with slow_stream(impatient, run_id) as stream:
+async def test_stalled_reader_is_cut_and_resumes_without_a_gap(strict_easel: LiveEasel) -> None:
+    run_id = strict_easel.finish_unread(BULKY)
+    before = count_stalled(strict_easel)
+    async with slow_stream(strict_easel, run_id) as stream:
         items = stream.items()
         seen = [await next_event(items)]
-        wait_for_sync(lambda: stalled(impatient) > before, within=FOR_EVER, what="the stalled reader is cut")
+        wait_for_sync(
+            lambda: count_stalled(strict_easel) > before,
+            within=HANG_SECONDS,
+            what="the stalled reader is cut",
+        )
         seen += [item async for item in items if isinstance(item, Event)]
         assert not stream.ended_in_order
     assert seen[-1].type != "done"
-    # A machine that stops for a moment makes us stall once more; that is no gap either.
+    # A slow machine may stall the reader once more, which is no gap either.
     rest = await Follower(
-        [impatient.base_url], with_internal(run_id), impatient.token, after=seen[-1].seq
-    ).read_to_end(within=FOR_EVER)
-    assert [event.seq for event in [*seen, *rest]] == list(range(1, impatient.view(run_id)["last_seq"] + 1))
+        [strict_easel.base_url], with_internal(run_id), strict_easel.token, after=seen[-1].seq
+    ).read_to_end(within=HANG_SECONDS)
+    assert [event.seq for event in [*seen, *rest]] == list(
+        range(1, strict_easel.view(run_id)["last_seq"] + 1)
+    )
 
 
 @pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
-async def test_stalled_reader_is_cut_and_frees_its_memory(
-    impatient: LiveEasel, message: str
-) -> None:
-    run_id = impatient.finish_unread(message)
-    before = stalled(impatient)
+async def test_stalled_reader_is_cut_and_frees_its_memory(strict_easel: LiveEasel, message: str) -> None:
+    run_id = strict_easel.finish_unread(message)
+    before = count_stalled(strict_easel)
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        deaf.connect(impatient.address)
+        deaf.connect(strict_easel.address)
         deaf.sendall(
-            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {impatient.address[0]}\r\nAuthorization: Bearer {impatient.token}\r\n\r\n".encode()
+            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {strict_easel.address[0]}\r\nAuthorization: Bearer {strict_easel.token}\r\n\r\n".encode()
         )
         ours = deaf.getsockname()[1]
-        wait_for_sync(lambda: stalled(impatient) > before, within=FOR_EVER, what="the deaf reader is cut")
+        wait_for_sync(
+            lambda: count_stalled(strict_easel) > before, within=HANG_SECONDS, what="the deaf reader is cut"
+        )
         wait_for_sync(
             lambda: not server_ends(ours),
-            within=FOR_EVER,
+            within=HANG_SECONDS,
             what="its connection and what was buffered for it are gone",
         )
 
 
 def server_ends(client_port: int) -> list[str]:
-    """The server's side of a connection, if this process still holds it."""
+    """Return the server's side of a connection, if it is still open."""
     return [
         c.status
         for c in psutil.Process().net_connections("tcp4")
@@ -290,56 +294,56 @@ def server_ends(client_port: int) -> list[str]:
 
 
 @case("E8")
-async def test_long_log_is_sent_in_small_chunks(patient: LiveEasel) -> None:
-    """What is handed to a connection in one go stays in memory until its reader has taken it."""
-    run_id = patient.finish_unread(BULKY)
+async def test_long_log_is_sent_in_small_chunks(large_easel: LiveEasel) -> None:
+    """A chunk stays in memory until the reader has taken it."""
+    run_id = large_easel.finish_unread(BULKY)
     helpings: list[int] = []
-    await read_bytes(patient, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
+    await read_bytes(large_easel, 0, f"/api/runs/{run_id}/events?debug=1", helpings=helpings)
     assert sum(helpings) > 8_000_000
     assert max(helpings) < MAX_CHUNK_BYTES
 
 
-async def test_reader_of_an_idle_run_is_not_cut_as_stalled(impatient: LiveEasel) -> None:
-    run_id = impatient.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
-    follower = Follower([impatient.base_url], run_id, impatient.token)
-    assert await follower.read_to_end(within=FOR_EVER) == impatient.events(run_id)
+async def test_reader_of_an_idle_run_is_not_cut_as_stalled(strict_easel: LiveEasel) -> None:
+    run_id = strict_easel.start(script({"wait_ms": int(STALL_SECONDS * 3000)}))
+    follower = Follower([strict_easel.base_url], run_id, strict_easel.token)
+    assert await follower.read_to_end(within=HANG_SECONDS) == strict_easel.events(run_id)
     assert follower.connected == 1
 
 
 def test_reader_that_disconnects_during_a_log_read_is_removed(
-    impatient: LiveEasel, monkeypatch: pytest.MonkeyPatch
+    strict_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = impatient.start(script({"say": "x"}, {"wait_ms": 600_000}))
-    impatient.stream_start(run_id)
+    run_id = strict_easel.start(script({"say": "x"}, {"wait_ms": 600_000}))
+    strict_easel.stream_start(run_id)
     wait_for_sync(
-        lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
-        within=FOR_EVER,
-        what="nobody watches",
+        lambda: 'easel_subscribers{log="run"} 0.0' in strict_easel.get("/metrics").text,
+        within=HANG_SECONDS,
+        what="the stream has no viewer",
     )
-    runs: Any = impatient.instances[0].opened.runs
+    runs: Any = strict_easel.instances[0].opened.runs
     read, is_reading, may_go_on = runs.events_after, threading.Event(), asyncio.Event()
 
-    async def held(*where: Any) -> list[Any]:
+    async def blocking_read(*args: Any) -> list[Any]:
         is_reading.set()
         await may_go_on.wait()
-        return await read(*where)
+        return await read(*args)
 
-    monkeypatch.setattr(runs, "events_after", held)
-    with socket.create_connection(impatient.address) as leaving:
-        ask = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {impatient.token}\r\n\r\n"
+    monkeypatch.setattr(runs, "events_after", blocking_read)
+    with socket.create_connection(strict_easel.address) as leaving:
+        ask = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {strict_easel.token}\r\n\r\n"
         leaving.sendall(ask.encode())
-        assert is_reading.wait(FOR_EVER)
+        assert is_reading.wait(HANG_SECONDS)
         ours = leaving.getsockname()[1]
     wait_for_sync(
-        lambda: not server_ends(ours), within=FOR_EVER, what="the server knows that its reader has left"
+        lambda: not server_ends(ours), within=HANG_SECONDS, what="the server knows that its reader has left"
     )
-    impatient.do(_set(may_go_on))
+    strict_easel.do(_set(may_go_on))
     wait_for_sync(
-        lambda: 'easel_subscribers{log="run"} 0.0' in impatient.get("/metrics").text,
-        within=FOR_EVER,
+        lambda: 'easel_subscribers{log="run"} 0.0' in strict_easel.get("/metrics").text,
+        within=HANG_SECONDS,
         what="and so does the tail",
     )
-    impatient.cancel(run_id)
+    strict_easel.cancel(run_id)
 
 
 async def _set(event: asyncio.Event) -> None:
@@ -364,7 +368,7 @@ def test_streams_over_the_limit_are_refused_with_retry_after(
         open_streams.close()
         wait_for_sync(
             lambda: can_watch(easel, run_id),
-            within=FOR_EVER,
+            within=HANG_SECONDS,
             what="there is room again once the others have left",
         )
 

@@ -1,4 +1,4 @@
-"""Starting, finding, listing and cancelling runs over HTTP, on both stores."""
+"""Runs over HTTP, on both stores: start, find, list and cancel them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_started_run_returns_its_id_and_status_queued(easel: LiveEasel) -> None:
 def test_run_is_stored_before_the_response(easel: LiveEasel) -> None:
     session = new_session()
     first = easel.start(WAITING, session)
-    second = easel.start("noop", session)  # waits behind the first, so that nobody touches it
+    second = easel.start("noop", session)  # queued behind the first, so that no worker starts it
     assert easel.sql(f"select status, input_text from runs where run_id = '{second}'") == [
         {"status": "queued", "input_text": "noop"}
     ]
@@ -156,8 +156,8 @@ STATUSES = [
 ]
 
 
-@pytest.mark.parametrize("asked, expected", STATUSES)
-def test_runs_are_listed_by_status(easel: LiveEasel, asked: str, expected: set[str]) -> None:
+@pytest.mark.parametrize("statuses, expected", STATUSES)
+def test_runs_are_listed_by_status(easel: LiveEasel, statuses: str, expected: set[str]) -> None:
     session = new_session()
     easel.finish("noop", session)
     easel.finish(script({"fail": "x"}), session)
@@ -166,7 +166,7 @@ def test_runs_are_listed_by_status(easel: LiveEasel, asked: str, expected: set[s
     cancelled, waiting = easel.start("noop", session), easel.start("noop", session)
     easel.cancel(cancelled)
     try:
-        found = easel.get("/api/runs", params={"session_id": session, "statuses": asked}).json()["runs"]
+        found = easel.get("/api/runs", params={"session_id": session, "statuses": statuses}).json()["runs"]
         assert {run["status"] for run in found} == expected
         assert len(found) == len(expected)
     finally:
@@ -201,10 +201,10 @@ def test_cancel_of_a_running_run_returns_at_once_and_ends_it(easel: LiveEasel) -
     assert answer.status_code == 202
     assert answer.json()["run_id"] == run_id
     assert answer.json()["cancel_requested_at"]
-    asked_at = easel.sql(f"select cancel_requested_at from runs where run_id = '{run_id}'")[0][
+    requested_at = easel.sql(f"select cancel_requested_at from runs where run_id = '{run_id}'")[0][
         "cancel_requested_at"
     ]
-    assert asked_at is not None
+    assert requested_at is not None
     last = easel.events(run_id)
     assert [(event.type, event.data.get("status")) for event in last[-3:]] == [
         ("message.completed", "cancelled"),
@@ -275,9 +275,7 @@ def test_repeated_idempotency_key_returns_the_first_run(easel: LiveEasel) -> Non
 
 
 @pytest.mark.parametrize("change", [{"message": "another"}, {"session_id": "another-session"}])
-def test_idempotency_key_with_another_body_is_refused(
-    easel: LiveEasel, change: dict[str, str]
-) -> None:
+def test_idempotency_key_with_another_body_is_refused(easel: LiveEasel, change: dict[str, str]) -> None:
     body = {"session_id": new_session(), "message": "noop"}
     easel.post("/api/runs", body, headers={"Idempotency-Key": key(body)})
     count = easel.sql("select count(*) as n from runs")

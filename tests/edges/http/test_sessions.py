@@ -1,4 +1,4 @@
-"""Sessions over HTTP: made, found, named, read and deleted with all that belongs to them."""
+"""Sessions over HTTP: create, find, rename, read and delete them with everything in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_history_has_all_messages_whole_and_in_order(easel: LiveEasel) -> None:
     easel.finish(script({"say": long}), name)
     easel.finish(script({"fail": "no more"}), name)
     messages = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
-    assert [(one["role"], one.get("status")) for one in messages] == [
+    assert [(message["role"], message.get("status")) for message in messages] == [
         ("user", None),
         ("assistant", "completed"),
         ("user", None),
@@ -43,8 +43,8 @@ def test_history_has_all_messages_whole_and_in_order(easel: LiveEasel) -> None:
     ]
     assert messages[1]["text"] == long, "long plain text stays whole"
     assert messages[3]["error"] == "The model failed: no more"
-    assert [one["seq"] for one in messages] == sorted(one["seq"] for one in messages)
-    assert all(one["metadata"] == {"visibility": "public"} for one in messages)
+    assert [message["seq"] for message in messages] == sorted(message["seq"] for message in messages)
+    assert all(message["metadata"] == {"visibility": "public"} for message in messages)
     newest = easel.get(f"/api/sessions/{name}/messages", params={"limit": "1"}).json()
     assert newest["messages"] == messages[-1:]
     older = easel.get(f"/api/sessions/{name}/messages", params={"before": str(newest["next"])}).json()
@@ -62,11 +62,11 @@ def test_base64_in_a_message_is_offloaded_and_the_agent_gets_the_whole_text(
     run_id = easel.start(text, name)
     events = easel.events(run_id)
     assert events[-1].data["status"] == "completed", "the worker read the whole message back"
-    [asked, answered] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
-    marker = asked["text"]
+    [question, answer] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
+    marker = question["text"]
     assert (marker["redacted"], marker["original_size"]) == (True, len(text))
     assert easel.get(marker["uri"]).text == text
-    assert answered["text"] == "seen"
+    assert answer["text"] == "seen"
     [result] = [event for event in events if event.type == "tool.result"]
     assert easel.get(result.data["result"]["uri"]).text == pixels
     probe = pixels[4_000:4_064]
@@ -114,7 +114,7 @@ def test_listing_is_searched_and_paged(easel: LiveEasel) -> None:
     while True:
         query = {"search": mark.upper(), "limit": "2", **({"before": before} if before else {})}
         page = easel.get("/api/sessions", params=query).json()
-        seen += [one["session_id"] for one in page["sessions"]]
+        seen += [session["session_id"] for session in page["sessions"]]
         if (before := page.get("next")) is None:
             break
     assert seen == names[::-1]
@@ -157,7 +157,7 @@ def test_stream_of_a_deleted_session_ends(easel: LiveEasel) -> None:
         while "run.start" not in next(lines):
             pass
         easel.ask("DELETE", f"/api/sessions/{name}")
-        assert not any("done" in line for line in lines), "it ends, and does not pretend that the run did"
+        assert not any("done" in line for line in lines), "the stream ends without an event `done`"
 
 
 @rule("RX-47")

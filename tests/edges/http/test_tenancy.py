@@ -1,4 +1,4 @@
-"""Another user's run does not exist: not to read, to list, to watch, to cancel or to repeat. Walks the table of routes."""
+"""Runs of another user are not found by any route of the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECRET = "what only the other user may know"
 SHARED_SESSION = "a-name-that-both-users-use"
 RUN_ROUTES = [row for row in ROUTES if "{run_id}" in row.path]
-# One of each body, so that nothing but the run is wrong with what is sent.
+# A valid body for each route, so that only the run is wrong.
 BODIES = {
     WriteWhiteboard: {"key": "k", "value": 1, "source_node_id": "n"},
     WriteBlackboard: {"key": "k", "value": 1, "source_node_id": "n", "edge_id": "a-b"},
@@ -28,7 +28,7 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def foreign_run(easel: LiveEasel) -> str:
-    """A run of another user, started through the store as accounts will do it one day."""
+    """A run of another user, created in the store."""
     easel.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
     new = NewRun(
         new_run_id(), UserId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest"
@@ -53,7 +53,9 @@ def test_run_of_another_user_is_not_found(easel: LiveEasel, foreign_run: str, ro
 
 @rule("RX-54")
 @pytest.mark.parametrize("cursor", ["0", "1", "999"])
-def test_stream_of_another_user_is_not_found_with_any_cursor(easel: LiveEasel, foreign_run: str, cursor: str) -> None:
+def test_stream_of_another_user_is_not_found_with_any_cursor(
+    easel: LiveEasel, foreign_run: str, cursor: str
+) -> None:
     assert easel.stream(foreign_run, last_event_id=cursor).status_code == 404
     assert easel.stream(foreign_run, debug="1").status_code == 404
 
@@ -85,7 +87,7 @@ def test_refused_cancel_does_not_change_the_run_of_another_user(easel: LiveEasel
 
 @rule("RX-54")
 def test_sessions_with_one_name_are_separate_per_user(easel: LiveEasel, foreign_run: str) -> None:
-    """If they shared the session, the active run of one would hold up the other's."""
+    """In a shared session the active run of one user would block the other's run."""
     new = NewRun(new_run_id(), UserId("mallory"), SessionId("held-up"), WAITING, 3)
     easel.do(easel.instances[0].opened.runs.enqueue(new))
     assert easel.events(easel.start("noop", "held-up"))[-1].data["status"] == "completed"
@@ -101,8 +103,6 @@ def test_idempotency_keys_are_separate_per_user(easel: LiveEasel, foreign_run: s
 
 
 @rule("RX-54")
-def test_worker_executes_a_run_for_its_own_user_only(
-    easel: LiveEasel, foreign_run: str
-) -> None:
+def test_worker_executes_a_run_for_its_own_user_only(easel: LiveEasel, foreign_run: str) -> None:
     assert easel.sql(f"select user_id from runs where run_id = '{foreign_run}'") == [{"user_id": "mallory"}]
     assert easel.stream(foreign_run).status_code == 404

@@ -18,8 +18,11 @@ MAX_WORD_SHARE = 0.85  # of a line's letters and digits; Base64 has at most 0.8,
 Span = tuple[int, int]
 
 _SAMPLE = 4 * LIMIT  # characters by which a line is judged
-_STRETCH = re.compile(r"[A-Za-z0-9+/_\- \t\r\n\f\v]++")
-_TOKEN = re.compile(r"[A-Za-z0-9+/_-]+")
+_ALPHABET = "[A-Za-z0-9+/_-]"
+_LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_LINE},}}+|(?<=base64,){_ALPHABET}++")
+_LAST_LINE = re.compile(rf"\s*\n\s*({_ALPHABET}++)")
+_OPEN_LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_OPEN_LINE},}}+\Z")
+_OPEN_END = re.compile(rf"\s*{_ALPHABET}*\Z")
 _PADDING = re.compile(r"={0,6}")
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[0-9]{4,}")
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]*|-{5}.*")
@@ -42,13 +45,8 @@ def find_base64_runs(text: str) -> list[Span]:
     if len(text) <= LIMIT:
         return []
     plain = _unescape(text)
-    return [
-        (start, end)
-        for stretch in _STRETCH.finditer(plain)
-        if stretch.end() - stretch.start() > LIMIT - 12  # padding may follow, escaped
-        for start, end in _runs(plain, stretch.start(), stretch.end())
-        if end - start > LIMIT
-    ]
+    runs = [_to_run(plain, lines) for lines in _groups(plain) if not _is_list([line[0] for line in lines])]
+    return [(start, end) for start, end in runs if end - start > LIMIT]
 
 
 def holds_base64(text: str) -> bool:
@@ -58,18 +56,15 @@ def holds_base64(text: str) -> bool:
 
 def open_run_start(text: str) -> int:
     """Return where the run starts that the text ends in, of any length; else the length of the text."""
-    plain = _CUT_ESCAPE.sub("", _unescape(text))
-    stretch = _STRETCH.match(plain[::-1])
-    if stretch is None:
-        return len(text)
+    plain = _unescape(text)
+    plain = plain[:-6] + _CUT_ESCAPE.sub("", plain[-6:])
     lines: list[re.Match[str]] = []
-    for token in _TOKEN.finditer(plain, len(plain) - stretch.end()):
-        is_last = token.end() == len(plain)
-        if _is_line(plain, token, MIN_OPEN_LINE if is_last else MIN_LINE) or (lines and is_last):
-            lines.append(token)
-        else:
-            lines = []
-    return lines[0].start() if lines else len(text)
+    for lines in _groups(plain):  # noqa: B007 - only the last group may be open
+        pass
+    if lines and _OPEN_END.match(plain, lines[-1].end()):
+        return lines[0].start()
+    last = _OPEN_LINE.search(plain, max(0, len(plain) - MIN_LINE))
+    return last.start() if last and _is_line(plain, last) else len(text)
 
 
 def _unescape(text: str) -> str:
@@ -80,36 +75,35 @@ def _unescape(text: str) -> str:
     return text
 
 
-def _runs(plain: str, start: int, end: int) -> Iterator[Span]:
-    """Yield start and end of consecutive lines of Base64, with a shorter last line and padding."""
+def _groups(plain: str) -> Iterator[list[re.Match[str]]]:
+    """Yield the lines of Base64 between which there is only white space."""
     lines: list[re.Match[str]] = []
-    for token in _TOKEN.finditer(plain, start, end):
-        if _is_line(plain, token, MIN_LINE):
-            lines.append(token)
+    for line in _LINE.finditer(plain):
+        if not _is_line(plain, line):
             continue
-        if lines:
-            is_last_line = "\n" in plain[lines[-1].end() : token.start()] and not _PLAIN_WORD.fullmatch(
-                token[0]
-            )
-            yield from _run(plain, [*lines, token] if is_last_line else lines)
-        lines = []
+        if lines and not plain[lines[-1].end() : line.start()].isspace():
+            yield lines
+            lines = []
+        lines.append(line)
     if lines:
-        yield from _run(plain, lines)
+        yield lines
 
 
-def _run(plain: str, lines: list[re.Match[str]]) -> Iterator[Span]:
-    if not _is_list([line[0] for line in lines]):
-        padding = _PADDING.match(plain, lines[-1].end())
-        yield lines[0].start(), padding.end() if padding else lines[-1].end()
+def _to_run(plain: str, lines: list[re.Match[str]]) -> Span:
+    """Return start and end of a run, with its shorter last line and its padding."""
+    end = lines[-1].end()
+    last = _LAST_LINE.match(plain, end)
+    if last and not _PLAIN_WORD.fullmatch(last[1]):
+        end = last.end()
+    padding = _PADDING.match(plain, end)
+    return lines[0].start(), padding.end() if padding else end
 
 
-def _is_line(plain: str, token: re.Match[str], min_length: int) -> bool:
+def _is_line(plain: str, token: re.Match[str]) -> bool:
     """Return whether a token mixes upper and lower case like Base64, or has few different bytes."""
     text = token[0][:_SAMPLE]
     if plain.endswith("base64,", 0, token.start()):
         return True
-    if len(text) < min_length:
-        return False
     zeros = text.count("A") + text.count("/")  # Base64 of bytes 0 and 255
     if (text[4:-4] == text[:-8] or zeros * 2 >= len(text)) and re.search("[A-Z/]", text):
         return True

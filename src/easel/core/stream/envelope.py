@@ -138,9 +138,7 @@ def _check_provenance(provenance: Provenance) -> tuple[dict[str, str], str]:
         members["edge_id"] = provenance.edge_id
     for name, value in members.items():
         if not value or not value.isprintable() or len(value) > MAX_ID_LENGTH:
-            raise BadInput(
-                problem=f"{name} must be 1 to {MAX_ID_LENGTH} printable characters."
-            )
+            raise BadInput(problem=f"{name} must be 1 to {MAX_ID_LENGTH} printable characters.")
     return members, to_json(members)
 
 
