@@ -64,7 +64,7 @@ def module_yard(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     url = create_database(postgres)
     settings = {
         "CLAIM_SECONDS": str(CLAIM_SECONDS),
-        "NODE_SECONDS": str(NODE_SECONDS),
+        "NODE_TTL_SECONDS": str(NODE_SECONDS),
         "NODE_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
     }
     folder = tmp_path_factory.mktemp("root")
@@ -163,7 +163,7 @@ def easel(launcher: Launcher, *arguments: str) -> subprocess.CompletedProcess[st
 def new_token(launcher: Launcher, *arguments: str) -> tuple[str, str]:
     said = easel(launcher, "token", "create", "--kind", "node", *arguments).stdout
     secret = next(line for line in said.splitlines() if line.startswith("easel_"))
-    token_id = said.partition("This is ")[2].partition(",")[0]
+    token_id = said.partition("Created ")[2].partition(",")[0]
     return token_id, secret
 
 
