@@ -68,9 +68,7 @@ class Scan:
 
 
 def find_canvases(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
-    """Return the canvases of a folder, which is a canvas folder itself or contains `agents/`. Raises
-    `BadInput`.
-    """
+    """Return the canvases of a folder: itself, or those below its `agents/`. Raises `BadInput`."""
     if not folder.is_dir():
         raise BadInput(problem=f"{_display(folder)} is not a folder.")
     found = [identify(canvas, agent_id) for canvas in find_folders(folder, agent_id)]
@@ -332,9 +330,7 @@ def _read_file(root: int, path: str, limit: int) -> tuple[bytes, FileStamp]:
 
 
 def write(base: Path, directory: str, files: Mapping[str, bytes]) -> list[str]:
-    """Write files below base/directory, each atomically. Returns the paths of those whose content has
-    changed.
-    """
+    """Write files below base/directory, each atomically. Returns the paths whose content changed."""
     base.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
     with _open_folder(base) as root:
@@ -367,9 +363,7 @@ def remove(base: Path, directory: str, paths: Iterable[str]) -> None:
 
 
 def find_overwritten(base: Path, directory: str, files: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
-    """Return the existing files that writing these would change, and the existing assets that are not among
-    them.
-    """
+    """Return the existing files that writing these would change, and existing assets not among them."""
     folder = base / directory
     if not folder.is_dir():
         return [], []

@@ -225,9 +225,7 @@ class CanvasWatcher:
                 return
 
     def _send_changes(self, view: Mapping[str, Any], changes: FolderCanvas, *, is_last: bool) -> None:
-        """Send changes to the canvas of this view. Raises `RequestRefused` with CONFLICT except in the last
-        attempt.
-        """
+        """Send changes to the canvas of this view. Raises `RequestRefused`, CONFLICT only if not `is_last`."""
         own = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
         current = replace(
             self._empty(),
@@ -251,9 +249,7 @@ class CanvasWatcher:
     def _changed_by_users(
         self, revision: int, current: FolderCanvas, changes: FolderCanvas, others: Sequence[str]
     ) -> Sequence[str]:
-        """Return unsaved assets that users changed on the canvas and that replacing all assets would
-        overwrite.
-        """
+        """Return assets that users changed on the canvas and a replacement of all would overwrite."""
         steps = plan_steps(current, changes, max_bytes=self._limits.request_bytes, others=others)
         if revision == self._known_revision or not any(map(replaces_all_assets, steps)):
             return ()
@@ -294,9 +290,7 @@ class CanvasWatcher:
         revision: int | None = None,
         is_last: bool = True,
     ) -> None:
-        """Send all changes together; if they are refused, each file separately, so that one error affects one
-        file.
-        """
+        """Send all changes together; if refused, each file separately, so that an error affects one file."""
         try:
             self._report_result(self._push(current, changes, others, revision))
         except RequestRefused as problem:
@@ -353,8 +347,7 @@ class CanvasWatcher:
         return result
 
     def _create(self, changes: FolderCanvas, json_files: Sequence[str]) -> FolderCanvas:
-        """Create the canvas with as many JSON files as the server accepts together, and return it without
-        assets.
+        """Create the canvas with as many JSON files as the server accepts, and return it without assets.
 
         A new canvas gets the initial state of its spec only if both are sent in the first call.
         """
