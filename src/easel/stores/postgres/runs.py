@@ -110,7 +110,7 @@ class PostgresRuns:
         async with self._database.connection() as connection, connection.transaction():
             await _fetch(connection, "lock_session", user_id=user_id, session_id=run.session_id)
             locked = await _fetch(connection, "lock_run", user_id=user_id, run_id=run_id)
-            if not locked:  # deleted with its session meanwhile
+            if not locked:  # deleted with its session since the first read
                 return None
             run = to_run(locked[0])
             if run.is_terminal:
