@@ -52,6 +52,7 @@ class HostServices:
         poll_seconds: float = POLL_SECONDS,
         max_output: int = 2_000,
         max_running: int = 20,
+        claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
         self.harness = harness
         database = harness.database
@@ -77,7 +78,7 @@ class HostServices:
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
         self.runs = Tails(RUNS, database.runs, notifier, quota=StreamQuota(100), window=100, **times)
         records, artifacts = database.canvas_actions, harness.artifacts
-        limits = ActionLimits(max_running, 100_000, CLAIM_SECONDS, 0.05, 900, Confirm.NEVER)
+        limits = ActionLimits(max_running, 100_000, claim_seconds, 0.05, 900, Confirm.NEVER)
         self.transitions = transitions = ExecutionTransitions(
             records, changes, artifacts, self.tools, audit=audit, limits=limits, instance_id=instance
         )

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.edges.gateway.action_fixtures import ControlledTools
-from tests.edges.http.live import LiveEasel, kept_log, new_session
+from tests.edges.http.live import LiveEasel, capture_log, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.postgres import create_database, drop_database
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def everything_logged() -> Iterator[list[dict[str, Any]]]:
-    with kept_log() as kept:
+def package_log() -> Iterator[list[dict[str, Any]]]:
+    with capture_log() as kept:
         yield kept
 
 

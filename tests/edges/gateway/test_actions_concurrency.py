@@ -1,5 +1,4 @@
-"""Actions that compete with each other, with time, with deletion and with repeated requests, on both stores.
-"""
+"""Actions that compete with each other, with time, with deletion and with repeated requests, on both stores."""
 
 from __future__ import annotations
 
@@ -257,7 +256,8 @@ async def locked(action_easel: LiveEasel) -> AsyncIterator[Any]:
             await hand.execute("select 1 from canvases where canvas_id = $1 for update", canvas_id)
 
         async def is_waited_for() -> bool:
-            mine = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            lock = "wait_event_type = 'Lock' and datname = current_database()"
+            mine = f"select 1 from pg_stat_activity where {lock}"
             return bool(await asyncio.to_thread(action_easel.sql, mine))
 
         yield hold, is_waited_for, transaction.rollback

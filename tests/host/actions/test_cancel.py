@@ -96,16 +96,19 @@ async def test_cancel_ends_the_execution_and_answers_its_request(
 
 @rule("CV-23")
 async def test_cancel_on_another_instance_stops_the_tool_where_it_runs(
-    services: HostServices, other: HostServices, tool: ControlledTool
+    harness: RunHarness, other: HostServices, tool: ControlledTool
 ) -> None:
+    """By a notification: the next renewal is far away."""
+    services = HostServices(harness, tool, claim_seconds=3_600)
     request, event_id = await start(services, tool)
-    await services.actions.start()  # subscribes to notifications
+    await services.actions.start()
     assert (await cancel(other, event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
         await asyncio.wait_for(request, TIMEOUT_SECONDS)
     assert tool.outcomes == ["cancelled"]
     assert await action_events(services) == ["started", "failed"]
     assert len(await audit_details(services, "canvas.action")) == 1
+    await services.close()
 
 
 @rule("CV-23")
@@ -270,6 +273,25 @@ async def test_pending_execution_is_withdrawn_by_a_person(services: HostServices
     with pytest.raises(NotRunning, match="its status is refused"):
         await cancel(services, pending.event_id)
     assert await action_events(services) == ["asked", "refused"]
+
+
+@rule("RS-59", "CV-23")
+async def test_cancel_of_running_executions_only_leaves_confirmations_open(
+    services: HostServices, tool: ControlledTool
+) -> None:
+    """A page cancels in the name of its viewer, and must not answer confirmations for them."""
+    pending = await services.run("ask")
+    with pytest.raises(NotRunning, match="its status is asked"):
+        await services.actions.cancel(THE_OWNER, "c", pending.event_id, only_running=True)
+    request, event_id = await start(services, tool)
+    assert (
+        await services.actions.cancel(THE_OWNER, "c", event_id, only_running=True)
+    ).status is ExecutionStatus.FAILED
+    with pytest.raises(Cancelled):
+        await request
+    assert [
+        found.event_id for found in await services.actions.confirmations.list_pending(THE_OWNER, "c")
+    ] == [pending.event_id]
 
 
 @rule("CV-22", "RS-59")
