@@ -23,7 +23,7 @@ class CallTool(Params):
 
 
 async def call(caller: Caller, asked: CallTool) -> Any:
-    return await caller.host.tools.call(
+    return await caller.services.tools.call(
         asked.tool, asked.args, ToolContext(caller.principal, "agent:main:main")
     )
 
@@ -37,7 +37,7 @@ async def time_calls(caller: Caller, asked: TimeTool) -> Any:
     context, took = ToolContext(caller.principal, "agent:main:main"), list[float]()
     for number in range(asked.count):
         began = time.perf_counter()
-        await caller.host.tools.call(asked.tool, {"n": number}, context)
+        await caller.services.tools.call(asked.tool, {"n": number}, context)
         took.append(time.perf_counter() - began)
     return took
 

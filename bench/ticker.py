@@ -31,7 +31,12 @@ async def tick(database_url: str, wait_ms: int, ticks: int, every_ms: int) -> No
         blobs = open_blobs(tempfile.mkdtemp(prefix="easel-bench-blobs-"))
         keeper = Artifacts(database.artifacts, blobs, max_bytes=1_000_000, grace_seconds=3600)
         log = RunLogWriter(
-            claim, database.runs, keeper, database.notifier, Audit(database.audit), cancel_asked=lambda: None
+            claim,
+            database.runs,
+            keeper,
+            database.notifier,
+            Audit(database.audit),
+            on_cancel_requested=lambda: None,
         )
         await asyncio.sleep(wait_ms / 1000)
         loop = asyncio.get_running_loop()
