@@ -87,9 +87,7 @@ class RunHarness:
             max_message_bytes=100_000,
         )
 
-    def worker(
-        self, *tools: Tool, model: Model | None = None, runs: RunStore | None = None, **options: Any
-    ) -> RunWorker:
+    def worker(self, *tools: Tool, model: Model | None = None, runs: Any = None, **options: Any) -> RunWorker:
         sources = options.pop("sources", ())
         registry = ToolRegistry(
             [*native_tools(), *tools],

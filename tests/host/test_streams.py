@@ -89,8 +89,8 @@ async def writer(harness: RunHarness) -> Writer:
     return Writer(harness, claim)
 
 
-def make_tails(harness: RunHarness, store: CountingStore | None = None, **changes: Any) -> Tails:
-    options = {
+def make_tails(harness: RunHarness, store: Any = None, **changes: Any) -> Tails:
+    options: dict[str, Any] = {
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
         "stall_seconds": NEVER,
@@ -98,7 +98,7 @@ def make_tails(harness: RunHarness, store: CountingStore | None = None, **change
         "window": 100,
         **changes,
     }
-    return Tails(RUNS, store or harness.runs, harness.database.notifier, **options)  # pyright: ignore[reportArgumentType]
+    return Tails(RUNS, store or harness.runs, harness.database.notifier, **options)
 
 
 @pytest_asyncio.fixture

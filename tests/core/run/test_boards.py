@@ -46,7 +46,7 @@ def prepared(request: BoardWriteRequest = WHITE, limits: BoardLimits = LIMITS) -
     return prepare(request, limits, user_id=OWNER, run_id=RUN, agent_id="main")
 
 
-# --- scope ------------------------------------------------------------------------------------------------------------
+# --- scope --------------------------------------------------------------------------------------------------
 
 
 @rule("CC-21", "CC-27")
@@ -100,7 +100,7 @@ def test_any_printable_name_is_a_valid_key(key: str) -> None:
     assert to_board_key(Board.WHITEBOARD, key, None).key == key
 
 
-# --- authors ----------------------------------------------------------------------------------------------------------
+# --- authors ------------------------------------------------------------------------------------------------
 
 
 @rule("CC-16", "CC-22")
@@ -152,7 +152,7 @@ def test_author_claimed_in_a_value_is_ignored() -> None:
     assert data["visibility"] == "public"
 
 
-# --- versions and limits ----------------------------------------------------------------------------------------------
+# --- versions and limits ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("expected", [None, 0])
@@ -170,15 +170,15 @@ def test_each_write_increments_the_version(expected: int | None) -> None:
 
 FULL = replace(EMPTY, keys=10)
 REFUSED_WRITES: list[tuple[str, BoardState, dict[str, Any], type[HostError]]] = [
-    # case                          state                                      request                     error
-    ("an older version",       replace(EMPTY, version=2, keys=1),         {"expected_version": 3},    VersionConflict),
-    ("a newer version",        replace(EMPTY, version=4, keys=1),         {"expected_version": 3},    VersionConflict),
-    ("the key exists",        replace(EMPTY, version=1, keys=1),         {"expected_version": 0},    VersionConflict),
-    ("no such key",               EMPTY,                                     {"expected_version": 1},    VersionConflict),
-    ("a conflict on a full board",  replace(FULL, version=2),                  {"expected_version": 0},    VersionConflict),
-    ("one key too many",            FULL,                                      {},                         BoardFull),
-    ("one byte too many",           replace(EMPTY, other_bytes=150_000 - 10),  {},                         BoardFull),
-]  # fmt: skip
+    # case state request error
+    ("an older version", replace(EMPTY, version=2, keys=1), {"expected_version": 3}, VersionConflict),
+    ("a newer version", replace(EMPTY, version=4, keys=1), {"expected_version": 3}, VersionConflict),
+    ("the key exists", replace(EMPTY, version=1, keys=1), {"expected_version": 0}, VersionConflict),
+    ("no such key", EMPTY, {"expected_version": 1}, VersionConflict),
+    ("a conflict on a full board", replace(FULL, version=2), {"expected_version": 0}, VersionConflict),
+    ("one key too many", FULL, {}, BoardFull),
+    ("one byte too many", replace(EMPTY, other_bytes=150_000 - 10), {}, BoardFull),
+]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_any_json_is_a_valid_value(value: Any) -> None:
     assert write.event.data["value"] == value
 
 
-# --- payload limit ----------------------------------------------------------------------------------------------------
+# --- payload limit ------------------------------------------------------------------------------------------
 
 
 def measure(event: Envelope) -> int:

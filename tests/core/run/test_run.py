@@ -14,6 +14,7 @@ from easel.core.run.deltas import DELTA_BYTES, split_text
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import to_progress
 from easel.core.run.status import Status
+from easel.core.stream.envelope import Envelope
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.ids import CallId, MessageId, RunId, answer_id, is_generated_id, is_name, new_run_id
@@ -26,8 +27,8 @@ FAILURE = ToolResult(CallId("call_1"), "gsv__Echo", "no", is_error=True)
 MESSAGE = MessageId("msg_x")
 
 
-def to_rows(*envelopes: object) -> list[tuple[str, dict[str, object]]]:
-    return [(envelope.type, dict(envelope.data)) for envelope in envelopes]  # pyright: ignore[reportAttributeAccessIssue]
+def to_rows(*envelopes: Envelope) -> list[tuple[str, dict[str, object]]]:
+    return [(envelope.type, dict(envelope.data)) for envelope in envelopes]
 
 
 LOGS = [
@@ -65,7 +66,7 @@ LOGS = [
 @rule("RX-06", "RX-30", "RS-38")
 @pytest.mark.parametrize("case, log, steps, started_calls", LOGS, ids=[row[0] for row in LOGS])
 def test_progress_is_read_from_the_log(
-    case: str, log: list[object], steps: tuple[Step, ...], started_calls: set[str]
+    case: str, log: list[Envelope], steps: tuple[Step, ...], started_calls: set[str]
 ):
     found = to_progress(to_rows(*log))
     assert found.steps == steps

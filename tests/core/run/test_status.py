@@ -35,7 +35,8 @@ def test_database_constraints_have_the_same_statuses(dialect: str):
     sql = migration(dialect)
     known = re.search(r"constraint status_is_known check \(status in \(([^)]*)\)\)", sql)
     ends = re.search(
-        r"constraint finished_means_terminal check \(\(finished_at is not null\) = \(status in \(([^)]*)\)\)\)",
+        r"constraint finished_means_terminal check "
+        r"\(\(finished_at is not null\) = \(status in \(([^)]*)\)\)\)",
         sql,
     )
     assert known, "the constraint status_is_known is missing"

@@ -114,7 +114,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 @rule("CC-23", "CC-26")
 @case("R3")
 @pytest.mark.parametrize("form", FORMS)
-def test_base64_is_found_whatever_it_encodes(form: str):
+def test_base64_of_any_content_is_found(form: str):
     for content, data in CONTENTS.items():
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             if content == "bytes of 255" and encode is base64.urlsafe_b64encode:

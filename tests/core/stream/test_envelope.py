@@ -37,7 +37,7 @@ def data_without_reserved(sealed: Envelope) -> dict[str, Any]:
     return {key: value for key, value in sealed.data.items() if key not in RESERVED}
 
 
-# --- visibility -------------------------------------------------------------------------------------------------------
+# --- visibility ---------------------------------------------------------------------------------------------
 
 
 @rule("CC-10", "CC-14")
@@ -94,7 +94,7 @@ def test_canvas_events_are_visuals_and_no_event_is_of_the_system_stream(event_ty
     assert seal(event_type, {"stream": "narrative"}, AUTHOR).stream is kind.stream
 
 
-# --- provenance -------------------------------------------------------------------------------------------------------
+# --- provenance ---------------------------------------------------------------------------------------------
 
 
 @rule("CC-16")

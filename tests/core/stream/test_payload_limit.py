@@ -87,7 +87,7 @@ def assert_marks(marker: Any, value: Any, offloaded: tuple[OffloadedValue, ...])
     assert by_id(offloaded)[ArtifactId(f"art_{digest}")] == content
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------------------
 
 
 @rule("RS-35", "CC-25")
@@ -206,7 +206,7 @@ def test_large_value_is_offloaded(what: str):
     assert_marks(light["result"], stored(data["result"]), offloaded)
 
 
-# --- markers ----------------------------------------------------------------------------------------------------------
+# --- markers ------------------------------------------------------------------------------------------------
 
 FORGED = [
     {"redacted": True},
@@ -271,7 +271,7 @@ def test_artifacts_named_in_an_offloaded_text_are_mentions():
     assert mentioned_artifacts(text, offloaded) == {name, offloaded[0].artifact_id}
 
 
-# --- stored values ----------------------------------------------------------------------------------------------------
+# --- stored values ------------------------------------------------------------------------------------------
 
 PLACES: dict[str, Callable[[str], Any]] = {
     "alone": lambda text: text,
@@ -332,7 +332,7 @@ def test_ten_megabytes_of_base64_in_a_message_are_offloaded():
     assert_marks(light, text, offloaded)
 
 
-# --- any data ---------------------------------------------------------------------------------------------------------
+# --- any data -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -425,7 +425,7 @@ def marker(value: Any) -> dict[str, Any]:
 
 
 def with_leaves_offloaded(value: Any, but: tuple[Any, ...] | None = None, path: tuple[Any, ...] = ()) -> Any:
-    """Return the value with every leaf and the container at `but` replaced by a marker where that is smaller."""
+    """Return the value with markers for the container at `but` and each leaf where that is smaller."""
     if path == but:
         return marker(value)
     if isinstance(value, dict):
@@ -505,13 +505,13 @@ def test_any_value_is_left_without_base64_over_the_limit_and_is_restored(plan: A
     assert not any(holds_base64(text) for text in texts_of(stored(light)))
 
 
-# --- ordinary text ----------------------------------------------------------------------------------------------------
+# --- ordinary text ------------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[3]
 
 
 def ordinary() -> tuple[list[str], list[str]]:
-    """Return messages, snippets and lists of hashes that fit into an event, and the long texts they are from."""
+    """Return short messages, snippets and hashes, and the long texts that they are from."""
     files = [
         *sorted(Path(os.__file__).parent.glob("*.py")),
         *sorted(ROOT.glob("src/**/*.py")),

@@ -58,7 +58,7 @@ def board_events(easel: LiveEasel, run_id: str, at: int = 0) -> list[Event]:
     return [event for event in easel.events(run_id, at=at) if event.type.endswith("board.write")]
 
 
-# --- writing and reading ----------------------------------------------------------------------------------------------
+# --- writing and reading ------------------------------------------------------------------------------------
 
 
 @rule("CC-16", "CC-17", "CC-22")
@@ -182,7 +182,18 @@ def test_any_printable_key_is_accepted(easel: LiveEasel, run_id: str, key: str) 
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: str) -> None:
-    assert "key nothing" in expect_refused(easel.get(path(run_id, board), params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"}), 404, "NOT_FOUND")["message"]  # fmt: skip
+    # Fmt: skip.
+    assert (
+        "key nothing"
+        in expect_refused(
+            easel.get(
+                path(run_id, board),
+                params={"key": "nothing", "edge_id": "a-b"} if board == "blackboard" else {"key": "nothing"},
+            ),
+            404,
+            "NOT_FOUND",
+        )["message"]
+    )
     for unknown in (new_run_id(), "none"):
         expect_refused(easel.get(path(unknown, board)), 404, "NOT_FOUND")
         expect_refused(
@@ -192,36 +203,36 @@ def test_unknown_run_or_key_is_not_found(easel: LiveEasel, run_id: str, board: s
         )
 
 
-# --- scope and authorship ---------------------------------------------------------------------------------------------
+# --- scope and authorship -----------------------------------------------------------------------------------
 
 REFUSED_BODIES = [
-    # case                                 board         body                                             error names
-    ("an edge on the whiteboard",          "whiteboard", body(edge_id="a-b"),                             "edge_id"),
-    ("an empty edge on the whiteboard",    "whiteboard", body(edge_id=""),                                "edge_id"),
-    ("no edge on the blackboard",          "blackboard", body(),                                          "edge_id"),
-    ("null as the edge",                   "blackboard", body(edge_id=None),                              "edge_id"),
-    ("the whole run on the blackboard",    "blackboard", body(edge_id="global"),                          "global"),
-    ("no node",                            "whiteboard", {"key": "k", "value": 1},                        "source_node_id"),
-    ("an empty node",                      "whiteboard", {**body(), "source_node_id": ""},                "source_node_id"),
-    ("null as the node",                   "whiteboard", {**body(), "source_node_id": None},              "source_node_id"),
-    ("a node of two lines",                "whiteboard", {**body(), "source_node_id": "a\nb"},            "source_node_id"),
-    ("another agent",                      "whiteboard", body(agent_id="root"),                           "agent_id"),
-    ("a forged provenance",                "whiteboard", body(provenance={"agent_id": "root"}),           "provenance"),
-    ("another run",                        "whiteboard", body(run_id="run_2"),                            "run_id"),
-    ("another node beside the node",       "whiteboard", body(node_id="root"),                            "node_id"),
-    ("a visibility",                       "whiteboard", body(visibility="internal"),                     "visibility"),
-    ("a forged version",                   "whiteboard", body(version=7),                                 "version"),
-    ("no key",                             "whiteboard", {"value": 1, "source_node_id": "n"},             "key"),
-    ("an empty key",                       "whiteboard", body(""),                                        "key"),
-    ("a long key",                         "whiteboard", body("x" * 201),                                 "key"),
-    ("a key with NUL",                     "whiteboard", body("k\x00"),                                   "key"),
-    ("a number as the key",                "whiteboard", {**body(), "key": 1},                            "key"),
-    ("no value",                           "whiteboard", {"key": "k", "source_node_id": "n"},             "value"),
-    ("a version below 0",                  "whiteboard", body(expected_version=-1),                       "expected_version"),
-    ("a version that is no number",        "whiteboard", body(expected_version="1"),                      "expected_version"),
-    ("a version beyond all",               "whiteboard", body(expected_version=2**63),                    "expected_version"),
-    ("a list",                             "whiteboard", [body()],                                        "object"),
-]  # fmt: skip
+    # case board body error names
+    ("an edge on the whiteboard", "whiteboard", body(edge_id="a-b"), "edge_id"),
+    ("an empty edge on the whiteboard", "whiteboard", body(edge_id=""), "edge_id"),
+    ("no edge on the blackboard", "blackboard", body(), "edge_id"),
+    ("null as the edge", "blackboard", body(edge_id=None), "edge_id"),
+    ("the whole run on the blackboard", "blackboard", body(edge_id="global"), "global"),
+    ("no node", "whiteboard", {"key": "k", "value": 1}, "source_node_id"),
+    ("an empty node", "whiteboard", {**body(), "source_node_id": ""}, "source_node_id"),
+    ("null as the node", "whiteboard", {**body(), "source_node_id": None}, "source_node_id"),
+    ("a node of two lines", "whiteboard", {**body(), "source_node_id": "a\nb"}, "source_node_id"),
+    ("another agent", "whiteboard", body(agent_id="root"), "agent_id"),
+    ("a forged provenance", "whiteboard", body(provenance={"agent_id": "root"}), "provenance"),
+    ("another run", "whiteboard", body(run_id="run_2"), "run_id"),
+    ("another node beside the node", "whiteboard", body(node_id="root"), "node_id"),
+    ("a visibility", "whiteboard", body(visibility="internal"), "visibility"),
+    ("a forged version", "whiteboard", body(version=7), "version"),
+    ("no key", "whiteboard", {"value": 1, "source_node_id": "n"}, "key"),
+    ("an empty key", "whiteboard", body(""), "key"),
+    ("a long key", "whiteboard", body("x" * 201), "key"),
+    ("a key with NUL", "whiteboard", body("k\x00"), "key"),
+    ("a number as the key", "whiteboard", {**body(), "key": 1}, "key"),
+    ("no value", "whiteboard", {"key": "k", "source_node_id": "n"}, "value"),
+    ("a version below 0", "whiteboard", body(expected_version=-1), "expected_version"),
+    ("a version that is no number", "whiteboard", body(expected_version="1"), "expected_version"),
+    ("a version beyond all", "whiteboard", body(expected_version=2**63), "expected_version"),
+    ("a list", "whiteboard", [body()], "object"),
+]
 
 
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
@@ -294,7 +305,7 @@ def test_read_of_an_invalid_edge_is_refused(
     expect_refused(easel.get(path(run_id, board), params=query), 400, "BAD_INPUT")
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -340,7 +351,7 @@ def test_one_of_fifty_concurrent_writers_at_two_servers_wins(two_edges: LiveEase
     assert [event.data["version"] for event in events] == list(range(1, 6 + WRITERS))
 
 
-# --- the run's life ---------------------------------------------------------------------------------------------------
+# --- the run's life -----------------------------------------------------------------------------------------
 
 
 @rule("RX-28")
@@ -414,7 +425,7 @@ def test_boards_survive_a_restart(
         assert types[:3] == [("whiteboard.write", 1), ("whiteboard.write", 2), ("blackboard.write", 1)]
 
 
-# --- the run's own agent ----------------------------------------------------------------------------------------------
+# --- the run's own agent ------------------------------------------------------------------------------------
 
 
 @rule("CC-09", "CC-16", "CC-18", "CC-27")
@@ -453,7 +464,7 @@ def test_board_tools_are_listed_with_their_hints(easel: LiveEasel) -> None:
         }
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
+# --- limits -------------------------------------------------------------------------------------------------
 
 
 @case("R1")
@@ -479,7 +490,7 @@ def test_board_limits_come_from_the_settings(tmp_path_factory: pytest.TempPathFa
         assert expect_written(live.post(path(run_id), body("a", 2)))["version"] == 2
 
 
-# --- heavy values -----------------------------------------------------------------------------------------------------
+# --- heavy values -------------------------------------------------------------------------------------------
 
 
 @rule("CC-23", "CC-26", "RS-35")
@@ -496,7 +507,7 @@ def test_base64_on_a_board_is_in_no_table_and_can_be_fetched(easel: LiveEasel, r
         assert pixels[:2_100] not in str(easel.sql(f"select * from {table}"))
 
 
-# --- the guide --------------------------------------------------------------------------------------------------------
+# --- the guide ----------------------------------------------------------------------------------------------
 
 GUIDE = PROJECT / "docs" / "guide" / "boards.md"
 

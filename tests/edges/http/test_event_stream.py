@@ -49,7 +49,7 @@ def shape(events: list[Event]) -> list[tuple[int, str]]:
     return [(event.seq, event.type) for event in events]
 
 
-# --- what it carries --------------------------------------------------------------------------------------------------
+# --- what it carries ----------------------------------------------------------------------------------------
 
 
 @rule("RX-24", "RX-25", "RX-33", "RS-02")
@@ -164,7 +164,7 @@ def test_internal_events_are_sent_only_on_request(
         assert events[1].data["text"] == "hm"
 
 
-# --- headers and life -------------------------------------------------------------------------------------------------
+# --- headers and life ---------------------------------------------------------------------------------------
 
 
 def test_response_has_its_content_type_and_forbids_caching(easel: LiveEasel) -> None:
@@ -252,7 +252,7 @@ def test_log_is_read_in_pages_of_at_most_100_events(
     assert all(limit <= 100 and count <= 100 for limit, count in sizes)
 
 
-# --- cursors ----------------------------------------------------------------------------------------------------------
+# --- cursors ------------------------------------------------------------------------------------------------
 
 
 def open_after(easel: LiveEasel, run_id: str, cursor: str, by: str, **query: str) -> httpx2.Response:
@@ -343,7 +343,8 @@ def test_cursor_with_odd_bytes_in_the_header_is_refused(small_easel: LiveEasel, 
     try:
         connection.putrequest("GET", f"/api/runs/{small_easel.finish()}/events")
         connection.putheader("Authorization", f"Bearer {small_easel.token}")
-        connection._buffer.append(b"Last-Event-ID: " + value)  # type: ignore[attr-defined]  http.client would refuse to send it
+        # Written into the buffer, because http.client refuses to send it.
+        connection._buffer.append(b"Last-Event-ID: " + value)  # type: ignore[attr-defined]
         connection.endheaders()
         assert connection.getresponse().status == 400
     finally:

@@ -160,7 +160,7 @@ async def next_event(items: AsyncIterator[object]) -> Event:
     raise AssertionError("the stream ended without an event")
 
 
-# --- retention --------------------------------------------------------------------------------------------------------
+# --- retention ----------------------------------------------------------------------------------------------
 
 
 @rule("RS-34")
@@ -202,12 +202,12 @@ async def test_stream_of_a_log_pruned_while_reading_is_cut_without_a_gap(large_e
     assert large_easel.stream(run_id, last_event_id=numbers[-1]).status_code == 410
 
 
-# --- readers that stop reading ----------------------------------------------------------------------------------------
+# --- readers that stop reading ------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
 async def slow_stream(easel: LiveEasel, run_id: str) -> AsyncIterator[Stream]:
-    """Open a stream with internal events, so that its numbers have no gap, with the smallest kernel buffers."""
+    """Open a stream with internal events, so that its numbers have no gap, with small kernel buffers."""
     async with Stream.open(easel.base_url, with_internal(run_id), easel.token, receive_buffer=2048) as stream:
         yield stream
 

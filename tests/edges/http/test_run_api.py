@@ -28,7 +28,7 @@ RUN_FIELDS = {
 ENDED_FIELDS = RUN_FIELDS | {"started_at", "finished_at"}
 
 
-# --- starting ---------------------------------------------------------------------------------------------------------
+# --- starting -----------------------------------------------------------------------------------------------
 
 
 @rule("RX-31")
@@ -71,7 +71,7 @@ def test_any_message_text_is_stored_as_sent(easel: LiveEasel) -> None:
     assert easel.view(easel.start(message))["input_text"] == message
 
 
-# --- finding ----------------------------------------------------------------------------------------------------------
+# --- finding ------------------------------------------------------------------------------------------------
 
 
 @rule("RX-32")
@@ -123,7 +123,7 @@ def test_last_seq_of_a_finished_run_is_that_of_done(easel: LiveEasel) -> None:
     assert easel.view(run_id)["last_seq"] == easel.events(run_id)[-1].seq
 
 
-# --- listing ----------------------------------------------------------------------------------------------------------
+# --- listing ------------------------------------------------------------------------------------------------
 
 
 def test_runs_are_listed_newest_first_and_by_session(easel: LiveEasel) -> None:
@@ -190,7 +190,7 @@ def test_pages_of_a_listing_have_every_run_once_despite_new_runs(easel: LiveEase
     assert seen == list(reversed(started))
 
 
-# --- cancelling -------------------------------------------------------------------------------------------------------
+# --- cancelling ---------------------------------------------------------------------------------------------
 
 
 @rule("RX-12", "RX-27")
@@ -248,7 +248,7 @@ def test_finished_run_cannot_be_cancelled(easel: LiveEasel, message: str) -> Non
     assert easel.view(run_id) == before
 
 
-# --- idempotency ------------------------------------------------------------------------------------------------------
+# --- idempotency --------------------------------------------------------------------------------------------
 
 
 def test_idempotency_key_in_header_and_body_is_the_same_key(easel: LiveEasel) -> None:

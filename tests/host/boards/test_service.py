@@ -75,7 +75,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
     return {"call": f"gsv__{tool}", "args": args}
 
 
-# --- people -----------------------------------------------------------------------------------------------------------
+# --- people -------------------------------------------------------------------------------------------------
 
 
 @rule("CC-16", "CC-17", "CC-22")
@@ -145,7 +145,7 @@ async def test_unknown_run_and_unknown_key_are_different_errors(harness: RunHarn
             await boards.write(THE_OWNER, unknown, WHITE)
 
 
-# --- large values -----------------------------------------------------------------------------------------------------
+# --- large values -------------------------------------------------------------------------------------------
 
 
 @rule("CC-23", "CC-26", "RS-35")
@@ -206,7 +206,7 @@ async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: Ru
     await boards.write(THE_OWNER, run_id, WHITE)  # a small value needs no object store
 
 
-# --- agents -----------------------------------------------------------------------------------------------------------
+# --- agents -------------------------------------------------------------------------------------------------
 
 
 @rule("CC-16", "CC-17", "CC-18", "CC-27")
@@ -278,22 +278,32 @@ async def test_agent_writes_and_reads_the_blackboard_by_edge(harness: RunHarness
 
 
 REFUSED_CALLS = [
-    # case                        tool               args                                                        error
-    ("no edge",                   "BlackboardWrite", {"key": "k", "value": 1},                                   "edge_id"),
-    ("the global edge",  "BlackboardWrite", {"edge_id": "global", "key": "k", "value": 1},              "global"),
-    ("an edge on the whiteboard", "WhiteboardWrite", {"key": "k", "value": 1, "edge_id": "a-b"},                 "edge_id"),
-    ("another agent",             "WhiteboardWrite", {"key": "k", "value": 1, "agent_id": "root"},               "agent_id"),
-    ("another run",               "WhiteboardWrite", {"key": "k", "value": 1, "run_id": "run_2"},                "run_id"),
-    ("provenance of its own",     "WhiteboardWrite", {"key": "k", "value": 1, "provenance": {}},                 "provenance"),
-    ("an empty node",             "WhiteboardWrite", {"key": "k", "value": 1, "node_id": ""},                    "node_id"),
-    ("no value",                  "WhiteboardWrite", {"key": "k"},                                               "value"),
-    ("no key",                    "WhiteboardWrite", {"value": 1},                                               "key"),
-    ("a version below 0",         "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": -1},           "expected_version"),
-    ("another version",     "WhiteboardWrite", {"key": "k", "value": 1, "expected_version": 4},            "Expected version 4"),
-    ("a value too large",         "WhiteboardWrite", {"key": "k", "value": "x" * 50_000},                        "larger than the limit"),
-    ("a key without its edge",    "BlackboardRead",  {"key": "k"},                                               "edge_id"),
-    ("an unknown key",   "WhiteboardRead",  {"key": "k"},                                               "no whiteboard key k"),
-]  # fmt: skip
+    # case tool args error
+    ("no edge", "BlackboardWrite", {"key": "k", "value": 1}, "edge_id"),
+    ("the global edge", "BlackboardWrite", {"edge_id": "global", "key": "k", "value": 1}, "global"),
+    ("an edge on the whiteboard", "WhiteboardWrite", {"key": "k", "value": 1, "edge_id": "a-b"}, "edge_id"),
+    ("another agent", "WhiteboardWrite", {"key": "k", "value": 1, "agent_id": "root"}, "agent_id"),
+    ("another run", "WhiteboardWrite", {"key": "k", "value": 1, "run_id": "run_2"}, "run_id"),
+    ("provenance of its own", "WhiteboardWrite", {"key": "k", "value": 1, "provenance": {}}, "provenance"),
+    ("an empty node", "WhiteboardWrite", {"key": "k", "value": 1, "node_id": ""}, "node_id"),
+    ("no value", "WhiteboardWrite", {"key": "k"}, "value"),
+    ("no key", "WhiteboardWrite", {"value": 1}, "key"),
+    (
+        "a version below 0",
+        "WhiteboardWrite",
+        {"key": "k", "value": 1, "expected_version": -1},
+        "expected_version",
+    ),
+    (
+        "another version",
+        "WhiteboardWrite",
+        {"key": "k", "value": 1, "expected_version": 4},
+        "Expected version 4",
+    ),
+    ("a value too large", "WhiteboardWrite", {"key": "k", "value": "x" * 50_000}, "larger than the limit"),
+    ("a key without its edge", "BlackboardRead", {"key": "k"}, "edge_id"),
+    ("an unknown key", "WhiteboardRead", {"key": "k"}, "no whiteboard key k"),
+]
 
 
 @rule("CC-16", "CC-17", "CC-18", "CC-20", "CC-21")
@@ -348,7 +358,7 @@ def test_board_tools_declare_their_effects(boards: Boards) -> None:
     assert not BLACKBOARD_WRITE.may_repeat
 
 
-# --- a lost claim -----------------------------------------------------------------------------------------------------
+# --- a lost claim -------------------------------------------------------------------------------------------
 
 
 async def take_over(harness: RunHarness, clock: TurnableClock) -> None:

@@ -1,6 +1,7 @@
 """The next run of a session goes to its previous worker, and to another one after a delay. SB-12, RX-51
 
-The poll interval is so long that no run here is found by polling. The store contract has the rules of the preference itself.
+The poll interval is so long that no run here is found by polling. The store contract has the rules of the
+preference itself.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ async def test_worker_that_cannot_renew_stops_its_run_before_the_claim_expires(
 
     claim_seconds, runs = 2.0, UnreliableStore(harness)
     run_id = await harness.start(script({"call": "t", "args": {}}))
-    worker = harness.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)  # pyright: ignore[reportArgumentType]
+    worker = harness.worker(TestTool("t", endless), runs=runs, claim_seconds=claim_seconds, drain_seconds=0)
     async with working(worker):
         await within_timeout(inside.wait())
         runs.is_unavailable = True
@@ -277,7 +277,7 @@ async def test_renewed_claim_is_not_taken_over(harness: RunHarness, worker_clock
     claim_seconds = 0.3
     run_id = await harness.start(script({"call": "t", "args": {}}))
     renewals = CountingStore(harness)
-    holder = harness.worker(TestTool("t", wait_to_continue), runs=renewals, claim_seconds=claim_seconds)  # pyright: ignore[reportArgumentType]
+    holder = harness.worker(TestTool("t", wait_to_continue), runs=renewals, claim_seconds=claim_seconds)
     other = harness.worker(claim_seconds=claim_seconds)
     async with working(holder):
         await within_timeout(inside.wait())
@@ -347,7 +347,7 @@ async def test_append_without_a_reply_is_repeated_and_stored_once(harness: RunHa
     run_id = await harness.start(
         script({"say": "once"}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "twice"})
     )
-    async with working(harness.worker(runs=LosesReplies(harness))):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=LosesReplies(harness))):
         run = await wait_until_ended(harness, run_id)
     types = await harness.types(run_id)
     assert types.count("run.start") == types.count("tool.call") == types.count("done") == 1
@@ -359,7 +359,7 @@ async def test_run_survives_an_unavailable_database(harness: RunHarness):
     ids: Sequence[RunId] = [
         await harness.start(script({"ticks": 20, "every_ms": 10}), session=f"s{n}") for n in range(4)
     ]
-    async with working(harness.worker(runs=runs)):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=runs)):
         for _ in range(3):
             runs.is_unavailable = True
             await asyncio.sleep(0.05)
@@ -423,7 +423,7 @@ async def test_event_that_cannot_be_stored_fails_only_its_run(harness: RunHarnes
         script({"say": "unstorable"}, {"call": "gsv__Clock"}, {"say": "after"}), session="bad"
     )
     good = await harness.start(script({"say": "fine"}), session="good")
-    async with working(harness.worker(runs=RefusesSomeEvents(harness))):  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=RefusesSomeEvents(harness))):
         assert (await wait_until_ended(harness, good)).status is Status.COMPLETED
         run = await wait_until_ended(harness, bad)
     assert run.status is Status.FAILED
@@ -492,7 +492,7 @@ async def test_run_is_released_when_the_database_is_available_again(harness: Run
             return await self._runs.release_claim(claim)
 
     run_id = await harness.start(script({"wait_ms": 60_000}))
-    async with working(harness.worker(runs=BrieflyUnavailable(harness), drain_seconds=0)) as stop:  # pyright: ignore[reportArgumentType]
+    async with working(harness.worker(runs=BrieflyUnavailable(harness), drain_seconds=0)) as stop:
 
         async def is_running() -> bool:
             return "run.start" in await harness.types(run_id)
@@ -511,7 +511,7 @@ async def test_taken_over_run_starts_although_the_next_query_fails(harness: RunH
     run_id = await harness.start("noop")
     await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
     harness.clock.ahead = AFTER_CLAIM
-    worker = harness.worker(runs=RefusesNewClaims(harness))  # pyright: ignore[reportArgumentType]
+    worker = harness.worker(runs=RefusesNewClaims(harness))
     with pytest.raises(Unavailable):
         await worker.once()
     run = await wait_until_ended(harness, run_id)
