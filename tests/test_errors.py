@@ -10,7 +10,7 @@ import pytest
 
 from easel import errors
 from easel.edges.http.routes import ROUTES
-from easel.edges.http.wire import error_answer
+from easel.edges.http.wire import error_body
 from easel.errors import HostError
 
 GATEWAY_CODES = {101, 102, 103, 400, 401, 403, 404, 409, 413, 429, 500, 503, 504}  # DESIGN §6
@@ -92,7 +92,7 @@ def test_braces_in_a_detail_are_plain_text() -> None:
 
 @pytest.mark.parametrize("cls", FAILURES, ids=class_name)
 def test_each_error_becomes_an_http_body(cls: type[HostError]) -> None:
-    answer = msgspec.json.decode(error_answer(example_of(cls)))
+    answer = msgspec.json.decode(error_body(example_of(cls)))
     assert set(answer) == {"error"}
     error = answer["error"]
     assert (error["code"], error["name"], error["message"]) == (

@@ -73,7 +73,7 @@ export class Subscriptions {
     };
   }
 
-  /** Tell the other tabs to reload a topic. */
+  /** Ask the other tabs to reload a topic. */
   broadcast(topic) { this.#port.postMessage({ command: "broadcast", topic }); }
   retryNow() { this.#port.postMessage({ command: "focus" }); }
   signOut() { this.#port?.postMessage({ command: "sign out" }); }
