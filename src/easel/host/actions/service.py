@@ -98,9 +98,7 @@ class ActionService:
     # -- requests ----------------------------------------------------------------------------------
 
     async def execute(self, principal: Principal, request: ActionRequest) -> ActionResult:
-        """Run a declared action and return its outcome. A repeated request id returns the first outcome.
-        CV-36, CV-45
-        """
+        """Run an action and return its outcome; a repeated request id returns the first one. CV-36, CV-45"""
         request.validate()
         if previous := await self._find_previous(principal, request):
             return await self._replay(principal, previous, request)
@@ -128,9 +126,8 @@ class ActionService:
             try:
                 await self.confirmations.check_withdraw(principal, execution)
                 return await self._running.detach(self.confirmations.reject(principal, execution))
-            except (
-                ConfirmationClosed
-            ):  # it has expired, or was approved just now: then it runs and is cancelled below
+            except ConfirmationClosed:
+                # It has expired, or it was approved just now: then it runs and is cancelled below.
                 execution = await self._find(principal, canvas_id, event_id)
         if execution.status is not ExecutionStatus.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
@@ -366,8 +363,7 @@ class ActionService:
         return await self.recover_orphans([])
 
     async def recover_orphans(self, owner_ids: list[str]) -> int:
-        """End or adopt executions whose claim expired or whose owner is listed, and expire old confirmations.
-        """
+        """End or adopt executions whose claim expired or whose owner is listed, and expire old confirmations."""
         await self._outcomes.save_pending_failures()
         orphans = await self._actions.find_orphaned(
             owner_ids, self._limits.confirm_seconds, ORPHAN_BATCH_SIZE
