@@ -40,7 +40,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "accepted": canvas.is_accepted,
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
-        **({"failing": [job.shown for job in snapshot.failing]} if snapshot.failing else {}),
+        **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
 
 
