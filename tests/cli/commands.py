@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
@@ -52,8 +53,14 @@ def invoke_easel(*arguments: str, **variables: str) -> Completed:
     """Run a command to its end, in this process: much faster."""
     unset = dict.fromkeys((name for name in os.environ if name.startswith("EASEL_")), None)
     settings = {f"EASEL_{name}": value for name, value in variables.items()}
-    with _restored_logging():
-        result = CliRunner(env={**PLAIN_TERMINAL, **unset, **settings}).invoke(app, list(arguments))
+    # A command that serves by mistake is stopped by the signal that it handles.
+    watchdog = threading.Timer(TIMEOUT_SECONDS, os.kill, (os.getpid(), signal.SIGTERM))
+    watchdog.start()
+    try:
+        with _restored_logging():
+            result = CliRunner(env={**PLAIN_TERMINAL, **unset, **settings}).invoke(app, list(arguments))
+    finally:
+        watchdog.cancel()
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
