@@ -67,7 +67,7 @@ def test_secret_split_over_two_batches_is_redacted() -> None:
 
 
 IN_PARTS = [
-    # what is said, look by look                                            what is joined of it
+    # output, batch by batch                                                what is shown
     (("password: ", "hunter2hunter2\n", "fine\n"), "password: [redacted]\nfine\n"),
     (("password:\n", "hunter2hunter2\n", "fine\n"), "password:\n[redacted]\nfine\n"),
     (("pass", "word=", "hunter2 and more\n"), "password=[redacted] and more\n"),

@@ -317,7 +317,7 @@ async def test_only_a_person_may_confirm_or_accept(
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
     pending = await canvas.run("go")
-    principal = replace(THE_OWNER, name="nobody", kind=kind)
+    principal = replace(THE_OWNER, name="robot", kind=kind)
     services, count = action_easel.instances[0].services, len(tools.act.calls)
     for approve in (True, False):
         with pytest.raises(Forbidden):

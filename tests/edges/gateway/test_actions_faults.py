@@ -36,7 +36,7 @@ INTERRUPTED = "stopped in the middle"
 def easel_with_short_claims(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> Iterator[LiveEasel]:
-    """What is not events of is given up soon."""
+    """An Easel with short claims."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     settings = {"claim_seconds": CLAIM_SECONDS, "poll_seconds": 0.05}
     with LiveEasel(
