@@ -91,7 +91,7 @@ def check_markers(item: pytest.Item) -> None:
             check_ids(kind, marker.args)
 
 
-# --- the report -------------------------------------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------------
 
 
 def citations(source: str) -> Iterator[tuple[str, str]]:

@@ -132,7 +132,8 @@ class Listener:
             found = _REQUEST.match(data)
             self.received[index] = found[1].decode() if found else "turn" if data else "preconnect"
             writer.write(
-                b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n"
+                b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\naccess-control-allow-origin: *\r\nconnection: "
+                b"close\r\n\r\n"
             )
             await writer.drain()
         writer.close()
@@ -175,8 +176,8 @@ async def serve_unprotected(html: str, headers: str = "") -> AsyncIterator[str]:
             await reader.readuntil(b"\r\n\r\n")
             body = html.encode()
             writer.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n%s"
-                % (headers.encode(), len(body), body)
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n%scontent-length: "
+                b"%d\r\n\r\n%s" % (headers.encode(), len(body), body)
             )
             await writer.drain()
         writer.close()

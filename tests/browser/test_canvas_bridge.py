@@ -89,7 +89,8 @@ async def test_message_from_another_window_or_with_a_wrong_nonce_is_dropped(
     api.put(
         name,
         "assets/inner.js",
-        f"parent.parent.postMessage({action} 'guessed'}}, '*'); addEventListener('message', (e) => parent.parent.postMessage({action} e.data}}, '*'))",
+        f"parent.parent.postMessage({action} 'guessed'}}, '*'); addEventListener('message', (e) => "
+        f"parent.parent.postMessage({action} e.data}}, '*'))",
     )
     await open_canvas(page, server, name)
     frame = await loaded_frame(page)
@@ -242,7 +243,8 @@ async def test_tool_result_with_prototype_names_is_plain_data(
         },
     }
     page_of_its_own = (
-        f'{EMPTY_PAGE}<button data-gsv-action="bring">Bring</button><button data-gsv-action="merge">Merge</button>'
+        f'{EMPTY_PAGE}<button data-gsv-action="bring">Bring</button><button '
+        f'data-gsv-action="merge">Merge</button>'
         '<button data-gsv-action="list">List</button><pre data-gsv-text="state.kept.result"></pre>'
     )
     for html in (page_of_its_own, None):

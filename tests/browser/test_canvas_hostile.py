@@ -355,7 +355,8 @@ async def test_link_with_any_scheme_does_not_leave_the_canvas(
     api.put(
         name,
         "assets/index.js",
-        f"[{addresses}].forEach((href, n) => {{ const link = document.getElementById('l' + n); link.href = href; link.textContent = 'link ' + n + ' ' }})",
+        f"[{addresses}].forEach((href, n) => {{ const link = document.getElementById('l' + n); link.href = "
+        f"href; link.textContent = 'link ' + n + ' ' }})",
     )
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -1,7 +1,7 @@
 """The scripted model: plays the script in the user's message, and needs no key.
 
-Owns the script format. Has no state: the position in the script follows from the results in the conversation, so
-that a worker that takes over a run can ask it again.
+Owns the script format. Has no state: the position in the script follows from the results in the conversation,
+so that a worker that takes over a run can ask it again.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""The sandbox mode of this process: the one that is set or that a probe finds, never a weaker one. SB-14, RS-61
+"""The sandbox mode of this process: the one that is set or that a probe finds, never a weaker one. SB-14,
+RS-61
 
 Owns the choice and the sentence that describes it. Approvals are not decided here. SB-01
 """

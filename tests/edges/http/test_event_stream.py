@@ -143,7 +143,10 @@ def test_hostile_text_cannot_break_out_of_its_event(easel: LiveEasel) -> None:
 
 
 def test_unstorable_characters_are_replaced_and_the_run_continues(easel: LiveEasel) -> None:
-    message = '{"script":[{"say":"nul \\u0000 end"},{"call":"gsv__Echo","args":{"value":"\\u0000"}},{"say":"after"}]}'
+    message = (
+        '{"script":[{"say":"nul \\u0000 '
+        'end"},{"call":"gsv__Echo","args":{"value":"\\u0000"}},{"say":"after"}]}'
+    )
     events = easel.events(easel.start(message))
     assert events[1].data["text"] == "nul \ufffd end"
     assert events[-1].data["status"] == "completed"

@@ -330,7 +330,10 @@ def test_reader_that_disconnects_during_a_log_read_is_removed(
 
     monkeypatch.setattr(runs, "events_after", blocking_read)
     with socket.create_connection(strict_easel.address) as leaving:
-        ask = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {strict_easel.token}\r\n\r\n"
+        ask = (
+            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+            f"{strict_easel.token}\r\n\r\n"
+        )
         leaving.sendall(ask.encode())
         assert is_reading.wait(HANG_SECONDS)
         ours = leaving.getsockname()[1]

@@ -67,7 +67,10 @@ def test_session_may_have_any_plain_name(easel: LiveEasel, name: str) -> None:
 
 @rule("RX-31")
 def test_any_message_text_is_stored_as_sent(easel: LiveEasel) -> None:
-    message = "line\r\nline\ttab \u2028 e\u0301 \U0001f469\u200d\U0001f680 \x01\x7f \ufeff {{input.x}} <img onerror=1> \\u0000 %00"
+    message = (
+        "line\r\nline\ttab \u2028 e\u0301 \U0001f469\u200d\U0001f680 \x01\x7f \ufeff {{input.x}} <img "
+        "onerror=1> \\u0000 %00"
+    )
     assert easel.view(easel.start(message))["input_text"] == message
 
 
