@@ -94,8 +94,8 @@ async def test_frame_of_100_megabytes_closes_the_connection_with_1009(small_ease
             await client.send('"' + "x" * 100_000_000 + '"')
         code, reason = await client.closed()
         assert code == 1009
-        assert "at most 1048576 bytes (EASEL_MAX_FRAME_BYTES)" in reason
-        assert "EASEL_MAX_BODY_BYTES" in reason
+        assert "at most 1048576 bytes (EASEL_MAX_FRAME_BYTES)" in (reason or "")
+        assert "EASEL_MAX_BODY_BYTES" in (reason or "")
 
 
 @case("R5")
