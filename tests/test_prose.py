@@ -29,8 +29,8 @@ CLAUSES = r"what (?:runs|waits|comes|goes|is left|was left|is lost|was lost)"
 MARKER = re.compile(rf"\b(?:{PRONOUNS}|{VERBS}|{ADVERBS}|{CLAUSES})\b", re.IGNORECASE)
 HEADLESS = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Nobody|Somebody)\b(?! is an?\b)")
 PARTICIPLES = re.compile(
-    r"_*(?:told|said|shown|lost|pressed|agreed|refused|lapsed|held|begun|kept|asked|given|heard|noted|entered|called"
-    r"|fitted|moved|taken|left|gone|spoken|understood|wanted|owned|seen)_*"
+    r"_*(?:told|said|shown|lost|pressed|agreed|refused|lapsed|held|begun|kept|asked|given|heard|noted"
+    r"|entered|called|fitted|moved|taken|left|gone|spoken|understood|wanted|owned|seen)_*"
 )
 SUPERLATIVE = re.compile(r"_?(?:MOST|LONGEST|DEEPEST|LEAST|FEWEST|SHORTEST|LARGEST|SMALLEST|WIDEST)_")
 MESSAGE_ARGUMENTS = frozenset({"problem", "reason", "help"})

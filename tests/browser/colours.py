@@ -20,22 +20,32 @@ MIN_CONTRAST = 4.5  # of plain text, WCAG 2.2 AA
 # Every visible text: its content, its box, and its colour with all opacities. Disabled and busy elements are
 # left out.
 _TEXTS = """(within) => {
-  const brush = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
+  const canvas = Object.assign(document.createElement("canvas"), {width: 1, height: 1});
+  const brush = canvas.getContext("2d", {willReadFrequently: true});
   const painted = (colour) => {
     brush.clearRect(0, 0, 1, 1); brush.fillStyle = colour; brush.fillRect(0, 0, 1, 1);
     return [...brush.getImageData(0, 0, 1, 1).data];
   };
-  const opacity = (element) => (element ? Number(getComputedStyle(element).opacity) * opacity(element.parentElement) : 1);
+  const opacity = (element) => (
+    element ? Number(getComputedStyle(element).opacity) * opacity(element.parentElement) : 1
+  );
   const inSight = (element, box) => {
     const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
-    const there = document.elementFromPoint(x, y);
-    return box.width > 3 && box.height > 3 && x > 0 && y > 0 && there !== null && (there === element || element.contains(there) || there.contains(element));
+    const hit = document.elementFromPoint(x, y);
+    return box.width > 3 && box.height > 3 && x > 0 && y > 0 && hit !== null
+      && (hit === element || element.contains(hit) || hit.contains(element));
   };
   const found = [];
-  const take = (element, box, says, colour) => {
-    if (!says.trim() || !element.checkVisibility({opacityProperty: true, visibilityProperty: true}) || element.closest(":disabled, [aria-busy=true]") || !inSight(element, box)) return;
+  const take = (element, box, content, colour) => {
+    if (!content.trim()) return;
+    if (!element.checkVisibility({opacityProperty: true, visibilityProperty: true})) return;
+    if (element.closest(":disabled, [aria-busy=true]") || !inSight(element, box)) return;
     const [r, g, b, a] = painted(colour);
-    found.push({says: says.trim().slice(0, 60), box: [box.x, box.y, box.width, box.height], colour: [r, g, b, (a / 255) * opacity(element)]});
+    found.push({
+      content: content.trim().slice(0, 60),
+      box: [box.x, box.y, box.width, box.height],
+      colour: [r, g, b, (a / 255) * opacity(element)],
+    });
   };
   const walker = document.createTreeWalker(document.querySelector(within), NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -44,25 +54,30 @@ _TEXTS = """(within) => {
     range.selectNodeContents(text);
     for (const box of range.getClientRects()) take(element, box, text.data, getComputedStyle(element).color);
   }
-  for (const field of document.querySelectorAll(`${within} :is(input:not([type=checkbox], [type=file]), textarea)`)) {
+  const fields = ":is(input:not([type=checkbox], [type=file]), textarea)";
+  for (const field of document.querySelectorAll(`${within} ${fields}`)) {
     const isEmpty = field.value === "";
-    take(field, field.getBoundingClientRect(), isEmpty ? field.placeholder : field.value, getComputedStyle(field, isEmpty ? "::placeholder" : null).color);
+    const {color} = getComputedStyle(field, isEmpty ? "::placeholder" : null);
+    take(field, field.getBoundingClientRect(), isEmpty ? field.placeholder : field.value, color);
   }
   for (const element of document.querySelectorAll(`${within} [data-empty]:empty`)) {
-    take(element, element.getBoundingClientRect(), element.dataset.empty, getComputedStyle(element, "::before").color);
+    const {color} = getComputedStyle(element, "::before");
+    take(element, element.getBoundingClientRect(), element.dataset.empty, color);
   }
   return found;
 }"""
 
 _MEASURED = """async ([picture, texts]) => {
   const image = await createImageBitmap(await (await fetch(picture)).blob());
-  const canvas = new OffscreenCanvas(image.width, image.height), pen = canvas.getContext("2d", {willReadFrequently: true});
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const pen = canvas.getContext("2d", {willReadFrequently: true});
   pen.drawImage(image, 0, 0);
   const lit = (part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * lit(r) + 0.7152 * lit(g) + 0.0722 * lit(b);
   const behind = ([x, y, width, height]) => {
     const left = Math.max(0, Math.floor(x)), top = Math.max(0, Math.floor(y));
-    const wide = Math.min(image.width - left, Math.ceil(width)), high = Math.min(image.height - top, Math.ceil(height));
+    const wide = Math.min(image.width - left, Math.ceil(width));
+    const high = Math.min(image.height - top, Math.ceil(height));
     if (wide < 1 || high < 1) return null;
     const {data} = pen.getImageData(left, top, wide, high), counts = new Map();
     for (let at = 0; at < data.length; at += 4) {
@@ -72,12 +87,13 @@ _MEASURED = """async ([picture, texts]) => {
     const [most] = [...counts].reduce((one, other) => (other[1] > one[1] ? other : one));
     return [most >> 16, (most >> 8) & 255, most & 255];
   };
-  return texts.flatMap(({says, box, colour: [r, g, b, a]}) => {
+  return texts.flatMap(({content, box, colour: [r, g, b, a]}) => {
     const paper = behind(box);
     if (paper === null) return [];
     const ink = [r, g, b].map((part, place) => part * a + paper[place] * (1 - a));
     const [one, other] = [light(ink), light(paper)];
-    return [[says, Math.round(((Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05)) * 100) / 100, ink.map(Math.round), paper]];
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    return [[content, Math.round(contrast * 100) / 100, ink.map(Math.round), paper]];
   });
 }"""
 

@@ -142,19 +142,23 @@ async def test_each_dialog_has_its_own_pause(page: Page, easel: LiveEasel, api: 
     await page.add_init_script("""
         window.enabled = []; window.shown = [];
         addEventListener("DOMContentLoaded", () => {
-          const approve = document.getElementById("consent-approve"), call = document.getElementById("consent-call");
+          const approve = document.getElementById("consent-approve");
+          const call = document.getElementById("consent-call");
           if (!approve) return; // the page in the frame
           let shownAt = 0, shows = 0;
           const dialog = document.getElementById("consent"), show = dialog.showModal;
           dialog.showModal = () => { // before its pause begins
             shownAt = performance.now();
-            // A press at the last moment of one question's pause: the next question is shown, and that pause must not end for it.
-            if (++shows === 2) setTimeout(() => { dialog.dispatchEvent(new Event("cancel", {cancelable: true})) }, 600);
+            // A press at the last moment of one question's pause: the next question is shown, and that pause
+            // must not end for it.
+            const cancel = () => { dialog.dispatchEvent(new Event("cancel", {cancelable: true})) };
+            if (++shows === 2) setTimeout(cancel, 600);
             show.call(dialog);
           };
           new MutationObserver(() => shown.push(approve.disabled)).observe(call, {childList: true});
-          new MutationObserver(() => { if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]) })
-            .observe(approve, {attributes: true, attributeFilter: ["disabled"]});
+          new MutationObserver(() => {
+            if (!approve.disabled) enabled.push([call.textContent, performance.now() - shownAt]);
+          }).observe(approve, {attributes: true, attributeFilter: ["disabled"]});
         })""")
     await both_asked(page, easel, api)
     approve = page.locator("#consent-approve")
@@ -172,8 +176,11 @@ async def test_each_dialog_has_its_own_pause(page: Page, easel: LiveEasel, api: 
 @rule("CV-05")
 async def test_no_queued_dialog_opens_after_a_refusal(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     name, frame = await both_asked(page, easel, api)
-    shows = """() => { window.shows = 0; const dialog = document.getElementById("consent"), show = dialog.showModal;
-        dialog.showModal = function () { window.shows += 1; show.call(dialog) } }"""
+    shows = """() => {
+        window.shows = 0;
+        const dialog = document.getElementById("consent"), show = dialog.showModal;
+        dialog.showModal = function () { window.shows += 1; show.call(dialog) };
+      }"""
     await page.evaluate(shows)
     await no_time_passes(page)
     await page.get_by_role("button", name="Refuse").click()
@@ -355,12 +362,17 @@ async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api
     await expect(accept).to_be_enabled()
     # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows
     # the new one.
-    await page.evaluate("""void (window.pressed = new Promise((resolve) => new MutationObserver((_, observer) => {
-        observer.disconnect(); const button = document.getElementById("accept-now"); resolve(button.disabled); button.click();
-      }).observe(document.getElementById("accept-details"), {childList: true})))""")
+    await page.evaluate("""void (window.wasDisabled = new Promise((resolve) => {
+        new MutationObserver((_, observer) => {
+          observer.disconnect();
+          const button = document.getElementById("accept-now");
+          resolve(button.disabled);
+          button.click();
+        }).observe(document.getElementById("accept-details"), {childList: true});
+      }))""")
     other = {**WRITTEN, "toolPolicy": {"allow": ["gsv__Echo", "gsv__Clock", "gsv__Sleep"]}}
     await asyncio.to_thread(write, easel, name, other)
-    assert await evaluate_promise(page, "pressed") is True, "a pause, as before a consent"
+    assert await evaluate_promise(page, "wasDisabled") is True, "a pause, as before a consent"
     assert sent == []
     assert api.rpc("canvas.get", canvasId=name)["accepted"] is False
     await expect(accept).to_be_enabled()
@@ -414,8 +426,10 @@ async def test_page_of_an_agent_restarts_the_acceptance_pause(page: Page, easel:
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
     await expect(accept).to_be_enabled()
-    await page.evaluate("""void (window.rests = new Promise((resolve) => new MutationObserver(() =>
-        resolve(document.getElementById("accept-now").disabled)).observe(document.getElementById("accept-now"), {attributes: true})))""")
+    await page.evaluate("""void (window.rests = new Promise((resolve) => {
+        const button = document.getElementById("accept-now");
+        new MutationObserver(() => resolve(button.disabled)).observe(button, {attributes: true});
+      }))""")
     put = easel.instances[0].services.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
     _, revision = await asyncio.to_thread(easel.do, put)
     assert await evaluate_promise(page, "rests") is True

@@ -124,7 +124,8 @@ async def test_canvas_page_cannot_call_the_api_with_the_sign_in(
           () => new EventSource('/sse/canvas/x', {{withCredentials: true}}),
           () => import('/ui/home.js'),
           () => {{
-            const form = Object.assign(document.createElement('form'), {{method: 'POST', action: '/sign-out'}});
+            const form = document.createElement('form');
+            Object.assign(form, {{method: 'POST', action: '/sign-out'}});
             document.body.append(form); form.submit();
           }},
           () => {{

@@ -32,7 +32,9 @@ HOOKS = """<!doctype html><title>hooks</title>
 <p id="service" data-gsv-text="state.service"></p>
 <pre id="said" data-gsv-text="state.said.result"></pre>
 <button data-gsv-control="buttons.refreshLogs">Logs</button>
-<form data-gsv-action="say" data-gsv-input-other="attribute"><input name="word" value="typed"><button>Say it</button></form>
+<form data-gsv-action="say" data-gsv-input-other="attribute">
+  <input name="word" value="typed"><button>Say it</button>
+</form>
 <button id="alone" data-gsv-action="say" data-gsv-input-word="lonely">Alone</button>
 <span id="not-a-button" data-gsv-action="setDeploying">Deploying</span>
 <select data-gsv-action="say" name="word"><option>a</option><option>b</option></select>
@@ -293,10 +295,15 @@ async def test_conflict_blocks_actions_until_it_is_resolved(
 
 
 FIELDS = """<!doctype html>
-<input id=n data-gsv-model="state.n"><input id=n2 type=number data-gsv-model="state.n"><input id=on type=checkbox data-gsv-model="state.on">
-<input type=checkbox value=a data-gsv-model="state.many"><input type=checkbox value=b data-gsv-model="state.many">
-<input type=radio name=r value=x data-gsv-model="state.one"><input type=radio name=r value=y data-gsv-model="state.one">
-<select multiple data-gsv-model="state.some"><option>p<option>q</select><textarea data-gsv-model="state.deep.text"></textarea>
+<input id=n data-gsv-model="state.n">
+<input id=n2 type=number data-gsv-model="state.n">
+<input id=on type=checkbox data-gsv-model="state.on">
+<input type=checkbox value=a data-gsv-model="state.many">
+<input type=checkbox value=b data-gsv-model="state.many">
+<input type=radio name=r value=x data-gsv-model="state.one">
+<input type=radio name=r value=y data-gsv-model="state.one">
+<select multiple data-gsv-model="state.some"><option>p<option>q</select>
+<textarea data-gsv-model="state.deep.text"></textarea>
 <input id=else data-gsv-model="state.hidden">"""
 
 
@@ -336,7 +343,8 @@ async def test_every_field_type_keeps_the_type_of_its_value(
         addEventListener('message', ({data}) => {
           if (data.kind === 'answer' && data.id === 'x') window.answer = data;
           if (data.kind !== 'welcome') return;
-          parent.postMessage({gsv: 1, nonce: data.nonce, kind: 'input', id: 'x', pointer: '/hidden', value: 2, was: 1}, '*');
+          const input = {kind: 'input', id: 'x', pointer: '/hidden', value: 2, was: 1};
+          parent.postMessage({gsv: 1, nonce: data.nonce, ...input}, '*');
         });
         parent.postMessage({gsv: 1, kind: 'hello'}, '*');
       }""")
@@ -372,8 +380,11 @@ async def test_click_during_the_pause_does_not_approve(
     name = api.make(MINIMAL_PAGE)
     await open_canvas(page, server, name)
     frame = await loaded_frame(page)
-    await page.evaluate("""void (window.shown = new Promise((resolve) => new MutationObserver(
-        () => resolve(document.getElementById("consent-approve").disabled)).observe(document.getElementById("consent"), {attributeFilter: ["open"]})))""")
+    await page.evaluate("""void (window.shown = new Promise((resolve) => {
+        const approve = document.getElementById("consent-approve");
+        new MutationObserver(() => resolve(approve.disabled))
+          .observe(document.getElementById("consent"), {attributeFilter: ["open"]});
+      }))""")
     await frame.evaluate("void (window.asked = gsvCanvas.runAction('deploy'))")
     approve = page.locator("#consent-approve")
     assert await page.evaluate("shown") is True, "it can be pressed only after a while"

@@ -157,7 +157,8 @@ async def test_retried_call_on_a_closing_socket_uses_the_next_connection(page: P
                     constructor() { sockets.push(this); setTimeout(() => this.onopen()); }
                     close() {}
                     send(text) {
-                        const answer = { type: "res", id: JSON.parse(text).id, ok: true, payload: { by: sockets.indexOf(this) } };
+                        const payload = { by: sockets.indexOf(this) };
+                        const answer = { type: "res", id: JSON.parse(text).id, ok: true, payload };
                         setTimeout(() => this.onmessage({ data: JSON.stringify(answer) }));
                     }
                 };

@@ -365,8 +365,12 @@ SAID = """async ([events, restarts]) => {
         thread.addEvent({ seq: place + 1, ...data(event) });
         for (const [after, run, ts] of restarts) if (after === place + 1) thread.restart(run, ts);
     });
-    const part = (answer) => (item) => (item.pieces ? textOf(item) : item.kind === "final" ? answer.text : `[${item.tool} ${item.result ?? ""}]`);
-    return thread.inOrder().map(({ runId, answer }) => [runId, ...(answer ? visibleItems(answer).map(part(answer)) : [])]);
+    const part = (answer) => (item) => {
+        if (item.pieces) return textOf(item);
+        return item.kind === "final" ? answer.text : `[${item.tool} ${item.result ?? ""}]`;
+    };
+    const parts = (answer) => (answer ? visibleItems(answer).map(part(answer)) : []);
+    return thread.inOrder().map(({ runId, answer }) => [runId, ...parts(answer)]);
 }"""
 
 

@@ -21,8 +21,11 @@ BASE64 = base64.b64encode(random.Random(10).randbytes(9_000)).decode()
 SHOWN = """async ([events]) => {
     const { Thread, visibleItems, textOf } = await import("/ui/thread.js");
     const thread = new Thread();
-    events.forEach((event, place) => thread.addEvent({ seq: place + 1, type: event[0], ts: "1", data: event[1] }));
-    const part = (item) => (item.kind === "offloaded" ? item.pieces[0].text.original_size : item.pieces ? textOf(item) : item.kind);
+    events.forEach(([type, data], place) => thread.addEvent({ seq: place + 1, type, ts: "1", data }));
+    const part = (item) => {
+        if (item.kind === "offloaded") return item.pieces[0].text.original_size;
+        return item.pieces ? textOf(item) : item.kind;
+    };
     return thread.inOrder().flatMap(({ answer }) => visibleItems(answer).map(part));
 }"""
 

@@ -126,7 +126,8 @@ async def test_other_site_cannot_frame_or_use_the_sign_in(browser: Browser, serv
             for (const how of [{}, {method: "POST", body: '{"session_id":"s","message":"noop"}'}]) {
                 for (const mode of ["cors", "no-cors"]) {
                     try {
-                        const answer = await fetch(`${target}/api/runs`, {...how, mode, credentials: "include"});
+                        const options = {...how, mode, credentials: "include"};
+                        const answer = await fetch(`${target}/api/runs`, options);
                         outcomes.push(answer.type === "opaque" ? "opaque" : answer.status);
                     } catch (problem) { outcomes.push("refused"); }
                 }

@@ -110,7 +110,7 @@ async def test_output_of_a_node_on_the_other_instance_is_seen_and_cancelled(
 
 @rule("CV-23", "CV-42")
 @case("D1")
-async def test_a_stop_and_the_death_of_its_instance_are_one_end(launcher: Launcher) -> None:
+async def test_cancel_and_crash_of_the_instance_give_one_end(launcher: Launcher) -> None:
     """A second action is lost with the instance: when that one is recorded, a duplicate end of the first one
     would be too.
     """

@@ -135,7 +135,7 @@ async def test_repeatable_call_in_flight_is_made_again(
 
 
 @rule("RX-30", "RX-49")
-async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
+async def test_database_outage_during_a_take_over_does_not_fail_the_run(
     launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
     """The new owner has the claim but cannot read the log: it waits instead of failing the run."""
@@ -159,9 +159,7 @@ async def test_a_database_that_is_away_during_a_take_over_does_not_fail_the_run(
 
 
 @rule("RX-25", "RX-28")
-async def test_an_append_that_breaks_leaves_no_hole_in_the_story(
-    launcher: Launcher, stored_runs: StoredRuns
-) -> None:
+async def test_failed_append_leaves_no_hole_in_the_text(launcher: Launcher, stored_runs: StoredRuns) -> None:
     """An append that fails must not be skipped: the text it held would be missing from the log."""
     (api,) = launcher.ready(launcher.api())
     launcher.test_worker({"JOURNEY_BREAK_AT": "append"})

@@ -100,8 +100,7 @@ class Load:
                 over.set()
 
     async def check(self, stored_runs: StoredRuns, text: str) -> None:
-        """Check that no acknowledged run is lost, all ended as expected, and each reader has exactly the log.
-        """
+        """Check that no acknowledged run is lost, all ended as expected, and each reader has exactly the log."""
         await stored_runs.wait_until_all_ended(self.acknowledged, within=TIMEOUT_SECONDS)
         await stored_runs.check(self.acknowledged, says=text)
         logs = await stored_runs.logs([one.run_id for one in self.followers])
@@ -199,7 +198,7 @@ async def test_random_restarts_leave_every_output_right_and_no_run_stuck(
 
 
 @rule("RX-06", "RX-30", "RX-49")
-async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
+async def test_database_restart_in_the_middle_of_a_run_costs_nothing(
     faulty: Launcher, own_postgres: Postgres
 ) -> None:
     """With a claim as long as a user's, the same worker goes on after the restart: no attempt is lost, no
@@ -230,7 +229,7 @@ async def test_a_restart_of_the_database_in_the_middle_of_a_run_costs_nothing(
 @case("D4")
 @rule("RX-11", "RX-49")
 @pytest.mark.parametrize("whose", ["api", "worker"])
-async def test_connections_that_died_without_a_word_are_replaced(
+async def test_silently_dead_connections_are_replaced(
     launcher: Launcher, stored_runs: StoredRuns, whose: str
 ) -> None:
     """The database's answers vanish on every present connection, the notifier's too; new connections work.

@@ -50,7 +50,7 @@ async def owner_of_all(stored_runs: StoredRuns, run_ids: list[str], attempt: int
 @pytest.mark.parametrize(
     "environment", [{}, {"JOURNEY_BLIND": "1"}], ids=["that notices", "that notices nothing"]
 )
-async def test_a_frozen_worker_that_wakes_after_a_take_over_changes_nothing(
+async def test_frozen_worker_that_thaws_after_a_take_over_changes_nothing(
     launcher: Launcher, stored_runs: StoredRuns, environment: dict[str, str]
 ) -> None:
     """Half of the runs stream while A is frozen (J3), half wait in a tool whose time is over at the thaw, so
@@ -122,7 +122,7 @@ def lines_about(process: EaselProcess, event: str) -> str:
 
 @case("J7")
 @rule("RX-13", "RX-26")
-async def test_a_worker_cut_off_from_the_database_stops_before_its_claim_ends(
+async def test_worker_cut_off_from_the_database_stops_before_its_claim_expires(
     launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
     """The cut holds sent bytes and delivers them at the end, as TCP does: even the late writes must change
@@ -216,7 +216,7 @@ async def claims_are_over(stored_runs: StoredRuns) -> bool:
 @case("J8")
 @rule("RX-22", "RX-26", "RX-37")
 @pytest.mark.parametrize("skew_seconds", [3600, -3600])
-async def test_a_workers_wrong_clock_has_no_effect(
+async def test_wrong_clock_of_a_worker_has_no_effect(
     launcher: Launcher, stored_runs: StoredRuns, skew_seconds: int
 ) -> None:
     """Runs longer than the claim stay with a skewed owner, and a killed owner's runs pass to a skewed worker

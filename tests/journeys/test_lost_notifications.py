@@ -91,7 +91,7 @@ async def test_polling_delivers_events_while_every_listener_is_killed_each_secon
 
 @case("E6")
 @rule("RX-11")
-async def test_where_no_bell_rings_a_poll_finds_everything(
+async def test_poll_finds_everything_without_notifications(
     launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     """Killed listeners reconnect before the next event, whose notification delivers what they missed; here

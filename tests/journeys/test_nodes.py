@@ -179,7 +179,7 @@ def is_running(pid: int) -> bool:
 
 
 @rule("CV-03")
-async def test_a_call_reaches_a_node_wherever_it_is_made(yard: Yard) -> None:
+async def test_call_reaches_a_node_from_any_instance(yard: Yard) -> None:
     """The node is at the first API; the worker's agent and the second API's canvas call it."""
     (yard.folder / "note.txt").write_text("from the node's own disk\n")
     yard.node(at=0)
@@ -350,7 +350,7 @@ async def test_when_the_api_is_killed_that_asked_the_command_does_not_go_on_at_t
 
 
 @case("X8")
-async def test_a_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None:
+async def test_cancelled_run_leaves_no_process_on_the_node(yard: Yard) -> None:
     """Neither the command nor its background processes remain, across two instances."""
     yard.node(at=0)
     async with yard.client() as client:

@@ -306,7 +306,7 @@ async def test_old_and_new_code_share_a_database_and_can_be_rolled_back(
 
 @case("D6")
 @rule("RX-49")
-async def test_a_database_of_the_old_code_is_taken_on_by_the_new_and_given_back(
+async def test_database_of_the_old_code_is_used_by_new_and_old_code_in_turn(
     tmp_path: Path, old: dict[str, str]
 ) -> None:
     """One folder, one process after the other: old, new, old, new; each continues the unfinished runs of the

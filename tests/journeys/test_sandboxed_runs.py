@@ -1,5 +1,4 @@
-"""Runs whose commands are isolated keep every promise of runs: a worker may be killed in the middle of one.
-"""
+"""Runs whose commands are isolated keep every promise of runs: a worker may be killed in the middle of one."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.bwrap
 
 
 @rule("SB-18", "RS-38")
-async def test_a_worker_dies_while_its_command_runs_and_another_goes_on(
+async def test_worker_is_killed_while_its_command_runs_and_another_continues(
     launcher: Launcher, stored_runs: StoredRuns
 ) -> None:
     """The command is killed with its worker; it is not run again, and its files are still there."""

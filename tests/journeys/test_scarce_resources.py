@@ -292,7 +292,7 @@ async def test_full_disk_under_postgres_is_a_503_and_work_resumes_when_space_is_
 @pytest.mark.timeout(300)
 @rule("RX-31", "RS-50")
 @pytest.mark.parametrize("logs", ["elsewhere", "on the same disk"])
-async def test_a_full_disk_under_sqlite_is_a_503_and_work_goes_on_when_there_is_room(
+async def test_full_disk_under_sqlite_is_a_503_and_work_resumes_when_space_is_free(
     tmp_path: Path, logs: str
 ) -> None:
     """Also when the log file, which would report it, cannot be written either."""

@@ -369,7 +369,7 @@ async def test_chat_changes_instances_in_the_middle_of_a_run_and_loses_nothing(
             ]
 
 
-async def test_a_frame_that_is_too_large_ends_the_chat_and_breaks_nothing(cluster: Cluster) -> None:
+async def test_oversized_frame_closes_the_chat_and_loses_nothing(cluster: Cluster) -> None:
     """While events are being sent to the client that sent the frame."""
     thread = new_session()
 

@@ -38,7 +38,7 @@ def test_ordinary_wait_is_counted() -> None:
     raise AssertionError(f"{TRIES} times in a row the machine is said to have stood still")
 
 
-def test_what_this_process_does_itself_is_no_standstill() -> None:
+def test_cpu_time_of_this_process_is_not_a_pause() -> None:
     """The busy loop also keeps the measuring thread from running."""
     began, watch = time.process_time(), Stopwatch()
     sum(range(20_000_000))

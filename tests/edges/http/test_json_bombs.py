@@ -100,9 +100,7 @@ def test_body_of_100_megabytes_is_refused_without_reading_it(small_easel: LiveEa
 def test_ordinary_json_of_similar_shape_is_accepted(easel: LiveEasel) -> None:
     deep = "[" * 90 + "]" * 90
     name = new_session()
-    answer = easel.ask(
-        "POST",
-        "/api/rpc",
-        content=f'{{"method":"canvas.create","params":{{"canvasId":"{name}","state":{{"a":{deep},"b":{{"a":1}},"n":1e300}}}}}}'.encode(),
-    )
+    state = f'{{"a":{deep},"b":{{"a":1}},"n":1e300}}'
+    body = f'{{"method":"canvas.create","params":{{"canvasId":"{name}","state":{state}}}}}'
+    answer = easel.ask("POST", "/api/rpc", content=body.encode())
     assert answer.status_code == 200, answer.text

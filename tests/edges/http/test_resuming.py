@@ -52,9 +52,11 @@ async def read_bytes(
     reader, writer = await asyncio.open_connection(host, int(port))
     header = f"Last-Event-ID: {cursor}\r\n" if cursor is not None else ""
     try:
-        writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {easel.token}\r\n{header}\r\n".encode()
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n"
+            f"Authorization: Bearer {easel.token}\r\n{header}\r\n"
         )
+        writer.write(head.encode())
         assert b" 200 " in (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
         body = b""
         while (enough is None or len(body) < enough) and (size := int(await reader.readuntil(b"\r\n"), 16)):
@@ -270,9 +272,11 @@ async def test_stalled_reader_is_cut_and_frees_its_memory(strict_easel: LiveEase
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect(strict_easel.address)
-        deaf.sendall(
-            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {strict_easel.address[0]}\r\nAuthorization: Bearer {strict_easel.token}\r\n\r\n".encode()
+        head = (
+            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {strict_easel.address[0]}\r\n"
+            f"Authorization: Bearer {strict_easel.token}\r\n\r\n"
         )
+        deaf.sendall(head.encode())
         ours = deaf.getsockname()[1]
         wait_for_sync(
             lambda: count_stalled(strict_easel) > before, within=HANG_SECONDS, what="the deaf reader is cut"
