@@ -1,4 +1,5 @@
-"""Easel's own store, opened as a worker opens it, for measurements below the processes: appends and claims.
+"""Easel's own store, opened as a worker opens it, for measurements below the processes: appends and
+claims.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The result of all viewers: how many streams were complete, and how late each tick was, in milliseconds.
+    """The result of all viewers: how many streams were complete, and how late each tick was, in
+    milliseconds.
     """
 
     viewers: int

@@ -185,7 +185,8 @@ def missing_parts() -> list[str]:
 
 
 def prepare_system() -> None:
-    """Install missing packages if we are root on Debian. Otherwise their tests are left out, or fail in CI.
+    """Install missing packages if we are root on Debian. Otherwise their tests are left out, or
+    fail in CI.
     """
     missing = missing_parts()
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):

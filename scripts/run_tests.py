@@ -87,7 +87,8 @@ def finish(linters: list[Linter]) -> bool:
 
 
 def exclude_missing_parts() -> list[str]:
-    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is left out.
+    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is
+    left out.
     """
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]

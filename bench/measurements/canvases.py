@@ -37,7 +37,8 @@ IN_FLIGHT = 8
 
 
 async def actions(setting: Setting) -> list[Figure]:
-    """state.patch actions over one /ws connection, durable on SQLite, against a bare echo plus a bare commit.
+    """state.patch actions over one /ws connection, durable on SQLite, against a bare echo plus a
+    bare commit.
     """
     count = setting.size(600, 100)
     ours: list[float] = []

@@ -58,7 +58,9 @@ class Tmpfs:
 
 
 class Forbidden:
-    """Without a disk of our own: the processes of `writers` and their children may write nothing until freed."""
+    """Without a disk of our own: the processes of `writers` and their children may write nothing
+    until freed.
+    """
 
     def __init__(self, folder: Path, writers: Callable[[], list[int]]) -> None:
         self.folder = folder

@@ -100,7 +100,9 @@ class Load:
                 over.set()
 
     async def check(self, stored_runs: StoredRuns, text: str) -> None:
-        """Check that no acknowledged run is lost, all ended as expected, and each reader has exactly the log."""
+        """Check that no acknowledged run is lost, all ended as expected, and each reader has
+        exactly the log.
+        """
         await stored_runs.wait_until_all_ended(self.acknowledged, within=TIMEOUT_SECONDS)
         await stored_runs.check(self.acknowledged, says=text)
         logs = await stored_runs.logs([one.run_id for one in self.followers])

@@ -1,4 +1,6 @@
-"""Runs whose commands are isolated keep every promise of runs: a worker may be killed in the middle of one."""
+"""Runs whose commands are isolated keep every promise of runs: a worker may be killed in the middle
+of one.
+"""
 
 from __future__ import annotations
 

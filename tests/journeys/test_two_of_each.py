@@ -329,7 +329,9 @@ async def gate(
 @rule("RX-27", "RX-28")
 @pytest.mark.parametrize("first", ["the end", "the cancel"])
 async def test_cancel_that_races_the_end_gives_one_outcome(cluster: Cluster, first: str) -> None:
-    """Both wait for the same lock, in a known order; whichever wins, the log, the row and the answer agree."""
+    """Both wait for the same lock, in a known order; whichever wins, the log, the row and the
+    answer agree.
+    """
     outcomes: dict[str, str] = {}
     answers: Counter[int] = Counter()
     rounds, pause = 0, 0.3

@@ -148,7 +148,9 @@ class Chat:
             raise EOFError(str(end)) from None
 
     async def leave(self) -> None:
-        """Close with a handshake, as a page does. Leaving the `async with` drops the connection without one."""
+        """Close with a handshake, as a page does. Leaving the `async with` drops the connection
+        without one.
+        """
         await self._connection.close(CloseCode.GOING_AWAY)
 
     async def hear(self) -> Heard | None:
@@ -211,7 +213,9 @@ class ChatFollower:
         self.events.append(event)
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
-        """Read to the first event that satisfies the predicate. The connection stays open for the next call."""
+        """Read to the first event that satisfies the predicate. The connection stays open for the
+        next call.
+        """
         try:
             async with asyncio.timeout(within):
                 if self._items is None:

@@ -135,7 +135,9 @@ def drop_database(server_url: str, name: str) -> None:
 
 
 class Postgres:
-    """One server of our own on 127.0.0.1. `start` and `stop` may alternate; data and port stay until `close`."""
+    """One server of our own on 127.0.0.1. `start` and `stop` may alternate; data and port stay
+    until `close`.
+    """
 
     def __init__(
         self,

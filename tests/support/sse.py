@@ -325,7 +325,9 @@ class Follower:
         return bool(self.events) and self.events[-1].type == "done"
 
     async def read_until(self, is_reached: Callable[[Event], bool], *, within: float) -> Event:
-        """Read to the first event that satisfies the predicate. The connection stays open for the next call."""
+        """Read to the first event that satisfies the predicate. The connection stays open for the
+        next call.
+        """
         try:
             async with asyncio.timeout(within):
                 if self._items is None:

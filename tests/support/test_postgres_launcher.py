@@ -30,7 +30,9 @@ ONE_ROW = "create table kept (n int); insert into kept values (1)"
 
 
 def processes_naming(text: str) -> list[int]:
-    """Return the processes whose command line has this text: the server and its guard both name their folder."""
+    """Return the processes whose command line has this text: the server and its guard both name
+    their folder.
+    """
     pids = subprocess.run(
         ["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -1,4 +1,6 @@
-"""Waiting for a condition with a deadline and a message, in coroutines and in threads. Never a fixed sleep."""
+"""Waiting for a condition with a deadline and a message, in coroutines and in threads. Never a
+fixed sleep.
+"""
 
 from __future__ import annotations
 

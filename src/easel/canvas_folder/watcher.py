@@ -225,7 +225,8 @@ class CanvasWatcher:
                 return
 
     def _send_changes(self, view: Mapping[str, Any], changes: FolderCanvas, *, is_last: bool) -> None:
-        """Send changes to the canvas of this view. Raises `RequestRefused`, CONFLICT only if not `is_last`.
+        """Send changes to the canvas of this view. Raises `RequestRefused`, CONFLICT only if not
+        `is_last`.
         """
         own = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
         current = replace(

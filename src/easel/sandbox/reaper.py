@@ -24,7 +24,8 @@ POLL_SECONDS = 0.005
 
 
 def run(lifeline: int, arguments: list[str]) -> int:
-    """Start the command, wait for its end or the lifeline's, and kill its processes. Returns the exit code.
+    """Start the command, wait for its end or the lifeline's, and kill its processes. Returns the
+    exit code.
     """
     with suppress(AttributeError):  # not Linux: killing the process group must do
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,4 +1,5 @@
-"""Which actions a refresh may run: whether the spec is accepted, and whether the job starts when it is due.
+"""Which actions a refresh may run: whether the spec is accepted, and whether the job starts when it
+is due.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Actions that compete with each other, with time, with deletion and with repeated requests, on both stores.
+"""Actions that compete with each other, with time, with deletion and with repeated requests, on
+both stores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Confirmation by a person, on both stores: when it is needed, for what, by whom and for how long. CV-22, X6
+"""Confirmation by a person, on both stores: when it is needed, for what, by whom and for how long.
+CV-22, X6
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Templates that refer to offloaded values: a tool gets the value itself, never its marker, on both stores.
+"""Templates that refer to offloaded values: a tool gets the value itself, never its marker, on both
+stores.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def spec_with_refresh(
 
 
 def freeze_job_duration(monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    """Freeze the clock that measures jobs: their interval counts from start to start, also on a slow machine.
+    """Freeze the clock that measures jobs: their interval counts from start to start, also on a
+    slow machine.
     """
     clock = HandClock()
     monkeypatch.setattr(refresh, "time", clock)

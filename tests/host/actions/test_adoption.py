@@ -1,4 +1,5 @@
-"""Adoption: another instance waits for the run of an action whose instance stopped, and stores its outcome.
+"""Adoption: another instance waits for the run of an action whose instance stopped, and stores its
+outcome.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ Work = ResolvedCall | Message | Patch  # what a resolved action does
 
 
 def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
-    """Return what a person confirms: the resolved work, the session it runs in and where its result is saved.
+    """Return what a person confirms: the resolved work, the session it runs in and where its result
+    is saved.
     """
     match work:
         case ResolvedCall(tool, args, session_key):

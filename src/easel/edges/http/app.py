@@ -282,7 +282,8 @@ class _Receiver:
         return message
 
     async def discard(self) -> None:
-        """Read the rest of the body, within limits: many clients send all of it before they read a response.
+        """Read the rest of the body, within limits: many clients send all of it before they read a
+        response.
         """
         left = MAX_DISCARDED_BYTES
         with contextlib.suppress(TimeoutError):

@@ -143,6 +143,7 @@ class LiveOutputs:
     def open(
         self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore
     ) -> LiveOutput:
-        """Return the output of one execution. `on_ended` is called if it turns out to have ended elsewhere.
+        """Return the output of one execution. `on_ended` is called if it turns out to have ended
+        elsewhere.
         """
         return LiveOutput(self, principal, execution, LiveText(self.max_bytes, self.audit.redact), on_ended)

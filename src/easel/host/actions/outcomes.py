@@ -131,7 +131,8 @@ class ExecutionOutcomes:
         return self.report_failure(principal, execution, problem)
 
     async def save_pending_failures(self) -> None:
-        """Store the failures that could not be stored before, so that they are not reported as interruptions.
+        """Store the failures that could not be stored before, so that they are not reported as
+        interruptions.
         """
         for event_id, (principal, execution, problem) in list(self._unsaved_failures.items()):
             # It may have ended elsewhere, or may have been deleted with its canvas.
@@ -266,7 +267,8 @@ def result_not_stored(problem: Unavailable) -> ActionFailed:
 
 
 class RecordRetention:
-    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them forever.
+    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them
+    forever.
     """
 
     def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:

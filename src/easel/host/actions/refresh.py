@@ -100,7 +100,8 @@ class RefreshScheduler:
             self._timer = None
 
     async def start_due(self) -> float:
-        """Start the jobs that are due. Returns the seconds until the next one is, at most the poll interval.
+        """Start the jobs that are due. Returns the seconds until the next one is, at most the poll
+        interval.
         """
         max_wait = self._limits.poll_seconds
         while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:

@@ -17,7 +17,8 @@ from easel.host.metrics import ACTIONS_RUNNING
 
 @dataclass(slots=True)
 class ExecutionContext:
-    """The callback for live output, if the caller wants it, and the id of the run that the execution started.
+    """The callback for live output, if the caller wants it, and the id of the run that the
+    execution started.
     """
 
     on_output: Callable[[str], None] | None = None

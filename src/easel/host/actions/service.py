@@ -363,7 +363,8 @@ class ActionService:
         return await self.recover_orphans([])
 
     async def recover_orphans(self, owner_ids: list[str]) -> int:
-        """End or adopt executions whose claim expired or whose owner is listed, and expire old confirmations.
+        """End or adopt executions whose claim expired or whose owner is listed, and expire old
+        confirmations.
         """
         await self._outcomes.save_pending_failures()
         orphans = await self._actions.find_orphaned(
