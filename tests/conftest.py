@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from tests.requirements import check_markers
+from tests.support.length import examples
 from tests.support.postgres import create_database, drop_database
 from tests.support.postgres_shared import shared_server, wait_for_shared_server_to_end
 
@@ -35,7 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # examples every time.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile(
-        "easel", deadline=None, derandomize="CI" in os.environ, suppress_health_check=slow
+        "easel",
+        max_examples=examples(100),
+        deadline=None,
+        derandomize="CI" in os.environ,
+        suppress_health_check=slow,
     )
     hypothesis.settings.load_profile("easel")
     # Processes started in the background by a shell ignore SIGINT, and so do their children; restore the

@@ -29,6 +29,7 @@ from tests.stores.blob_locations import (
     pieces,
     s3_server,
 )
+from tests.support.length import examples
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +40,9 @@ __all__ = ["aws", "blobs", "bucket", "disk", "location", "s3_server"]
 
 
 # All examples of a test share one location.
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 # --- put and get --------------------------------------------------------------------------------------------
@@ -363,7 +366,7 @@ SEGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(SEGMENTS | st.text(max_size=20), max_size=8).map("/".join) | st.text())
 def test_accepted_key_stays_under_the_root(key: str) -> None:
     if is_key(key):

@@ -36,6 +36,7 @@ from tests.stores.harness import (
     run_events,
 )
 from tests.stores.queue_model import ModelClaim, ModelQueue, ModelRun
+from tests.support.length import examples
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from easel.core.stream.log import LoggedEvent
     from easel.ids import WorkerId
 
-EXAMPLES = {"sqlite": 40, "postgres": 15}
+EXAMPLES = {"sqlite": examples(40), "postgres": examples(15)}
 STEPS = 50
 
 WORKERS = st.sampled_from([A, B])

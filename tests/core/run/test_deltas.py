@@ -113,7 +113,7 @@ def test_text_after_a_run_releases_it():
     assert not splitter.is_holding
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.text(max_size=300) | st.integers(0, 30_000).map(lambda at: BASE64[at : at + 3_000]), max_size=12

@@ -221,7 +221,7 @@ PLAIN = "Qplain7Q"
 @case("X1")
 @given(text=st.one_of(random_commands, altered_commands()), value=hostile_values)
 @settings(
-    max_examples=120,
+    max_examples=examples(120),
     suppress_health_check=[
         HealthCheck.filter_too_much,
         HealthCheck.function_scoped_fixture,
@@ -252,7 +252,7 @@ def test_hostile_value_has_the_same_effect_as_a_plain_one(text: str, value: str,
 
 @rule("RS-16")
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_arrives_unchanged(tmp_path: Path, value: str) -> None:
     template = command('show {{input.x}} "{{input.x}}" \'{{input.x}}\' "a{{input.x}}$HOME"')
     folder = shell_folder(tmp_path)
@@ -295,7 +295,7 @@ def test_plain_name_beside_a_special_character_is_quoted() -> None:
 
 def test_long_command_is_parsed_quickly() -> None:
     chance = random.Random(4)
-    for _ in range(50):
+    for _ in range(examples(50)):
         text = "".join(chance.choice(PIECES) for _ in range(3_000))[:19_000] + "{{state.x}}"
         try:
             command(text)

@@ -259,7 +259,7 @@ def test_no_source_file_and_no_page_is_taken_for_base64():
     assert [path.name for path in files if holds_base64(path.read_text("utf-8"))] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.integers(0, 2**32),
     st.integers(40, 200),
@@ -272,7 +272,7 @@ def test_run_in_lines_of_any_width_is_found(seed: int, width: int, separator: st
         assert holds_base64(f"{text_before}. {wrap(text, width, separator)}")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32), st.integers(32, 3_000), st.sampled_from([50, 64, 76, 5_000]))
 def test_text_that_ends_in_base64_has_an_open_run(seed: int, size: int, width: int):
     before = "Here it is: "

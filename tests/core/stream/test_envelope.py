@@ -212,7 +212,7 @@ ANYTHING = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_s
 
 
 @rule("CC-10", "CC-16", "RS-35")
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.sampled_from(sorted(EVENT_TYPES)),
     st.dictionaries(

@@ -393,7 +393,7 @@ VALUE = st.recursive(
 )
 DATA = st.dictionaries(KEY, VALUE, max_size=5)
 thorough = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

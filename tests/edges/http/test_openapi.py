@@ -19,8 +19,9 @@ from schemathesis.specs.openapi import checks as promises
 from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES, Row
 from tests.edges.http.live import LiveEasel, script
+from tests.support.length import examples
 
-EXAMPLES = 40
+EXAMPLES = examples(40)
 # Per operation and mode: some 1,000 requests in all, within a few seconds.
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.edges.http.live import LiveEasel, chatter, script
 from tests.requirements import case, rule
+from tests.support.length import IS_SHORT
 from tests.support.proxy import Proxy
 from tests.support.sse import Event, Follower, Stream
 from tests.support.waiting import wait_for_sync
@@ -91,7 +92,7 @@ async def test_stream_cut_after_every_event_resumes_by_header_at_the_other_insta
             after = frames_of(await read_bytes(two_edges, 1 - k % 2, path, cursor=k))
             assert before + after == log, f"cut after {k}"
 
-    await asyncio.gather(*(cut_after(k) for k in range(1, EVENTS)))
+    await asyncio.gather(*(cut_after(k) for k in range(1, EVENTS, 4 if IS_SHORT else 1)))
 
 
 @case("E4")
@@ -107,7 +108,7 @@ async def test_stream_reopened_at_any_event_resumes_by_query(two_edges: LiveEase
             after = frames_of(await read_bytes(two_edges, k % 2, f"{path}?last_event_id={k}"))
             assert after == log[sum(seq <= k for seq in ids) :], f"reloaded after {k}"
 
-    await asyncio.gather(*(reload_after(k) for k in range(EVENTS)))
+    await asyncio.gather(*(reload_after(k) for k in range(0, EVENTS, 4 if IS_SHORT else 1)))
 
 
 @case("E3")
@@ -123,7 +124,7 @@ async def test_stream_cut_at_any_byte_resumes_without_gap_or_repetition(two_edge
     log = two_edges.events(run_id)
     with Proxy.before(two_edges.base_url) as proxy:
         size = 900 + len(two_edges.stream(run_id).content)  # with the headers and the chunk sizes
-        proxy.cut_in_turn(cuts := range(0, size, 5))
+        proxy.cut_in_turn(cuts := range(0, size, 20 if IS_SHORT else 5))
         room = asyncio.Semaphore(AT_ONCE * 2)
 
         async def follow() -> None:
