@@ -42,7 +42,7 @@ PARTS = {
     "check": {"check": [*PARALLEL, *CHECKED]},
     "all": {
         "fast": [*PARALLEL, "--ignore=tests/journeys"],
-        "journeys": ["-n", "0", "tests/journeys"],
+        "journeys": ["-n", "2", "--dist", "loadfile", "tests/journeys"],
     },
     # A drill knows how long it runs, so pytest's limit is off.
     "soak": {"soak": ["-n", "0", "-m", "soak", "--timeout=0", "tests"]},

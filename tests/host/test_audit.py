@@ -90,7 +90,7 @@ def logged() -> Iterator[Sequence[Mapping[str, Any]]]:
 
 
 def only_logged(logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [json.loads(line["record"]) for line in logged if line["event"] == "audit.only_logged"]
+    return [json.loads(line["record"]) for line in logged if line["event"] == "audit.not_stored"]
 
 
 async def records(store: FaultyStore) -> list[dict[str, Any]]:

@@ -75,7 +75,7 @@ GLOBS = [
 @pytest.mark.parametrize("pattern, paths", GLOBS)
 async def test_glob_finds_files_by_name(library: Library, pattern: str, paths: list[str]) -> None:
     library.add(a_dot_py="", b_dot_txt="", src__c_dot_py="", src__deep__d_dot_py="", _dot_git__config="")
-    assert await library.glob(pattern) == {"paths": paths, "truncated": False, "files_passed_over": 0}
+    assert await library.glob(pattern) == {"paths": paths, "truncated": False, "files_skipped": 0}
 
 
 @given(st.text(st.sampled_from("ab*?[]!^{},/.\\-+()|$"), max_size=12))
@@ -102,7 +102,7 @@ async def test_grep_returns_lines_with_their_numbers(library: Library) -> None:
             {"path": "b.txt", "line": 2, "text": "import too"},
         ],
         "truncated": False,
-        "files_passed_over": 0,
+        "files_skipped": 0,
     }
     assert [match["path"] for match in (await library.grep("import", glob="*.py"))["matches"]] == ["a.py"]
     assert len((await library.grep("IMPORT", ignore_case=True))["matches"]) == 2
@@ -117,7 +117,7 @@ async def test_binary_and_large_files_are_skipped_and_counted(library: Library) 
     library.add(note="find me")
     found = await library.grep("find")
     assert [match["path"] for match in found["matches"]] == ["note"]
-    assert found["files_passed_over"] == 2
+    assert found["files_skipped"] == 2
 
 
 async def test_names_that_are_not_utf8_are_skipped_and_counted(library: Library) -> None:
@@ -125,10 +125,10 @@ async def test_names_that_are_not_utf8_are_skipped_and_counted(library: Library)
     (library.folder / os.fsdecode(b"d\xfe")).mkdir()
     for name in (b"n\xff.txt", b"d\xfe/inner.txt", "größe.txt".encode()):
         (library.folder / os.fsdecode(name)).write_text("find me")
-    assert await library.glob("**") == {"paths": ["größe.txt"], "truncated": False, "files_passed_over": 2}
+    assert await library.glob("**") == {"paths": ["größe.txt"], "truncated": False, "files_skipped": 2}
     assert (await library.glob("?????.txt"))["paths"] == ["größe.txt"]
     found = await library.grep("find")
-    assert ([match["path"] for match in found["matches"]], found["files_passed_over"]) == (["größe.txt"], 2)
+    assert ([match["path"] for match in found["matches"]], found["files_skipped"]) == (["größe.txt"], 2)
 
 
 async def test_long_line_is_shown_around_the_match(library: Library) -> None:

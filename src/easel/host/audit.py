@@ -321,4 +321,4 @@ def _describe(problem: BaseException) -> dict[str, Any]:
 def _log_entries(entries: Iterable[Entry]) -> None:
     for entry in entries:
         AUDIT_NOT_STORED.inc()
-        log.warning("audit.only_logged", record="{" + entry.rest)
+        log.warning("audit.not_stored", record="{" + entry.rest)

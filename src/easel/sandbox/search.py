@@ -126,7 +126,7 @@ def glob(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
             walk.was_cut = True
             break
         paths.append(full_path)
-    return {"paths": paths, "truncated": walk.was_cut, "files_passed_over": walk.skipped_count}
+    return {"paths": paths, "truncated": walk.was_cut, "files_skipped": walk.skipped_count}
 
 
 def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
@@ -159,7 +159,7 @@ def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
     return {
         "matches": matches,
         "truncated": walk.was_cut,
-        "files_passed_over": skipped_count + walk.skipped_count,
+        "files_skipped": skipped_count + walk.skipped_count,
     }
 
 

@@ -15,6 +15,7 @@ from easel.core.stream.payload_limit import LIMIT
 from easel.ids import MessageId, RunId
 from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
+from tests.support.length import examples
 
 RANDOM = random.Random(23)
 BASE64 = base64.b64encode(RANDOM.randbytes(30_000)).decode()

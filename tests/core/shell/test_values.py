@@ -23,6 +23,7 @@ from tests.core.shell.hostile import (
     shell_folder,
 )
 from tests.requirements import case, rule
+from tests.support.length import examples
 
 ALL_CONTEXTS, VALUES = corpus()
 SHELL_NAMES = [" ".join(shell) for shell in SHELLS]

@@ -19,6 +19,7 @@ from easel.core.stream.base64_runs import find_base64_runs, holds_base64, open_r
 from easel.core.stream.marker import LIMIT
 from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
+from tests.support.length import examples
 
 RANDOM = random.Random(20_260_101)
 ROOT = Path(__file__).parents[3]

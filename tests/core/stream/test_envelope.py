@@ -24,6 +24,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
 from easel.errors import BadInput
 from tests.requirements import case, rule
+from tests.support.length import examples
 
 AUTHOR = Provenance("main", "tool_loop", "run_1")
 PROVENANCE = {"agent_id": "main", "node_id": "tool_loop", "run_id": "run_1"}

@@ -28,6 +28,7 @@ from easel.core.stream.payload_limit import (
 )
 from easel.ids import ArtifactId
 from tests.requirements import case, rule
+from tests.support.length import examples
 
 RANDOM = random.Random(35)
 BASE64 = base64.b64encode(RANDOM.randbytes(9_000)).decode()
