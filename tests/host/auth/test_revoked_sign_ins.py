@@ -192,6 +192,26 @@ async def test_watcher_of_a_token_and_a_sign_in_is_called_once(sign_in: SignIn, 
 
 
 @case("O9")
+async def test_sign_in_that_is_watched_during_the_recheck_stays_open(
+    sign_in: SignIn, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await authenticate(sign_in, sign_in.new_cookie(NOW))
+    second = await authenticate(sign_in, sign_in.new_cookie(NOW))
+    filter_revoked, calls = harness.database.sign_ins.filter_revoked, list[str]()
+
+    async def watch_second(sign_in_ids: Sequence[str]) -> set[str]:
+        sign_in.watch(second, lambda: calls.append("second"))
+        return await filter_revoked(sign_in_ids)
+
+    monkeypatch.setattr(revoked_sign_ins, "TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(harness.database.sign_ins, "filter_revoked", watch_second)
+    sign_in.watch(first, lambda: calls.append("first"))
+    await sign_in.end_revoked()
+    assert calls == []
+    await sign_in.close()
+
+
+@case("O9")
 async def test_browser_that_signs_in_again_keeps_its_sign_in(sign_in: SignIn, harness: RunHarness) -> None:
     first = sign_in.new_cookie(NOW)
     again = sign_in.new_cookie(NOW + 60, before=await authenticate(sign_in, first))

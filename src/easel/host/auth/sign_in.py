@@ -165,7 +165,8 @@ class SignIn:
         sign_in_ids = [key for key in self._watchers if key.startswith(SIGN_IN_PREFIX)]
         if self._revoked is not None:
             await self._revoked.refresh(sign_in_ids)
-        token_ids = self._watchers.keys() - sign_in_ids
+        # Read after the query: a sign-in that was watched during it is no token.
+        token_ids = {key for key in self._watchers if not key.startswith(SIGN_IN_PREFIX)}
         if self._tokens is None or not token_ids:
             return
         revoked = token_ids - await self._tokens.filter_valid(list(token_ids))
@@ -192,13 +193,13 @@ class SignIn:
         if cached is not None and time.monotonic() - cached.read_at < self.recheck_seconds:
             return cached.principal
         self._cache.pop(key, None)
-        found = await (self._tokens.find_by_digest(key) if by_digest else self._tokens.find_by_id(key))
-        if found is None or (not by_digest and found.principal.kind is not PrincipalKind.USER):
+        token = await (self._tokens.find_by_digest(key) if by_digest else self._tokens.find_by_id(key))
+        if token is None or (not by_digest and token.principal.kind is not PrincipalKind.USER):
             return None
         if len(self._cache) >= MAX_CACHED_TOKENS:
             self._cache.clear()
-        self._cache[key] = _CachedToken(found.principal, time.monotonic())
-        return found.principal
+        self._cache[key] = _CachedToken(token.principal, time.monotonic())
+        return token.principal
 
     def _signature(self, content: str) -> str:
         key, message = self.owner_token.encode(), f"easel cookie {content}".encode()
