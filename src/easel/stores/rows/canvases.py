@@ -24,8 +24,15 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
         View(view_id, client_id, connection_id, bool(is_live))
         for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
     ]
-    failing = [Failing(*values) for values in msgspec.json.decode(row["failing"])]
+    failing = [
+        Failing(*values, None if error is None else _with_current_name(error))
+        for *values, error in msgspec.json.decode(row["failing"])
+    ]
     return CanvasSnapshot(to_canvas(row, time), assets, views, failing)
+
+
+def _with_current_name(error: dict[str, Any]) -> dict[str, Any]:
+    return {**error, "name": current_code(error["name"])}
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
@@ -110,7 +117,7 @@ def to_execution(row: Row, time: Time = None) -> Execution:
     }
     answer: dict[str, Any] = decoded["answer"] or {}
     if error := answer.get("error"):
-        error["name"] = current_code(error["name"])
+        decoded["answer"] = {**answer, "error": _with_current_name(error)}
     return Execution(
         status=ExecutionStatus(row["status"]),
         **{name: row[name] for name in _EXECUTION_COLUMNS},
