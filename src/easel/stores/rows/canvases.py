@@ -32,7 +32,7 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
 
 
 def _with_current_name(error: dict[str, Any]) -> dict[str, Any]:
-    return {**error, "name": current_code(error["name"])}
+    return {**error, "name": current_code(error["name"])} if "name" in error else error
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
