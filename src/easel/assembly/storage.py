@@ -212,8 +212,8 @@ async def inspect_database(settings: Settings) -> DatabaseInfo | None:
     from easel.stores.sqlite.inspect import inspect_sqlite
 
     newest = migrations.available("sqlite")[-1].version
-    found = await asyncio.to_thread(inspect_sqlite, _sqlite_file(settings))
-    return None if found is None else DatabaseInfo(found.version, newest, holder=found.holder)
+    info = await asyncio.to_thread(inspect_sqlite, _sqlite_file(settings))
+    return None if info is None else DatabaseInfo(info.version, newest, holder=info.holder)
 
 
 # -- parts of it, for commands that run beside a running Easel -----------------------------------------------

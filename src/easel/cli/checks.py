@@ -131,31 +131,31 @@ async def _check_database(settings: Settings, is_ready: bool | None) -> Check:
     name, address = "Database", storage.database_address(settings)
     kind = f"Postgres at {address}" if settings.on_postgres else "SQLite"
     try:
-        found = await storage.inspect_database(settings)
+        info = await storage.inspect_database(settings)
     except HostError as problem:
         return fail(name, problem.message if address in problem.message else f"{kind}: {problem.message}")
-    if found is None:
+    if info is None:
         if problem := _folder_problem(settings.data_folder):
             return fail(name, f"{kind}: it cannot be created: {problem}.")
         return ok(name, f"{kind}, does not exist yet; the first start creates it")
-    if found.holder is not None:
+    if info.holder is not None:
         if is_ready is None:
             address = f"{settings.host}:{settings.port}"
-            holder = f"process {found.holder}, which does not answer on {address}"
+            holder = f"process {info.holder}, which does not answer on {address}"
             return fail(name, f"{kind}, locked by {holder}.")
         kind += ", in use by the running Easel"
-    if found.is_read_only:
-        return fail(name, f"{kind}, schema version {found.version}, is read-only or a standby.")
-    if found.version == 0:
+    if info.is_read_only:
+        return fail(name, f"{kind}, schema version {info.version}, is read-only or a standby.")
+    if info.version == 0:
         return ok(name, f"{kind}, empty; the first start creates its tables")
-    if found.version < found.newest:
+    if info.version < info.newest:
         return warn(
             name,
-            f"{kind}, schema version {found.version}; the next start migrates it to {found.newest}. "
+            f"{kind}, schema version {info.version}; the next start migrates it to {info.newest}. "
             "Back it up first.",
         )
-    newer = f", newer than this Easel's {found.newest}, which works" if found.version > found.newest else ""
-    return ok(name, f"{kind}, schema version {found.version}, writable{newer}")
+    newer = f", newer than this Easel's {info.newest}, which works" if info.version > info.newest else ""
+    return ok(name, f"{kind}, schema version {info.version}, writable{newer}")
 
 
 async def _check_blobs(settings: Settings) -> Check:

@@ -91,11 +91,11 @@ def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
 
 
 async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
-    found = await caller.services.canvases.list_canvases(
+    canvases = await caller.services.canvases.list_canvases(
         caller.principal, agent_id=params.agentId, after=params.after, limit=params.limit
     )
-    more = {"next": found[-1].canvas_id} if len(found) == params.limit else {}
-    return {"canvases": [descriptor(canvas) for canvas in found], **more}
+    more = {"next": canvases[-1].canvas_id} if len(canvases) == params.limit else {}
+    return {"canvases": [descriptor(canvas) for canvas in canvases], **more}
 
 
 async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
@@ -214,11 +214,11 @@ async def list_confirmations(caller: Caller, params: NamedCanvas) -> Any:
 
 
 async def list_records(caller: Caller, params: ListRecords) -> Any:
-    found = await caller.services.actions.list_records(
+    records = await caller.services.actions.list_records(
         caller.principal, params.canvasId, status=params.status, before=params.before, limit=params.limit
     )
-    more = {"next": found[-1].event_id} if len(found) == params.limit else {}
-    return {"records": [record_view(record) for record in found], **more}
+    more = {"next": records[-1].event_id} if len(records) == params.limit else {}
+    return {"records": [record_view(record) for record in records], **more}
 
 
 # --- the page of a canvas -----------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ class Artifacts:
 
     async def _corrupt_key(self, user_id: UserId, artifact_id: ArtifactId) -> str | None:
         """Return the blob key of a row whose blob is corrupt, so that an upload replaces it. Else None."""
-        known = await self._store.get(user_id, artifact_id)
-        return known.blob_key if known is not None and not await self._is_intact(known) else None
+        artifact = await self._store.get(user_id, artifact_id)
+        return artifact.blob_key if artifact is not None and not await self._is_intact(artifact) else None
 
     async def _is_intact(self, artifact: Artifact) -> bool:
         try:
@@ -192,14 +192,14 @@ class Artifacts:
         They can get no row, because the row is written first. The grace period applies all the same, so that
         an operator who restored an older copy of the database has time to notice.
         """
-        swept, seen = 0, dict[str, datetime]()
+        swept, batch = 0, dict[str, datetime]()
         async for key in self._blobs.list(FOLDER):
             if (created := blob_created_at(key)) is not None:
-                seen[key] = created
-            if len(seen) == SWEEP_BATCH_SIZE:
-                swept += await self._delete_unknown(seen)
-                seen = {}
-        return swept + await self._delete_unknown(seen)
+                batch[key] = created
+            if len(batch) == SWEEP_BATCH_SIZE:
+                swept += await self._delete_unknown(batch)
+                batch = {}
+        return swept + await self._delete_unknown(batch)
 
     async def _delete_unknown(self, keys: Mapping[str, datetime]) -> int:
         unknown = await self._store.find_unknown_blobs(keys, self._grace) if keys else []

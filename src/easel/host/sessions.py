@@ -61,9 +61,9 @@ class Sessions:
             if is_name(session_id)
             else None
         )
-        found = _require(session, session_id)
+        renamed = _require(session, session_id)
         await self._audit.record(principal, "session.renamed", subject=session_id)
-        return found
+        return renamed
 
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""

@@ -148,9 +148,13 @@ class NodeClient:
             code = error.get("code")
             raise _Refused(code if isinstance(code, int) else 500, str(error.get("message", ""))[:500])
         limits = _to_object(_to_object(frame.get("payload")).get("limits"))
-        known = {"frameBytes": "frame_bytes", "resultBytes": "result_bytes"}
+        fields = {"frameBytes": "frame_bytes", "resultBytes": "result_bytes"}
         return CallLimits(
-            **{known[name]: size for name, size in limits.items() if name in known and isinstance(size, int)}
+            **{
+                fields[name]: size
+                for name, size in limits.items()
+                if name in fields and isinstance(size, int)
+            }
         )
 
 

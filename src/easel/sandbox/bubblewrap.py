@@ -203,7 +203,7 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
         ) as launch:
             assert launch.status is not None
             try:
-                done = subprocess.run(  # noqa: S603 - our own arguments
+                completed = subprocess.run(  # noqa: S603 - our own arguments
                     launch.argv,
                     pass_fds=launch.descriptors,
                     env={},
@@ -216,9 +216,9 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
                 return f"bubblewrap does not work here ({problem})"
             finally:
                 os.close(launch.status)
-    if done.returncode or done.stdout != b"works\n":
-        message = (done.stderr or done.stdout).decode(errors="replace").strip()[:300]
-        return f"bubblewrap does not work here ({message or f'exit code {done.returncode}'})"
+    if completed.returncode or completed.stdout != b"works\n":
+        message = (completed.stderr or completed.stdout).decode(errors="replace").strip()[:300]
+        return f"bubblewrap does not work here ({message or f'exit code {completed.returncode}'})"
     return launcher
 
 
@@ -252,10 +252,10 @@ def _system(*, network: bool) -> list[str]:
 
 def own_code_folders() -> list[str]:
     """Return the folders of the runtime that hold Easel and its packages; commands must not see them."""
-    ours = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parents[2])}
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parents[2])}
     if sys.prefix != sys.base_prefix:
-        ours.add(sys.prefix)
-    real = sorted({os.path.realpath(path) for path in ours})
+        folders.add(sys.prefix)
+    real = sorted({os.path.realpath(path) for path in folders})
     return [
         path
         for path in real

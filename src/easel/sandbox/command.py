@@ -268,5 +268,5 @@ class _RunningCommand:
 
 
 def _free_bytes(workspace: Workspace) -> int:
-    found = os.statvfs(workspace.roots[0].folder)
-    return found.f_bavail * found.f_frsize
+    usage = os.statvfs(workspace.roots[0].folder)
+    return usage.f_bavail * usage.f_frsize

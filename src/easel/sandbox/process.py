@@ -39,8 +39,8 @@ class Child:
         """Start a program. Raises OSError.
 
         The process is started in the calling thread: `--die-with-parent` ends a command together with its
-        thread. `owner` is the uid that the program will run as, if it is another: it could write to a pipe of
-        ours, but not open it as `/dev/stderr`.
+        thread. `owner` is the uid that the program will run as, if it differs from ours. It gets the output
+        pipe, because it could not open `/dev/stderr` otherwise.
         """
         read_end, write_end = os.pipe()
         output = os.fdopen(read_end, "rb", 0)

@@ -243,23 +243,23 @@ def _open_entry_with_access(directory: int, name: str) -> int:
 
 def _change_owner(top: int, owner: int) -> None:
     """Give a folder and everything in it to its owner, at any depth with one descriptor open at a time."""
-    here = fs.open_entry(top, ".", fs.READ_DIRECTORY)
+    current = fs.open_entry(top, ".", fs.READ_DIRECTORY)
     try:
         # From the top to the current folder, each with the folders that are still to be entered.
-        stack = [(os.fstat(here), _change_owner_of_entries(here, owner))]
+        stack = [(os.fstat(current), _change_owner_of_entries(current, owner))]
         while stack:
             _, pending = stack[-1]
             if pending:
-                here = _move_to(here, pending.pop())
-                stack.append((os.fstat(here), _change_owner_of_entries(here, owner)))
+                current = _move_to(current, pending.pop())
+                stack.append((os.fstat(current), _change_owner_of_entries(current, owner)))
                 continue
             stack.pop()
             if stack:
-                here = _move_to(here, "..")
-                if not os.path.samestat(os.fstat(here), stack[-1][0]):  # the folder was moved during the walk
+                current = _move_to(current, "..")
+                if not os.path.samestat(os.fstat(current), stack[-1][0]):  # it was moved during the walk
                     raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     finally:
-        os.close(here)
+        os.close(current)
     os.fchown(top, owner, owner)
 
 
@@ -274,10 +274,10 @@ def _change_owner_of_entries(directory: int, owner: int) -> list[str]:
     """Change the owner of the entries and return the folders. Files with a second hard link keep theirs."""
     inner: list[str] = []
     for name in os.listdir(directory):
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
             inner.append(name)
-        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+        if stat.S_ISDIR(status.st_mode) or status.st_nlink == 1:
             os.chown(name, owner, owner, dir_fd=directory, follow_symlinks=False)
     return inner
 

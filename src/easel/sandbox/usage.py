@@ -26,14 +26,14 @@ def measure_tree(pid: int) -> list[ProcessUsage]:
 
     Orphans are descendants too where the process is the first of its namespace, or a subreaper.
     """
-    found: list[ProcessUsage] = []
+    usages: list[ProcessUsage] = []
     pending = [pid]
     while pending:
         current = pending.pop()
         if (usage := _measure(current)) is not None:
-            found.append(usage)
+            usages.append(usage)
             pending += _children(current)
-    return found
+    return usages
 
 
 def proportional_bytes(processes: Sequence[ProcessUsage]) -> int:

@@ -18,7 +18,7 @@ const REFRESH = "canvas.refresh.";
 
 export class CanvasWatch {
   #seq = null;
-  #readSeq = 0; // the position of the first read: of the events up to it only output matters
+  #readSeq = 0; // the position of the first snapshot: events up to it are replayed only for their output
   #changeTimer = null;
   #isReading = false;
   #isStale = false;

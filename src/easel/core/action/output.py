@@ -52,7 +52,7 @@ class LiveText:
             self._buffer.append(part)
 
     def mark_gap(self) -> None:
-        """Note that the last batch may not have been stored. It is not sent again."""
+        """Write a notice before the next batch: the last one may not have been stored and is not repeated."""
         self._prefix = GAP
 
     @property

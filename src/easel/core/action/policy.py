@@ -56,8 +56,8 @@ def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
 
 
 def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> Confirm:
-    """Return the effective level: at least the server's floor, and `never` only on an accepted spec. RS-14,
-    RS-59
+    """Return the effective confirmation level: at least `floor`, and `never` only if the spec was accepted.
+    RS-14, RS-59
     """
     declared = Confirm.AUTO if action.confirm is Confirm.NEVER and not is_accepted else action.confirm
     return max(declared, floor, key=_ORDER.index)

@@ -46,13 +46,13 @@ def _json_size(text: str) -> int:
 
 
 class DeltaSplitter:
-    """Splits streamed text into deltas and holds back the run of Base64 that it ends in."""
+    """Splits streamed text into deltas. Base64 at the end of the text is held back until it is complete."""
 
     def __init__(self) -> None:
         self._held: list[str] = []
         self._held_size = 0
         self._before = ""  # the end of all text so far
-        self._before_held = ""  # the end of the text before the held one
+        self._before_held = ""  # the end of the text before the held text
 
     @property
     def is_holding(self) -> bool:

@@ -102,9 +102,9 @@ class _Leaf:
 
 @dataclass(slots=True, eq=False)
 class _Container:
-    """An object or array of an event:
+    """An object or array of an event.
 
-    `number` and `last` span the containers in it, counted in the order of the text.
+    Containers are numbered in document order: those inside this one have the numbers up to `last`.
     """
 
     owner: "_Container | None"

@@ -60,7 +60,7 @@ class AuditPage(Struct, omit_defaults=True):
 
 async def list_audit(call: Call) -> Response:
     params: ListAudit = call.params
-    found = await call.host.audit.list_records(
+    links = await call.host.audit.list_records(
         action=params.action,
         storage_class=StorageClass(params.storage_class) if params.storage_class else None,
         since=_in_utc(params.since, "since"),
@@ -68,8 +68,8 @@ async def list_audit(call: Call) -> Response:
         before=params.before,
         limit=params.limit,
     )
-    more = found[-1].seq if len(found) == params.limit else None
-    return json_response(AuditPage([_view(link) for link in found], more))
+    more = links[-1].seq if len(links) == params.limit else None
+    return json_response(AuditPage([_view(link) for link in links], more))
 
 
 def _in_utc(at: datetime | None, name: str) -> datetime | None:

@@ -74,7 +74,7 @@ class BoardEntry(Struct, omit_defaults=True):
 
 
 class BoardView(Struct):
-    """The response to a read: without `key` in the query `entries`, with it the fields of that entry."""
+    """The response to a read: the fields of one entry if the query has `key`, otherwise `entries`."""
 
     entries: list[BoardEntry] | UnsetType = UNSET
     key: str | UnsetType = UNSET

@@ -37,16 +37,16 @@ class Script:
 
 def prepare_page(content: bytes, sdk: str) -> PreparedPage:
     text = decode_html(content)
-    found = list(find_scripts(text))
+    scripts = list(find_scripts(text))
     pieces, done = list[str](), 0
-    for script in found:
+    for script in scripts:
         if script.text is None and "crossorigin" not in script.attributes:
             # Without this attribute a browser hides the errors of the script behind "Script error.".
             pieces += [text[done : script.name_end], " crossorigin=anonymous"]
             done = script.name_end
     page = "".join([*pieces, text[done:]])
     front = doctype_end(page)
-    inline = [script.text for script in found if script.text is not None and not _is_data(script)]
+    inline = [script.text for script in scripts if script.text is not None and not _is_data(script)]
     return PreparedPage(
         f'{page[:front]}<script src="{sdk}" crossorigin></script>{page[front:]}',
         [csp_hash(script) for script in inline[:MAX_INLINE]],

@@ -94,15 +94,15 @@ async def create_session(call: Call) -> Response:
 
 async def list_sessions(call: Call) -> Response:
     params: ListSessions = call.params
-    found = await call.host.sessions.list_sessions(
+    sessions = await call.host.sessions.list_sessions(
         call.principal, params.search, _parse_position(params.before), params.limit
     )
     more = (
-        f"{(found[-1].last_message_at - _EPOCH) // _MICROSECOND}.{found[-1].session_id}"
-        if len(found) == params.limit
+        f"{(sessions[-1].last_message_at - _EPOCH) // _MICROSECOND}.{sessions[-1].session_id}"
+        if len(sessions) == params.limit
         else None
     )
-    return json_response(SessionPage([session_view(session) for session in found], more))
+    return json_response(SessionPage([session_view(session) for session in sessions], more))
 
 
 def _parse_position(text: str | None) -> tuple[datetime, SessionId] | None:
@@ -132,11 +132,11 @@ async def delete_session(call: Call) -> Response:
 
 async def list_messages(call: Call) -> Response:
     params: ListMessages = call.params
-    found = await call.host.sessions.list_messages(
+    messages = await call.host.sessions.list_messages(
         call.principal, call.path["session_id"], params.before, params.limit
     )
-    more = found[0].thread_seq if len(found) == params.limit else None
-    return json_response(MessagePage([message_view(message) for message in found], more))
+    more = messages[0].thread_seq if len(messages) == params.limit else None
+    return json_response(MessagePage([message_view(message) for message in messages], more))
 
 
 async def chat_over_http(call: Call) -> Response:

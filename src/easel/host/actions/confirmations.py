@@ -47,14 +47,14 @@ class Confirmations:
     async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
         """Return the executions of a canvas that wait for a person, newest first."""
         await self._changes.find(principal, canvas_id)
-        found = await self._actions.list_executions(
+        executions = await self._actions.list_executions(
             principal.user_id,
             parse_canvas_id(canvas_id),
             statuses=[ExecutionStatus.ASKED],
             before=None,
             limit=MAX_LISTED,
         )
-        return [await self._restore(execution) for execution in found if not self.is_expired(execution)]
+        return [await self._restore(execution) for execution in executions if not self.is_expired(execution)]
 
     async def find(self, principal: Principal, confirmation_id: str) -> Execution:
         """Return a confirmation that this principal may answer now. Raises Forbidden, NotFound or

@@ -32,8 +32,8 @@ log = structlog.get_logger("actions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """The outcome of a request: completed with a result, waiting for a confirmation, refused, or cancelled
-    (failed).
+    """The outcome of an action request. `status` is `failed` only if the execution was cancelled: other
+    failures are raised.
     """
 
     status: ExecutionStatus

@@ -1,8 +1,8 @@
-"""Refresh jobs: actions that canvases run at intervals, each once however many instances there are. CV-19, X9
+"""Refresh jobs: actions that a canvas runs at an interval, on one instance at a time. CV-19, X9
 
-Owns claiming, running and rescheduling the jobs. A job is claimed as a run is: one that runs is not started
-twice, and one whose instance stopped is claimed by another. A claim is renewed by name, so a job whose end
-was not stored is due again. A failing job is reported in the canvas log and backs off.
+Owns claiming, running and rescheduling the jobs. A claimed job is not started twice. When its instance stops,
+the claim expires and another instance claims the job. An instance renews only the jobs that it runs, so a job
+whose end could not be stored is due again. A failing job is reported in the canvas log and backs off.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class RefreshLimits:
     max_running: int  # jobs of one instance
     claim_seconds: float  # an instance that does not renew within this time counts as stopped
     poll_seconds: float
-    unwatched: bool  # whether jobs run while their canvas has no viewer, unless they say otherwise
+    unwatched: bool  # whether jobs without `onlyWatched` run while their canvas has no view
 
 
 class RefreshScheduler:

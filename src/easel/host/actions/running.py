@@ -33,7 +33,7 @@ class RunningExecution:
     context: ExecutionContext = field(default_factory=ExecutionContext)
     output: LiveOutput = field(init=False)
     is_ending: bool = False  # its end is being stored, and must not be interrupted
-    is_abandoned: bool = False  # its end was stored elsewhere
+    is_abandoned: bool = False  # cancelled or adopted: another task or instance stores its end
 
     def abandon(self) -> None:
         """Stop the work, because the execution was cancelled or adopted by another instance."""

@@ -162,8 +162,8 @@ class ActionService:
         )
 
     async def _find(self, principal: Principal, canvas_id: str, event_id: str) -> Execution:
-        known = is_generated_id(event_id)
-        execution = await self._actions.get(principal.user_id, event_id) if known else None
+        is_valid_id = is_generated_id(event_id)
+        execution = await self._actions.get(principal.user_id, event_id) if is_valid_id else None
         if execution is None or execution.canvas_id != parse_canvas_id(canvas_id):
             raise NotFound(what="execution", id=event_id[:200])
         return execution

@@ -30,7 +30,7 @@ from easel.ids import CanvasId, RunId, SessionId, is_generated_id, scoped_key
 MAX_LISTED = 200
 MAX_LINES = 500
 DEFAULT_LINES = 80
-MAX_SESSION_RUNS = 10  # the newest, whose logs are read
+MAX_SESSION_RUNS = 10  # the newest runs of a session are read
 MAX_LINE_LENGTH = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}

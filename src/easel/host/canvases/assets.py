@@ -181,14 +181,14 @@ class CanvasAssets:
 
     async def sweep(self, grace_seconds: float = GRACE_SECONDS) -> int:
         """Delete blobs without a row that are older than the grace period. Returns how many."""
-        swept, seen = 0, dict[str, datetime]()
+        swept, batch = 0, dict[str, datetime]()
         async for key in self._blobs.list(ROOT):
             if (created := asset_created_at(key)) is not None:
-                seen[key] = created
-            if len(seen) == SWEEP_BATCH_SIZE:
-                swept += await self._delete_unknown(seen, grace_seconds)
-                seen = {}
-        swept += await self._delete_unknown(seen, grace_seconds)
+                batch[key] = created
+            if len(batch) == SWEEP_BATCH_SIZE:
+                swept += await self._delete_unknown(batch, grace_seconds)
+                batch = {}
+        swept += await self._delete_unknown(batch, grace_seconds)
         if swept:
             log.info("assets.swept", blobs=swept)
         return swept

@@ -118,7 +118,7 @@ class DraftChecker:
         if not may_self_approve(principal):
             check_reach(parsed, definitions.__contains__)
         _, offloaded = offload_large_values({name: value for name, value in spec.items() if name != "state"})
-        if offloaded:  # a marker instead of an argument would be another spec
+        if offloaded:  # the stored spec would have markers in place of arguments
             raise BadInput(problem="spec: must not contain Base64 over 2 KB; use an asset or the state.")
         return parsed
 

@@ -76,14 +76,14 @@ class IncomingCalls:
                 for call_id in await self._store.take_cancelled(targets, include_expired=is_grace_over):
                     if (task := self._running.get(call_id)) is not None:
                         task.cancel()
-            taken = await self._store.take_calls(targets)
+            calls = await self._store.take_calls(targets)
         except Unavailable:
             self._grace_until = time.monotonic() + self._caller_ttl_seconds
             raise
-        for call in taken:
+        for call in calls:
             task = self._running[call.call_id] = asyncio.create_task(self._run(call, nodes[call.target]))
             task.add_done_callback(lambda _, call_id=call.call_id: self._running.pop(call_id, None))
-        return len(taken)
+        return len(calls)
 
     async def close(self) -> None:
         for task in self._running.values():

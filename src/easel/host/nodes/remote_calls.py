@@ -113,14 +113,14 @@ class RemoteCalls:
 
     async def collect(self) -> int:
         """Fetch the answers that have arrived. Returns how many."""
-        found = await self._store.collect_answers(list(self._pending)) if self._pending else {}
-        for call_id in found.keys() & self._pending.keys():
+        answers = await self._store.collect_answers(list(self._pending)) if self._pending else {}
+        for call_id in answers.keys() & self._pending.keys():
             # The row was deleted by fetching it; reading the answer may take longer than a renewal.
             self._pending[call_id].has_row = False
-        for call_id, stored in found.items():
+        for call_id, stored in answers.items():
             if (pending := self._pending.get(call_id)) is not None:
                 pending.finish(LOST if stored is None else await self._read(pending.user_id, stored))
-        return len(found)
+        return len(answers)
 
     async def renew(self) -> None:
         """Renew pending calls. A call that is missing twice in a row has expired: it fails."""

@@ -113,7 +113,7 @@ class CanvasActionStore(Protocol):
     ) -> StartedRun | None:
         """Claim an orphaned execution that has started a run, and return that run.
 
-        None: no run, or not orphaned.
+        Returns None if it has started no run or is not orphaned.
         """
         ...
 

@@ -115,7 +115,7 @@ class RunQueue:
         )
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
-        """Cancel a queued run, or request it of the worker of a running one without waiting. RX-12, RS-37"""
+        """Cancel a queued run, or request the cancellation of a running one without waiting. RX-12, RS-37"""
         if not is_generated_id(run_id):
             raise NotFound(what="run", id=run_id)
         while True:

@@ -105,11 +105,11 @@ class Blobs:
         try:
             async with aclosing(blocks(sent, self._backend.block, None)) as source:
                 await self._backend.put(key, source)
-            found = [chunk async for chunk in await self._backend.read(key, 0, None)]
+            chunks = [chunk async for chunk in await self._backend.read(key, 0, None)]
             await self._backend.delete(key)
         except NotFound as error:
             raise Unavailable(what="The blob store") from error
-        if b"".join(found) != sent:
+        if b"".join(chunks) != sent:
             raise Unavailable(what="The blob store")
 
     async def sweep(self) -> int:

@@ -20,7 +20,7 @@ class PostgresArtifacts:
         self._database = database
 
     async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
-        taken = await self._database.rows(
+        rows = await self._database.rows(
             SQL["claim_artifacts"],
             user_id=user_id,
             artifact_ids=[artifact.artifact_id for artifact in new],
@@ -28,7 +28,7 @@ class PostgresArtifacts:
             media_types=[artifact.media_type for artifact in new],
             blob_keys=[artifact.blob_key for artifact in new],
         )
-        return [Artifact(**row) for row in taken]
+        return [Artifact(**row) for row in rows]
 
     async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
         await self._database.row(SQL["withdraw_artifact"], user_id=user_id, artifact_id=upload_id)
@@ -103,13 +103,13 @@ class PostgresArtifacts:
         return [row["blob_key"] for row in swept]
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        found = await self._database.rows(
+        rows = await self._database.rows(
             SQL["find_unknown_blobs"],
             blob_keys=list(keys),
             made_at=list(keys.values()),
             seconds=older_than_seconds,
         )
-        return [row["blob_key"] for row in found]
+        return [row["blob_key"] for row in rows]
 
 
 def _columns(rows: Sequence[Any]) -> dict[str, list[str]]:

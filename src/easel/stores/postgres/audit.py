@@ -67,7 +67,7 @@ class PostgresAudit:
         before: int | None,
         limit: int,
     ) -> list[Link]:
-        found = await self._database.rows(
+        rows = await self._database.rows(
             SQL["list_records" if action is None else "list_records_of_action"],
             action=action,
             storage_class=storage_class.value if storage_class else None,
@@ -76,7 +76,7 @@ class PostgresAudit:
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
-        return [_link(row) for row in found]
+        return [_link(row) for row in rows]
 
 
 def _link(row: Any) -> Link:

@@ -27,10 +27,10 @@ class PostgresBoards:
             # A separate statement: the next one must see what was committed while this one waited for the
             # lock.
             await _row(connection, "lock_run", arguments)
-            found = await _row(connection, "find_board_state", arguments)
-            if found is None:
+            state = await _row(connection, "find_board_state", arguments)
+            if state is None:
                 return None
-            version = write.next_version(to_board_state(found))
+            version = write.next_version(to_board_state(state))
             event = write.event
             event_columns = {
                 "event_type": event.type,

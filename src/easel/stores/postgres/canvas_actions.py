@@ -67,8 +67,8 @@ class PostgresCanvasActions:
     async def adopt(
         self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        which = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
-        row = await self._database.row(SQL["adopt_execution"], owner_id=owner_id, seconds=seconds, **which)
+        ids = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
+        row = await self._database.row(SQL["adopt_execution"], owner_id=owner_id, seconds=seconds, **ids)
         return StartedRun(row["run_id"], row["seconds"]) if row else None
 
     async def other_active_owners(self, owner_id: str) -> list[str]:

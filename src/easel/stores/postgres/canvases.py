@@ -108,13 +108,13 @@ class PostgresCanvases:
     # -- assets and views ------------------------------------------------------------------------------------
 
     async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        found = await self._database.rows(
+        rows = await self._database.rows(
             SQL["find_unknown_assets"],
             blob_keys=list(keys),
             made_at=list(keys.values()),
             seconds=older_than_seconds,
         )
-        return [row["blob_key"] for row in found]
+        return [row["blob_key"] for row in rows]
 
     async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
         await self._database.rows(

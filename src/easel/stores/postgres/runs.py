@@ -87,7 +87,7 @@ class PostgresRuns:
     ) -> list[Run]:
         statement = SQL["list_runs" if session_id is None else "list_session_runs"]
         status_names = [status.value for status in statuses]
-        found = await self._database.rows(
+        rows = await self._database.rows(
             statement,
             user_id=user_id,
             session_id=session_id,
@@ -95,7 +95,7 @@ class PostgresRuns:
             before=before,
             limit=limit,
         )
-        return [to_run(row) for row in found]
+        return [to_run(row) for row in rows]
 
     async def request_cancel(
         self,
@@ -273,8 +273,8 @@ class PostgresRuns:
         }
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
-        found = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
-        return to_events(found)
+        rows = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
+        return to_events(rows)
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**await self._database.row(SQL["queue_depth"]))

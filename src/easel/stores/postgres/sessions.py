@@ -59,10 +59,10 @@ class PostgresSessions:
         async with self._database.connection() as connection, connection.transaction():
             if not await connection.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(ids)):
                 return None
-            gone = await connection.fetch(SQL["session_run_ids"].sql, *SQL["session_run_ids"].arguments(ids))
+            runs = await connection.fetch(SQL["session_run_ids"].sql, *SQL["session_run_ids"].arguments(ids))
             await connection.execute(SQL["end_thread"].sql, *SQL["end_thread"].arguments(ids))
             await connection.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(ids))
-            return [RunId(row["run_id"]) for row in gone]
+            return [RunId(row["run_id"]) for row in runs]
 
     async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int

@@ -103,10 +103,10 @@ class SqliteArtifacts:
             "keys": _json([(key, from_datetime(created_at)) for key, created_at in keys.items()]),
             "before": self._database.clock() - microseconds(older_than_seconds),
         }
-        found = await self._database.read(
+        rows = await self._database.read(
             lambda connection: _rows(connection, "find_unknown_blobs", **arguments)
         )
-        return [row["blob_key"] for row in found]
+        return [row["blob_key"] for row in rows]
 
 
 def _rows(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:

@@ -55,7 +55,7 @@ class SqliteAudit:
         before: int | None,
         limit: int,
     ) -> list[Link]:
-        found = await self._rows(
+        rows = await self._rows(
             "list_records" if action is None else "list_records_of_action",
             action=action,
             storage_class=storage_class.value if storage_class else None,
@@ -64,7 +64,7 @@ class SqliteAudit:
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
-        return [_link(row) for row in found]
+        return [_link(row) for row in rows]
 
     async def _rows(self, name: str, **arguments: Any) -> list[Row]:
         return await self._database.read(

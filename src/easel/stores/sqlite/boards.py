@@ -49,10 +49,10 @@ def _write(
 ) -> Written | None:
     arguments: dict[str, Any] = {**board_write_arguments(write, claim), "now": now}
     artifact_ids = arguments.pop("artifact_ids")
-    found = _row(connection, "find_board_state", arguments)
-    if found is None:
+    state = _row(connection, "find_board_state", arguments)
+    if state is None:
         return None
-    version = write.next_version(to_board_state(found))
+    version = write.next_version(to_board_state(state))
     place = _row(connection, "take_seq", arguments)
     if place is None:
         return None

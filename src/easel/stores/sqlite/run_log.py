@@ -1,4 +1,4 @@
-"""The log of a run in SQLite: appending batches, thread places, messages, references, turns and pruning.
+"""The log of a run in SQLite: appending batches, thread positions, messages, references, turns and pruning.
 
 Functions over the writer's connection, called by `runs` within one transaction. Statements are in
 `sql/sqlite/runs.sql`.
@@ -70,7 +70,7 @@ def add_events(
 ) -> int | None:
     """Store events after `last_seq`, narrative ones in the thread too.
 
-    Returns the last thread place taken.
+    Returns the last thread position taken.
     """
     places = thread_positions(events)
     session = {"user_id": run.user_id, "session_id": run.session_id}

@@ -58,7 +58,7 @@ class SqliteRuns:
         before: int | None,
         limit: int,
     ) -> list[Run]:
-        found = await self._read(
+        rows = await self._read(
             "list_runs" if session_id is None else "list_session_runs",
             user_id=user_id,
             session_id=session_id,
@@ -66,7 +66,7 @@ class SqliteRuns:
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
-        return [_run(row) for row in found]
+        return [_run(row) for row in rows]
 
     async def request_cancel(
         self,
@@ -193,8 +193,8 @@ class SqliteRuns:
         }
 
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
-        found = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
-        return to_events(found, to_datetime)
+        rows = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
+        return to_events(rows, to_datetime)
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))

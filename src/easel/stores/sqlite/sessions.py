@@ -58,11 +58,11 @@ class SqliteSessions:
         ids = {"user_id": user_id, "session_id": session_id}
 
         def work(connection: sqlite3.Connection) -> list[RunId] | None:
-            gone = [
+            run_ids = [
                 RunId(row["run_id"]) for row in connection.execute(SQL["session_run_ids"].sql, ids).fetchall()
             ]
             connection.execute(SQL["end_thread"].sql, ids)
-            return gone if connection.execute(SQL["delete_session"].sql, ids).rowcount else None
+            return run_ids if connection.execute(SQL["delete_session"].sql, ids).rowcount else None
 
         return await self._database.write(work)
 

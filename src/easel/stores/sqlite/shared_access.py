@@ -1,7 +1,7 @@
 """A SQLite file that another process may have open, for short commands such as `easel token`.
 
-Opened without the lock of the data folder: SQLite lets two processes write in turn. Owns only the tables that
-a running server does not cache for longer than a moment.
+Opened without the lock of the data folder: SQLite lets two processes write in turn. Gives access to tokens
+and audit records only, which a running server caches for a second at most.
 """
 
 from pathlib import Path

@@ -16,7 +16,7 @@ returning blob_key;
 
 -- name: complete_upload
 -- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
--- whose blob is the missing one named. Any other row is only touched.
+-- whose blob has the key `missing_key`. Any other row is only touched.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, true)
 on conflict (user_id, artifact_id) do update
@@ -91,7 +91,7 @@ delete from artifacts
 returning artifacts.blob_key;
 
 -- name: find_unknown_blobs
--- Return those of these keys that were created long ago and belong to no row.
+-- Return which of these keys were created long ago and belong to no row.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)

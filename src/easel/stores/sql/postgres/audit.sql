@@ -26,8 +26,8 @@ update audit_head set last_seq = newest.seq, last_hash = newest.hash
 returning audit_head.last_seq;
 
 -- name: end_of_chain
--- Return the head and the highest number of any record in one statement, so that concurrent appends cannot
--- make them disagree.
+-- Return the head of the chain and the highest seq of a record in one statement, so that concurrent appends
+-- cannot make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
 

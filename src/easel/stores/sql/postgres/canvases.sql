@@ -188,7 +188,7 @@ on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_ke
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
--- Return those of these keys that were created long ago and belong to no asset.
+-- Return which of these keys were created long ago and belong to no asset.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)
@@ -221,11 +221,11 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where expires_at <= clock_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
--- Return the first and the last place of a canvas's log.
+-- Return the first and the last position of a canvas's log.
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- Return the last place of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
   join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);

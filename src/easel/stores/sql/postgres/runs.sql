@@ -224,7 +224,7 @@ select run_id from held where owner_id = :worker_id;
 -- name: append_batches
 -- Append each batch to its run's log and end the run if the batch is the last, if its worker still holds its
 -- attempt. RX-13, RX-25, RX-28
--- Narrative events get a place in the thread too. Sessions are locked before runs and all in one order, so
+-- Narrative events get a position in the thread too. Sessions are locked before runs and all in one order, so
 -- that two statements cannot deadlock; sessions of batches that neither end a run nor have narrative events
 -- are not locked. Where a run ends, `pass_turn` updates its session once for both.
 with asked as (
@@ -336,11 +336,11 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last place of a run's log, for its owner. RX-54
+-- Return the first and the last position of a run's log, for its owner. RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- Return the last place of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each watched log: one poll per instance, for all its subscribers.
 select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
 
 -- name: events_after

@@ -8,5 +8,5 @@ select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds)
 on conflict (sign_in_id) do nothing;
 
 -- name: revoked_sign_ins
--- Return those of these sign-ins that were revoked.
+-- Return which of these sign-ins were revoked.
 select sign_in_id from ended_sign_ins where sign_in_id = any(:sign_in_ids::text[]);

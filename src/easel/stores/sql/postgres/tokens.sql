@@ -15,7 +15,7 @@ select token_id, user_id, kind, name, node_id, created_at, revoked_at from token
  where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
--- Return those of these tokens that were not revoked.
+-- Return which of these tokens were not revoked.
 select token_id from tokens where token_id = any(:token_ids::text[]) and revoked_at is null;
 
 -- name: list_tokens

@@ -13,7 +13,7 @@ returning blob_key;
 
 -- name: complete_upload
 -- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
--- whose blob is the missing one named. Any other row is only touched.
+-- whose blob has the key `missing_key`. Any other row is only touched.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, 1, :now, :now)
 on conflict (user_id, artifact_id) do update
@@ -64,7 +64,7 @@ delete from artifacts
 returning blob_key;
 
 -- name: find_unknown_blobs
--- Return those of these keys that were created long ago and belong to no row.
+-- Return which of these keys were created long ago and belong to no row.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before

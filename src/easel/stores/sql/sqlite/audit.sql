@@ -12,8 +12,8 @@ values (:seq, :user_id, :at, :storage_class, :action, :record, :hash);
 update audit_head set last_seq = :last_seq, last_hash = :last_hash;
 
 -- name: end_of_chain
--- Return the head and the highest number of any record in one statement, so that concurrent appends cannot
--- make them disagree.
+-- Return the head of the chain and the highest seq of a record in one statement, so that concurrent appends
+-- cannot make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
 

@@ -12,7 +12,7 @@ select r.status,
  group by r.run_id;
 
 -- name: take_seq
--- Take the next place in the log. A write of the run's own agent requires that its worker still holds this
+-- Take the next position in the log. A write of the run's own agent requires that its worker still holds this
 -- attempt. RX-13
 update runs set last_seq = last_seq + 1
  where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')

@@ -36,8 +36,8 @@ update canvas_actions set lease_until = :until
 returning event_id;
 
 -- name: orphaned_executions
--- List executions whose owner did not renew its claim or is one of these, and confirmations that were not
--- answered in time.
+-- List running executions whose claim has expired or belongs to one of `owner_ids`, and confirmations that
+-- were not answered in time.
 select * from (
   select
     -- include: execution_columns

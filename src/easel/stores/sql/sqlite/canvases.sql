@@ -48,7 +48,7 @@ on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- Update a canvas and take the places of its events in the log. CV-15, CV-44
+-- Update a canvas and take the positions of its events in the log. CV-15, CV-44
 update canvases
    set title = coalesce(:title, title),
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
@@ -116,7 +116,7 @@ on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_ke
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = :path;
 
 -- name: find_unknown_assets
--- Return those of these keys that were created long ago and belong to no asset.
+-- Return which of these keys were created long ago and belong to no asset.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before
@@ -148,7 +148,7 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where expires_at <= :now order by expires_at limit :limit;
 
 -- name: add_canvas_event
--- Store one event at its place in the log.
+-- Store one event at its position in the log.
 insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
@@ -160,11 +160,11 @@ select user_id, artifact_id, :canvas_id from artifacts
 on conflict do nothing;
 
 -- name: canvas_bounds
--- Return the first and the last place of a canvas's log.
+-- Return the first and the last position of a canvas's log.
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- Return the last place of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each watched log: one poll per instance, for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
  where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')

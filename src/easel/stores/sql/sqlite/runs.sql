@@ -1,5 +1,5 @@
 -- name: open_session
--- Create the session if needed, give the run the turn if it is free, and give its message a place in the
+-- Create the session if needed, give the run the turn if it is free, and give its message a position in the
 -- thread. Returns the last worker of the session. RX-31, SB-12
 insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
                       created_at, updated_at, last_message_at)
@@ -14,14 +14,14 @@ on conflict (user_id, session_id) do update
 returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
--- Store a message at its place in the thread.
+-- Store a message at its position in the thread.
 insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message,
                       thread_seq, payload, created_at)
 values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
         :now);
 
 -- name: extend_thread
--- Take the next places in a session's thread.
+-- Take the next positions in a session's thread.
 update sessions set last_thread_seq = last_thread_seq + :count
  where user_id = :user_id and session_id = :session_id
 returning last_thread_seq;
@@ -87,8 +87,8 @@ update runs
 returning *;
 
 -- name: claim_queued
--- Claim the oldest turns and take the places of their opening events. There is one writer, so no other worker
--- claims them at the same time. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a
+-- Claim the oldest turns and take the positions of their opening events. There is one writer, so no other
+-- worker claims them at the same time. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a
 -- moment; a missing or future time does not delay it. SB-12
 update runs
    set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
@@ -104,7 +104,7 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: claim_expired
--- Take over runs whose claim expired by the database's clock, and take the place of the next attempt's
+-- Take over runs whose claim expired by the database's clock, and take the position of the next attempt's
 -- opening event. RX-22, RX-37
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
@@ -144,7 +144,7 @@ select run_id from runs
  where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
--- Take the places of a batch in its run's log, if its worker still holds its attempt. RX-13, RX-25
+-- Take the positions of a batch in its run's log, if its worker still holds its attempt. RX-13, RX-25
 -- Indexed columns are left out: setting them would write their indexes even if nothing changes.
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
@@ -154,7 +154,7 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: append_last_batch
--- Take the places of the last batch and end the run, if its worker still holds its attempt. RX-13, RX-28
+-- Take the positions of the last batch and end the run, if its worker still holds its attempt. RX-13, RX-28
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
        error_message = :error,
@@ -164,7 +164,7 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: add_event
--- Store one event at its place in the log. RX-25
+-- Store one event at its position in the log. RX-25
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
                         thread_seq)
 values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
@@ -209,11 +209,11 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last place of a run's log, for its owner. RX-54
+-- Return the first and the last position of a run's log, for its owner. RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- Return the last place of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each watched log: one poll per instance, for all its subscribers.
 select run_id, last_seq from runs where run_id in (select value from json_each(:run_ids));
 
 -- name: events_after

@@ -42,7 +42,7 @@ on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_
 delete from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: list_messages
--- List the newest messages below a place in the thread, newest first.
+-- List the newest messages below a position in the thread, newest first.
 select message_id, run_id, role, content, status, error_message, thread_seq, created_at
   from messages
  where user_id = :user_id and session_id = :session_id and (:before is null or thread_seq < :before)
@@ -50,11 +50,11 @@ select message_id, run_id, role, content, status, error_message, thread_seq, cre
  limit :limit;
 
 -- name: thread_bounds
--- Return the first and the last place of a thread.
+-- Return the first and the last position of a thread.
 select oldest_thread_seq, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: thread_heads
--- Return the last place of each watched thread: one poll per instance, for all its subscribers.
+-- Return the last position of each watched thread: one poll per instance, for all its subscribers.
 select user_id, session_id, last_thread_seq
   from sessions
  where (user_id, session_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')

@@ -13,7 +13,7 @@ select * from tokens where digest = :digest and revoked_at is null;
 select * from tokens where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
--- Return those of these tokens that were not revoked.
+-- Return which of these tokens were not revoked.
 select token_id from tokens
  where token_id in (select value from json_each(:token_ids)) and revoked_at is null;
 
