@@ -298,6 +298,8 @@ async def test_scheduler_runs_jobs_in_the_background(services: HostServices, clo
         await wait_for(
             lambda count=count: has_results(services, count), what=f"the job has run {count} times"
         )
+        # Rescheduled by the present clock, before it is advanced again.
+        await wait_for(lambda: not services.refresh.running, what="the job is rescheduled")
 
 
 @case("X9")
