@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import stat
 import subprocess
 import threading
@@ -326,6 +327,25 @@ def test_export_asks_before_it_overwrites_edited_files(
         assert (
             (canvas_folder(tmp_path, canvas) / "assets" / "index.html").read_bytes() == b"hours of work"
         ) is is_kept
+
+
+def test_export_overwrites_without_a_question_if_stdin_is_closed(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
+    output_of(run_on(server, "canvas", "export", canvas, tmp_path))
+    page = canvas_folder(tmp_path, canvas) / "assets" / "index.html"
+    exported = page.read_bytes()
+    page.write_bytes(b"hours of work")
+    command = shlex.join(
+        [*EASEL, "canvas", "export", canvas, str(tmp_path), "--url", server.base_url, "--token", server.token]
+    )
+    subprocess.run(
+        ["sh", "-c", f"{command} <&-"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        timeout=TIMEOUT_SECONDS,
+        check=True,
+    )
+    assert page.read_bytes() == exported
 
 
 # --- export and import --------------------------------------------------------------------------------------

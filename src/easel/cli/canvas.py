@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -243,11 +243,16 @@ def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiCli
 
 def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
     """Ask before overwriting files that a person may have edited; without a terminal, overwrite them."""
-    if not paths or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not paths or not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return
     names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
     typer.echo(f"Files in {folder} that differ from the canvas: {names}")
     typer.confirm("Overwrite them?", abort=True)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal; None is a stream that was closed before the start."""
+    return stream is not None and stream.isatty()
 
 
 def _say_with_time(text: str) -> None:
