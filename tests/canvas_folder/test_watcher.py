@@ -202,7 +202,12 @@ def test_watch_ends_without_error_on_a_signal(
 ) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(FolderWatcher, "poll", lambda _: os.kill(os.getpid(), stop))
-    result = run_on(server, "canvas", "watch", folder)
+    # The runner of the tests may ignore SIGINT; a user's shell does not.
+    runners_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = run_on(server, "canvas", "watch", folder)
+    finally:
+        signal.signal(signal.SIGINT, runners_handler)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "Stopped.")
     assert signal.getsignal(signal.SIGTERM) is handler
 
