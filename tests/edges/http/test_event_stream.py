@@ -209,7 +209,7 @@ def test_idle_stream_gets_heartbeat_comments(easel: LiveEasel) -> None:
         chunks = answer.iter_bytes()
         while comments < 5:
             for item in parser.feed(next(chunks)):
-                # A wake-up for an event that was sent already is a comment too, so start after the last event.
+                # A wake-up for an event that was sent already is a comment too: start after the last event.
                 comments = comments + 1 if isinstance(item, Comment) else 0
                 second_at = time.monotonic() if comments == 2 else second_at
     assert time.monotonic() - second_at > 2.5 * HEARTBEAT_SECONDS, "heartbeats came too often"
