@@ -93,3 +93,26 @@ async def test_first_call_waits_for_the_delay() -> None:
     async with asyncio.timeout(30):
         await called.get()
     await loop.stop()
+
+
+async def test_cancelled_stop_raises() -> None:
+    """A shutdown with a time limit does not go on after the limit."""
+    started, cleaning_up = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(FOREVER)
+        finally:
+            cleaning_up.set()
+            await asyncio.sleep(FOREVER)
+
+    loop = Periodic("test", FOREVER, work)
+    loop.start()
+    async with asyncio.timeout(30):
+        await started.wait()
+        stopping = asyncio.create_task(loop.stop())
+        await cleaning_up.wait()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping

@@ -58,8 +58,7 @@ class Periodic:
         """Cancel the task and wait for its end."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)  # raises if the caller is cancelled
             self._task = None
 
     async def run(self) -> None:
