@@ -25,8 +25,8 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
         for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
     ]
     failing = [
-        Failing(*values, None if error is None else _with_current_name(error))
-        for *values, error in msgspec.json.decode(row["failing"])
+        Failing(refresh_id, action_id, failures, wait, None if error is None else _with_current_name(error))
+        for refresh_id, action_id, failures, wait, error in msgspec.json.decode(row["failing"])
     ]
     return CanvasSnapshot(to_canvas(row, time), assets, views, failing)
 
