@@ -16,8 +16,7 @@ from tests.journeys.stored_runs import after_last_start, answer_in, check_delive
 from tests.requirements import case, rule
 from tests.support.processes import wait_for_text
 from tests.support.standstill import Stopwatch
-from tests.support.waiting import wait_for
-from tests.support.waiting import wait_for_sync
+from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
     from pathlib import Path
