@@ -1,11 +1,11 @@
-"""Start a command under bubblewrap: what it sees, what it may do, and its limits. SB-13
+"""Start a command under bubblewrap, with restricted files, privileges and resources. SB-13
 
-Owns the arguments of `bwrap` and the descriptors that belong to them. The command sees a read-only `/usr`, a
-generated `/etc`, its own processes in `/proc`, five devices and its workspace; its environment is `PATH`
-alone. Waiting for it and ending it is the job of `command`.
+Owns the arguments of `bwrap` and the file descriptors that they refer to. The command sees a read-only
+`/usr`, a generated `/etc`, its own processes in `/proc`, five devices and its workspace. `PATH` is its only
+environment variable. `command` waits for the command and ends it.
 
-Where Easel runs as root, the command runs as `uid` on the host, which owns only the folders of sessions. That
-also makes the kernel enforce the limit on processes, which it does not for root.
+Where Easel runs as root, the command runs as `uid` on the host. That user owns only the folders of sessions,
+and the kernel enforces the limit on processes for that user, but not for root.
 """
 
 import os
@@ -27,14 +27,15 @@ from easel.sandbox.limits import CommandLimits
 from easel.sandbox.workspace import WORKSPACE, Root, Workspace
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-INNER_UID = 1000  # the uid and gid of the command as it sees them, whatever they are on the host
+INNER_UID = 1000  # uid and gid of the command inside the sandbox; they can differ from those on the host
 DEVICES = ("null", "zero", "full", "random", "urandom")
-TEMPORARY_BYTES = 64 * 1024 * 1024  # of a /tmp that is removed with its command
+TEMPORARY_BYTES = 64 * 1024 * 1024  # size of a /tmp that is removed when its command ends
 MAX_OPEN_FILES = 256
 PROBE_SECONDS = 10.0
 LOW_PRIORITY, LOWEST_PRIORITY = 10, 19
 VISIBLE_PROC = frozenset({"self", "thread-self", "mounts", "net"})
-# Parts of the runtime that Debian keeps outside of /usr: the choice between awks, the cache of libraries.
+# Parts of the runtime that Debian keeps outside of /usr: links to the chosen alternatives (such as `awk`) and
+# the cache of the dynamic linker.
 VISIBLE_ETC = ("/etc/alternatives", "/etc/ld.so.cache")
 VISIBLE_WITH_NETWORK = (
     "/etc/resolv.conf",
@@ -45,20 +46,21 @@ VISIBLE_WITH_NETWORK = (
     "/etc/pki",
 )
 
-# Runs first inside the sandbox: sets the limits, unless stricter ones are set already, and a lower priority,
-# then runs the command.
+# Runs inside the sandbox: sets the limits, unless stricter ones are already set, and runs the command with a
+# lower priority.
 LIMIT_SCRIPT = """
 lower() {{ ulimit "$1" "$2" 2>/dev/null || [ "$(ulimit -H "$1")" != unlimited ]; }}
 lower -c 0 && lower -n {files} && lower -f {file_kib} && lower -d {memory_kib} && lower -t {cpu} &&
   {processes} &&
   exec nice -n {nice} /bin/bash --noprofile --norc -c "$1"
 """
-# Runs outside: makes the command the first victim if the machine runs out of memory.
+# Runs outside the sandbox, before `bwrap`: makes the kernel kill the command first if memory runs out.
 OOM_SCRIPT = """
 { echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 exec "$@"
 """
-# As root: mounts the folder where `uid` can reach it, in a mount namespace of its own, and drops root.
+# Runs as root in a new mount namespace: mounts the session's folder at /tmp, where `uid` can reach it, and
+# then runs `bwrap` as `uid`.
 DROP_ROOT_SCRIPT = """
 mount=$1 setpriv=$2 folder=$3 uid=$4
 shift 4
@@ -70,14 +72,14 @@ shift 4
 def limit_script(limits: CommandLimits, *, processes: bool) -> str:
     """Return the script that sets the limits and runs the command.
 
-    Without `processes` the kernel does not limit their number: it has no limit for root, and would count all
-    processes of another user. Then only the watch does, and the command has the lowest priority so that the
-    watch still gets CPU time.
+    Without `processes` the script sets no kernel limit on processes: the kernel has none for root, and for
+    another user it would count all processes of that user. Only the watch of `command` then limits them, and
+    the command gets the lowest priority so that the watch still gets CPU time.
     """
     return LIMIT_SCRIPT.format(
         files=MAX_OPEN_FILES,
         file_kib=max(1, limits.file_bytes // 1024),
-        # Address space of one process; the watch stops the command when all together use half of it.
+        # Memory that one process may allocate. The watch enforces half of that for all processes together.
         memory_kib=2 * limits.memory_bytes // 1024,
         cpu=ceil(limits.cpu_seconds),
         processes=f"lower -u {limits.processes}" if processes else ":",
@@ -86,10 +88,10 @@ def limit_script(limits: CommandLimits, *, processes: bool) -> str:
 
 
 class Launch:
-    """A program to start, with the descriptors that it inherits; they are closed when the block ends.
+    """A program to start. Its `descriptors` are inherited by the program and closed when the block ends.
 
-    `status` is the pipe on which bubblewrap reports its child, and `lifeline` the pipe whose end makes the
-    reaper kill everything; the caller closes both.
+    `status` is the pipe on which bubblewrap reports its child. Closing the pipe `lifeline` makes the reaper
+    kill all processes of the command. The caller must close both pipes.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     program: str
-    uid: int | None  # the uid of commands on the host; None: that of this process
+    uid: int | None  # the uid of commands on the host; None: the uid of this process
     unshare: str = ""
     mount: str = ""
     setpriv: str = ""
@@ -136,7 +138,7 @@ class Bubblewrap:
         if self.uid is not None and workspace.owner == self.uid:
             limits_processes = True
             [root] = roots
-            # /tmp of a mount namespace that only this command has.
+            # DROP_ROOT_SCRIPT mounts the folder at /tmp in a mount namespace of this command.
             roots = (Root(root.visible_path, Path("/tmp")),)  # noqa: S108
             prefix += [self.unshare, "--mount", "--propagation", "private", "--"]
             prefix += ["/bin/sh", "-c", DROP_ROOT_SCRIPT, "sh"]
@@ -170,8 +172,8 @@ class Bubblewrap:
             ]
             if (filtered := seccomp.program(platform.machine())) is not None:
                 arguments += ["--seccomp", data(filtered)]
-            # In a file that only bubblewrap reads: its command line is visible inside, and names folders of
-            # the host.
+            # The arguments name folders of the host, so they are passed in a file that only bubblewrap reads:
+            # its command line is visible inside the sandbox.
             argv = [*prefix, self.program, "--args", data(_encode_arguments(arguments)), "--"]
             script = limit_script(limits, processes=limits_processes)
             argv += ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", command]
@@ -180,7 +182,7 @@ class Bubblewrap:
 
 
 def probe(uid: int) -> Bubblewrap | str:
-    """Run a command under bubblewrap. Returns the launcher, or the reason why it does not work. RS-61"""
+    """Run a test command under bubblewrap. Returns the launcher, or why bubblewrap does not work. RS-61"""
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap is not installed; install the package `bubblewrap`"
@@ -222,7 +224,7 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
     return launcher
 
 
-# --- what a command sees ------------------------------------------------------------------------------------
+# --- the file system and namespaces of a command ------------------------------------------------------------
 
 
 def _namespaces(*, network: bool) -> list[str]:
@@ -236,7 +238,7 @@ def _namespaces(*, network: bool) -> list[str]:
 
 
 def _system(*, network: bool) -> list[str]:
-    """Show the runtime read-only, without the packages of Easel."""
+    """Return the arguments that mount the runtime read-only and hide the packages of Easel."""
     arguments = ["--ro-bind", "/usr", "/usr"]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if Path(name).is_symlink():
@@ -251,7 +253,7 @@ def _system(*, network: bool) -> list[str]:
 
 
 def own_code_folders() -> list[str]:
-    """Return the folders of the runtime that hold Easel and its packages; commands must not see them."""
+    """Return the folders of the runtime that hold Easel and its packages, which are hidden from commands."""
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parents[2])}
     if sys.prefix != sys.base_prefix:
         folders.add(sys.prefix)
@@ -277,7 +279,7 @@ def _etc(files: Mapping[str, str]) -> list[str]:
 
 
 def fake_proc_files(limits: CommandLimits) -> Mapping[str, bytes]:
-    """Return the files of /proc that `ps` and `free` read, without values of the host."""
+    """Return replacements for the /proc files that `ps` and `free` read, without values of the host."""
     processors = os.cpu_count() or 1
     kib = limits.memory_bytes // 1024
     sizes = {
@@ -301,8 +303,9 @@ def fake_proc_files(limits: CommandLimits) -> Mapping[str, bytes]:
 
 
 def _proc(fake_files: Mapping[str, str]) -> list[str]:
-    """Show the command's own processes; cover the files about the machine, and make everything read-only.
-    SB-05
+    """Return the arguments that mount a read-only /proc with the command's own processes. SB-05
+
+    Files about the machine are replaced by `fake_files` or hidden.
     """
     arguments = ["--proc", "/proc"]
     for entry in sorted(Path("/proc").iterdir()):
@@ -334,14 +337,14 @@ def _devices() -> list[str]:
 
 
 def _temporary(workspace: Workspace) -> list[str]:
-    """Link a session's /tmp into its folder, so that nothing else is writable and it outlasts the command."""
+    """Return the arguments for /tmp: a link into the workspace, or a tmpfs for this command only."""
     if workspace.temporary is not None:
         return ["--symlink", workspace.temporary, "/tmp"]  # noqa: S108
     return ["--perms", "1777", "--size", str(TEMPORARY_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
 
 
 def outer_first(roots: Sequence[Root]) -> list[Root]:
-    """Sort outer folders first: mounted later, they would hide the inner ones."""
+    """Sort outer folders before inner ones: an outer folder mounted later would hide the inner one."""
     return sorted(roots, key=lambda root: len(Path(root.visible_path).parts))
 
 

@@ -1,8 +1,8 @@
 """One command, from its start to the end of all its processes.
 
-Owns the output, the watch over the command's resources, its timeout and its end. A command ends with all its
-processes, whether it finished, exceeded a limit or was cancelled; `Shell.run` returns after that. How a
-command is started is the launcher's job.
+Owns the command's output, the watch over its resources, its timeout and its end. When a command finishes,
+exceeds a limit or is cancelled, all its processes are killed before `Shell.run` returns. The launcher decides
+how a command is started.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from easel.sandbox.process import Child, open_reader, wait_for_exit
 from easel.sandbox.usage import ProcessUsage, measure_tree, proportional_bytes
 from easel.sandbox.workspace import Workspace
 
-WATCH_SECONDS = 0.05  # how long a command can exceed a limit before it is stopped
-MIN_PAUSE_FACTOR = 20  # the watch of a command with many processes uses at most 1/20 of the time
-DISK_CHECK_EVERY = 10  # rounds of the watch
+WATCH_SECONDS = 0.05  # between two checks of the limits
+MIN_PAUSE_FACTOR = 20  # the pause after a check is at least 20 times its duration, to save CPU time
+DISK_CHECK_EVERY = 10  # checks of the other limits
 READ_BYTES = 64 * 1024
-STATUS_SECONDS = 1.0  # how long bubblewrap may take to report its child before a kill
-END_SECONDS = 5.0  # how long a killed process may take to end; more only if the kernel hangs
+STATUS_SECONDS = 1.0  # maximum wait for bubblewrap to report its child before the child is killed
+END_SECONDS = 5.0  # maximum wait for a killed process to end
 KILLED = 128 + signal.SIGKILL
 
 
@@ -51,7 +51,7 @@ class CommandResult:
     truncated: bool
     exit_code: int
     seconds: float
-    stopped: Stopped | None = None  # the limit because of which it was stopped
+    stopped: Stopped | None = None  # the limit that the command exceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class Shell:
         network: bool = False,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """Run a command and return its result. Raises `NotStarted`. When cancelled, ends the command first.
+        """Run a command and return its result. Raises `NotStarted`. A cancel ends the command first.
 
-        The command has network only if both the tool and the workspace allow it. RS-54
+        The command has network access only if both the tool and the workspace allow it. RS-54
         """
         if _free_bytes(workspace) < self.limits.free_bytes:
             return CommandResult("", truncated=False, exit_code=KILLED, seconds=0.0, stopped=Stopped.DISK)
@@ -113,11 +113,11 @@ class _RunningCommand:
         self._first_pid: int | None = None  # the first process of the namespace, ancestor of all others
         self._first_pidfd: int | None = None
         self._reported_code: int | None = None  # the exit code, as reported by bubblewrap
-        self._lifeline: int | None = None  # the reaper ends everything when it is closed
+        self._lifeline: int | None = None  # closing this pipe makes the reaper kill all processes
 
     @property
     def exit_code(self) -> int | None:
-        """None if the command did not start."""
+        """The exit code of the command, None if the command did not start."""
         code = self._child.return_code if self._child else None
         if self._reported_code is not None or code is None:
             return self._reported_code
@@ -158,7 +158,7 @@ class _RunningCommand:
         return None if done else Stopped.TIME
 
     async def end(self) -> None:
-        """Kill all processes that are left, and read the rest of the output."""
+        """Kill the remaining processes of the command and read its remaining output."""
         try:
             if self._child is not None:
                 await self._kill(self._child)
@@ -178,11 +178,11 @@ class _RunningCommand:
                 os.close(self._first_pidfd)
         self.output.close()
 
-    # -- while it runs ---------------------------------------------------------------------------------------
+    # -- while the command runs ------------------------------------------------------------------------------
 
     async def _read_output(self, child: Child) -> None:
         while chunk := await child.output.read(READ_BYTES):
-            # After a stop the output is read, because the command could not end otherwise, and dropped.
+            # After a stop, output is read and dropped: a process blocked by a full pipe could not end.
             if not self._stop.done():
                 self.output.add(chunk)
             if self.output.size > self._limits.output_bytes:
@@ -210,7 +210,7 @@ class _RunningCommand:
             pause = max(WATCH_SECONDS, MIN_PAUSE_FACTOR * (time.monotonic() - started_at))
 
     def _measure(self) -> list[ProcessUsage]:
-        # Without a namespace the child is the reaper, which adopts orphans.
+        # Without a namespace the child is the reaper; orphaned processes become its children.
         top = self._first_pid if self._has_namespace else self._child and self._child.pid
         return measure_tree(top) if top else []
 
@@ -235,15 +235,15 @@ class _RunningCommand:
 
     def _set_first_process(self, pid: int) -> None:
         self._first_pid = pid
-        with contextlib.suppress(OSError, AttributeError):  # it has ended, or a system without pidfds
+        with contextlib.suppress(OSError, AttributeError):  # the process has ended, or there are no pidfds
             self._first_pidfd = os.pidfd_open(pid)
         self._child_reported.set()
 
-    # -- its end ---------------------------------------------------------------------------------------------
+    # -- the end of the command ------------------------------------------------------------------------------
 
     async def _kill(self, child: Child) -> None:
         if self._has_namespace:
-            # The kernel kills a namespace with its first process; then bubblewrap itself ends.
+            # The kernel kills all processes of a namespace with its first one; then bubblewrap ends too.
             await wait_up_to(STATUS_SECONDS, self._child_reported.wait())
             self._kill_first_process()
         else:
@@ -261,7 +261,7 @@ class _RunningCommand:
                 signal.pidfd_send_signal(self._first_pidfd, signal.SIGKILL)
 
     def _close_lifeline(self) -> None:
-        """Make the reaper kill the command's processes and end."""
+        """Close the lifeline, so that the reaper kills the command's processes and ends."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None

@@ -1,6 +1,6 @@
-"""Waits that must not be interrupted halfway, and threads for work that blocks.
+"""Coroutines that must finish despite a cancel, and threads for blocking work.
 
-Owns what a cancel does to such work. Does not know what the work is.
+Owns the effect of a cancel on such work. Does not know the purpose of the work.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run the work to its end even if the caller is cancelled; then raise the cancel."""
+    """Run the work to its end even if the caller is cancelled, and raise the `CancelledError` afterwards."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -24,13 +24,13 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
             cancelled = problem
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
+            task.exception()  # otherwise asyncio would log it as never retrieved
         raise cancelled
     return task.result()
 
 
 class Threads:
-    """A thread pool for work that blocks, with at most `max_per_owner` threads for one owner."""
+    """A thread pool for blocking work, with at most `max_per_owner` threads for one owner."""
 
     def __init__(self, name: str, count: int, *, max_per_owner: int) -> None:
         self._pool = ThreadPoolExecutor(count, name)
@@ -38,7 +38,7 @@ class Threads:
         self._slots: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, owner: str, work: Callable[[threading.Event], Result]) -> Result:
-        """Run the work in a thread. When cancelled, set its event and wait until the thread has ended."""
+        """Run the work in a thread. When cancelled, set the event and wait until the work has ended."""
         stop = threading.Event()
         loop = asyncio.get_running_loop()
         async with self._slots.setdefault((id(loop), owner), asyncio.Semaphore(self._max_per_owner)):
@@ -48,14 +48,14 @@ class Threads:
                 return await asyncio.shield(waiting)
             except asyncio.CancelledError:
                 stop.set()
-                if not future.cancel():  # it is running already
+                if not future.cancel():  # the work is already running
                     await finish_despite_cancel(asyncio.wait([waiting]))
-                    waiting.exception()  # retrieved, so that asyncio does not log it
+                    waiting.exception()  # otherwise asyncio would log it as never retrieved
                 raise
 
 
 async def wait_up_to(seconds: float, work: Coroutine[Any, Any, Any]) -> bool:
-    """Await the work for at most this long. Returns whether it ended in time."""
+    """Await the work for at most `seconds`. Returns whether the work ended in time."""
     try:
         async with asyncio.timeout(seconds):
             await work

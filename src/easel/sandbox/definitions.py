@@ -1,4 +1,4 @@
-"""Definitions of the machine tools: their arguments and their effects. RS-44"""
+"""Definitions of the machine tools: names, descriptions, argument schemas and effects. RS-44"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from easel.sandbox.workspace import MAX_PATH_LENGTH
 MAX_COMMAND_LENGTH = 100_000  # bytes; the kernel limits an argument to 128 KiB
 TIMEOUT_MS = 300_000
 MAX_TIMEOUT_MS = 3_600_000
-NETWORK = "x-network"  # marks a tool that may use the network, where its workspace allows it. RS-54
+NETWORK = "x-network"  # schema key of a tool that may use the network if its workspace allows it. RS-54
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
@@ -35,7 +35,7 @@ def _number(description: str, minimum: int, maximum: int) -> Mapping[str, Any]:
 
 
 def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefinition]:
-    """Return the definitions, named `{prefix}__Bash` and so on; `Bash` with an empty prefix, as on a node."""
+    """Return the tool definitions, named such as `{prefix}__Bash`, or `Bash` if the prefix is empty."""
     bash = _object(
         {
             "command": _text(

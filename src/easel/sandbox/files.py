@@ -1,7 +1,7 @@
-"""The tools Read, Write and Edit: one file of a workspace, within limits. They block on the disk and are
-called in threads.
+"""The tools Read, Write and Edit: each works on one file of a workspace, within limits.
 
-Text is UTF-8. Other bytes are shown with replacement, and an edit elsewhere in the file keeps them unchanged.
+They block on the disk, so they must be called in threads. Text is UTF-8. Read shows invalid bytes as
+replacement characters; Edit keeps the invalid bytes outside of the replaced text.
 """
 
 import os
@@ -13,17 +13,17 @@ from easel.sandbox.safe_open import FileChanged, lock_path, open_file, replace_f
 from easel.sandbox.workspace import Workspace
 
 MAX_LINES = 2_000
-MAX_TEXT_LENGTH = 100_000  # characters of one result
+MAX_TEXT_LENGTH = 100_000  # characters of one Read result
 MAX_LINE_LENGTH = 2_000  # characters; a longer line is cut and marked
-MAX_SKIPPED_BYTES = 64 * 1024 * 1024  # before the first line that is returned
+MAX_SKIPPED_BYTES = 64 * 1024 * 1024  # before the first returned line, and of the cut part of a line
 SKIP_BLOCK_BYTES = 64 * 1024
-MAX_EDITED_BYTES = 10 * 1024 * 1024  # of a file, before and after an edit
-MAX_EDIT_ATTEMPTS = 10  # at a file that other programs write at the same time
-SNIFFED_BYTES = 8_192  # the beginning that shows whether a file is text
+MAX_EDITED_BYTES = 10 * 1024 * 1024  # size of a file, both before and after an edit
+MAX_EDIT_ATTEMPTS = 10  # at a file that another program changes at the same time
+SNIFFED_BYTES = 8_192  # read from the start of a file to detect binary files
 
 
 class FileToolError(Exception):
-    """A tool call cannot be carried out; the message gives the reason and what to do."""
+    """A tool call failed; the message gives the reason and a remedy."""
 
 
 def read(workspace: Workspace, args: Mapping[str, Any]) -> Any:
@@ -76,7 +76,7 @@ def edit(workspace: Workspace, args: Mapping[str, Any]) -> Any:
 
 
 def _count_replacements(path: str, content: bytes, old: bytes, new: bytes, *, replace_all: bool) -> int:
-    """Check an edit and return how many replacements it makes."""
+    """Return how many replacements an edit makes. Raises `FileToolError` if the edit is not allowed."""
     if len(content) > MAX_EDITED_BYTES:
         raise FileToolError(f"{path} is larger than {MAX_EDITED_BYTES} bytes.")
     count = content.count(old)
@@ -84,7 +84,7 @@ def _count_replacements(path: str, content: bytes, old: bytes, new: bytes, *, re
         raise FileToolError(
             f"old_string is not in {path}; read the file again, and compare white space and line ends."
         )
-    # `count` does not count overlapping occurrences.
+    # `bytes.count` does not count overlapping occurrences, so a second one is searched for.
     if not replace_all and content.find(old, content.find(old) + 1) >= 0:
         times = f"{count} times" if count > 1 else "more than once, overlapping itself"
         raise FileToolError(
@@ -100,7 +100,7 @@ def is_binary(beginning: bytes) -> bool:
 
 
 def next_line(file: IO[bytes]) -> str:
-    """Return the next line with its line end, cut if it is too long; empty at the end of the file."""
+    """Return the next line with its line end; a long line is cut. Returns "" at the end of the file."""
     line = file.readline(4 * MAX_LINE_LENGTH)
     is_complete, left_out = line.endswith(b"\n"), 0
     while line and not is_complete and (more := file.readline(1024 * 1024)):
@@ -116,7 +116,7 @@ def next_line(file: IO[bytes]) -> str:
 
 
 def _skip_lines(file: IO[bytes], lines: int) -> None:
-    """Move to the line after these. Counts line ends per block: a file may have millions of lines."""
+    """Skip this many lines. Counts line ends per block: a file may have millions of lines."""
     start = 0
     while lines and (block := file.read(SKIP_BLOCK_BYTES)):
         count = block.count(b"\n")

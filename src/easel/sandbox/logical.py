@@ -1,7 +1,8 @@
-"""Start a command without isolation: in its folder, with an empty environment and limits, as this user.
+"""Start a command without isolation: with limits, in its folder, with only `PATH` set, as the user of Easel.
 
-`reaper.py` ends the processes that the command leaves behind, and all of them when Easel ends. Used only
-where the setting names this mode: the command can read and write whatever this user can, and use the network.
+The command can read and write every file that this user can, and use the network. So this mode is used only
+if EASEL_SANDBOX_MODE names it. `reaper.py` kills the processes that the command leaves behind, and all its
+processes when Easel ends.
 """
 
 import os
@@ -34,11 +35,11 @@ class Logical:
     ) -> Launch:
         root, relative = workspace.find(cwd)
         reaper_end, lifeline = os.pipe()
-        # The environment is an argument, since Python may add variables to its own.
+        # PATH is an argument of the reaper: Python may add variables to the environment of its own process.
         argv = [sys.executable, "-I", "-S", str(REAPER), str(reaper_end), f"PATH={PATH}"]
         argv += ["/bin/sh", "-c", OOM_SCRIPT, "sh", self.bash, "--noprofile", "--norc", "-c"]
-        # No kernel limit on processes: it would count all processes of this user. The watch counts the
-        # command's own.
+        # No kernel limit on processes: the kernel would count all processes of this user. The watch counts
+        # those of the command.
         argv += [limit_script(limits, processes=False), "bash", command]
         return Launch(argv, [reaper_end], cwd=str(root.folder / relative), lifeline=lifeline)
 
@@ -48,6 +49,6 @@ def probe() -> Logical | str:
     bash = shutil.which("bash")
     if bash is None:
         return "bash is not installed"
-    if not os.access(sys.executable, os.X_OK):  # it runs the reaper
+    if not os.access(sys.executable, os.X_OK):  # needed to run the reaper
         return f"{sys.executable or 'python'} may not be started by this user"
     return Logical(bash)

@@ -1,7 +1,7 @@
-"""The sandbox mode of this process: the one that is set or that a probe finds, never a weaker one. SB-14,
-RS-61
+"""The sandbox mode of this process. SB-14, RS-61
 
-Owns the choice and the sentence that describes it. Approvals are not decided here. SB-01
+Owns the choice of the mode and its description. A mode that is set is used or fails; without one, bubblewrap
+is used if its probe succeeds. There is no fallback to a weaker mode. Approvals are decided elsewhere. SB-01
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from easel.sandbox.logical import Logical
 
 MODES = ("logical", "bwrap", "nsjail", "container")
 NOT_IMPLEMENTED = ("nsjail", "container")
-# The uid of commands where Easel is root: used by nothing else, and mapped by containers.
+# The uid of commands where Easel runs as root. No other program uses it, and containers map it.
 SANDBOX_UID = 64_321
 
 WITHOUT_BASH = (
@@ -26,7 +26,7 @@ WITHOUT_BASH = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`launcher` is None where commands cannot be run; `description` gives the reason and what to do."""
+    """The chosen launcher, None if commands cannot run. `description` then gives the reason and a remedy."""
 
     launcher: Bubblewrap | Logical | None
     description: str
@@ -37,7 +37,7 @@ class Choice:
 
     @property
     def owner(self) -> int | None:
-        """The uid that must own the folders of sessions; None: that of this process."""
+        """The uid that must own the folders of sessions; None: the uid of this process."""
         return self.launcher.uid if isinstance(self.launcher, Bubblewrap) else None
 
     def shell(self, limits: CommandLimits) -> Shell | None:
@@ -45,9 +45,9 @@ class Choice:
 
 
 def choose(mode: str, *, uid: int = SANDBOX_UID, bash: str = "auto", is_prod: bool = False) -> Choice:
-    """Choose the sandbox and probe it. Raises `BadSettings` if the mode that is set does not work.
+    """Choose the sandbox mode and probe it. Raises `BadSettings` if `mode` is invalid or does not work.
 
-    `bash` is `auto`, `on` or `off`. In production commands run only with `on`, and only isolated. SB-11
+    `bash` is `auto`, `on` or `off`. In production, commands run only with `on` and isolated. SB-11
     """
     if mode and mode not in MODES:
         raise BadSettings(

@@ -1,6 +1,6 @@
-"""The output of a command: forwarded as it comes, with its beginning and its end kept for the result. SB-06
+"""The output of a command: forwarded at once, while its beginning and its end are kept for the result. SB-06
 
-Owns how much is kept and how a gap is marked. Bytes that are not UTF-8 are decoded with replacement.
+Owns how much output is kept and how omitted output is marked. Invalid UTF-8 is decoded with replacement.
 """
 
 import codecs
@@ -12,7 +12,7 @@ import structlog
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024  # errors are usually at the end
-# As JSON, where a control character takes six bytes; a result has a limit of its own.
+# Of the kept text as JSON, where a control character takes six bytes: tool results have a size limit.
 MAX_ENCODED_BYTES = 160 * 1024
 
 OnOutput = Callable[[str], None]
@@ -41,11 +41,11 @@ class Output:
                 self._tail_size -= len(self._tail.popleft())
 
     def close(self) -> None:
-        """Forward an incomplete last character."""
+        """Forward the last character if it is incomplete."""
         self._forward(b"", final=True)
 
     def _forward(self, chunk: bytes, *, final: bool = False) -> None:
-        """Call `on_output` with the text. After an error it is not called again; the command goes on."""
+        """Call `on_output` with the text. If it raises, log that and do not call it again."""
         try:
             if self._on_output is not None and (text := self._decoder.decode(chunk, final)):
                 self._on_output(text)
@@ -54,7 +54,7 @@ class Output:
             self._on_output = None
 
     def text(self) -> tuple[str, bool]:
-        """Return the text that was kept, and whether something was left out."""
+        """Return the kept text, and whether output was left out of it."""
         tail = b"".join(self._tail)[-TAIL_BYTES:]
         head = bytes(self._head)
         while True:
@@ -73,7 +73,7 @@ class Output:
 
 
 def _to_character_end(data: bytes) -> bytes:
-    """Drop the first bytes of a character whose rest was left out."""
+    """Drop an incomplete character at the end."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

@@ -1,8 +1,8 @@
-"""A child process: its output and its end.
+"""A child process: its start, its output and its end.
 
-Owns the descriptors that it inherits: its own three and those that are passed on purpose, whatever else is
-open in this process. It is not started by the event loop, because uvloop closes nothing in a child. Timeouts
-are the job of `command`.
+Owns which descriptors the child inherits: the three standard ones and those given to `start`. All others are
+closed. The event loop does not start the child, because uvloop leaves other descriptors open. `command` owns
+timeouts.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.02  # on a system without pidfds
 
 
 class Child:
-    """A process that leads a session of its own. Its output includes standard error; it has no input."""
+    """A child in its own process session. `output` includes standard error; standard input is empty."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -38,9 +38,9 @@ class Child:
     ) -> Self:
         """Start a program. Raises OSError.
 
-        The process is started in the calling thread: `--die-with-parent` ends a command together with its
-        thread. `owner` is the uid that the program will run as, if it differs from ours. It gets the output
-        pipe, because it could not open `/dev/stderr` otherwise.
+        The program is started in the calling thread, because bubblewrap's `--die-with-parent` kills a command
+        when the thread that started it ends. `owner` is the uid that the program will switch to, if any. That
+        user becomes the owner of the output pipe, so that the command can open `/dev/stderr`.
         """
         read_end, write_end = os.pipe()
         output = os.fdopen(read_end, "rb", 0)
@@ -80,7 +80,7 @@ class Child:
 
     @property
     def return_code(self) -> int | None:
-        """Known after `wait`. A negative number is the signal that ended the process."""
+        """The exit code, set by `wait`; a negative number is the signal that ended the process."""
         return self._process.returncode
 
     async def wait(self) -> None:
@@ -102,14 +102,14 @@ class Child:
 
 
 async def open_reader(file: IO[Any]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
-    """Read a pipe as a stream. The transport closes the pipe."""
+    """Return a stream that reads a pipe, and its transport; closing the transport closes the pipe."""
     stream, loop = asyncio.StreamReader(), asyncio.get_running_loop()
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), file)
     return stream, pipe
 
 
 async def wait_for_exit(pidfd: int) -> None:
-    """Wait for the end of a process; if it is the first of a namespace, all others there have ended too."""
+    """Wait for the end of a process. The first process of a namespace ends after all others in it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(pidfd, ended.set)
     try:

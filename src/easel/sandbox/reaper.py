@@ -1,11 +1,12 @@
-"""A small program that starts a command where no namespace contains it, and ends all of its processes.
+"""A program that starts a command without a namespace and kills all processes of the command at its end.
 
-Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the program's whole
-environment. Orphans of the command become children of this process (PR_SET_CHILD_SUBREAPER), whatever they
-did to their group, session and environment. It kills them when the command has ended, and when the other end
-of the pipe LIFELINE is closed, by Easel or because Easel has ended. The exit code is the command's.
+Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the complete
+environment of the program. Orphaned processes of the command become children of the reaper
+(PR_SET_CHILD_SUBREAPER), even if they changed their group, session or environment. The reaper kills them when
+the command has ended, or when the other end of the pipe LIFELINE is closed: by Easel, or because Easel ended.
+The exit code is the one of the command.
 
-Imports little, and from the standard library only: it is started for every command.
+The reaper is started for every command, so it imports only a few modules of the standard library.
 """
 
 import ctypes
@@ -17,17 +18,17 @@ import time
 from contextlib import suppress
 
 CHILD_SUBREAPER = 36
-MAX_KILL_SECONDS = (
-    4.0  # some processes cannot be killed, such as another user's; less than command.END_SECONDS
-)
+# Some processes cannot be killed, such as those of another user. Must be less than `command.END_SECONDS`.
+MAX_KILL_SECONDS = 4.0
 POLL_SECONDS = 0.005
 
 
 def run(lifeline: int, arguments: list[str]) -> int:
-    """Start the command, wait for its end or the lifeline's, and kill its processes. Returns the
-    exit code.
+    """Start the command, wait until it ends or the lifeline is closed, and kill its processes.
+
+    Returns the exit code of the command, or that of SIGKILL.
     """
-    with suppress(AttributeError):  # not Linux: killing the process group must do
+    with suppress(AttributeError):  # not Linux: only the process group is killed
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
     wake_up, signalled = os.pipe()
@@ -46,15 +47,13 @@ def run(lifeline: int, arguments: list[str]) -> int:
 
 
 def execute(arguments: list[str]) -> None:
-    """Become the command, in a session of its own, so that signals to its group spare the reaper."""
+    """Run the command in place of this process, in its own session: signals to its group miss the reaper."""
     start = next(number for number, argument in enumerate(arguments) if argument.startswith("/"))
     environment, argv = dict(item.split("=", 1) for item in arguments[:start]), arguments[start:]
     try:
         os.setsid()
-        for ignored in (
-            signal.SIGPIPE,
-            signal.SIGXFSZ,
-        ):  # Python ignores them, and the command would inherit that
+        # Python ignores these signals, and the command would inherit that.
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored, signal.SIG_DFL)
         os.execve(argv[0], argv, environment)  # noqa: S606
     finally:
@@ -62,7 +61,7 @@ def execute(arguments: list[str]) -> None:
 
 
 def reap(child: int) -> int | None:
-    """Collect the children that have ended. Returns the command's exit code if it is among them."""
+    """Reap all ended children. Returns the command's exit code if the command is among them."""
     code = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -74,7 +73,8 @@ def reap(child: int) -> int | None:
 
 def kill_all(child: int, *, has_ended: bool) -> None:
     deadline = time.monotonic() + MAX_KILL_SECONDS
-    # The pid of an ended child may have been reused, so its group is killed only where /proc is missing.
+    # The pid of an ended child may have been reused, so its group is killed only without /proc, where
+    # descendants cannot be listed.
     if not has_ended or not os.path.isdir("/proc/self"):  # noqa: PTH112
         with suppress(OSError):
             os.killpg(child, signal.SIGKILL)
@@ -95,7 +95,7 @@ def has_children() -> bool:
 
 
 def descendants() -> list[int]:
-    """Return the pids of all descendants of this process, from one scan of /proc."""
+    """Scan /proc and return the pids of all descendants of this process."""
     parents: dict[int, list[int]] = {}
     with suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208

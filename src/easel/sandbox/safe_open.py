@@ -1,8 +1,8 @@
-"""Files of a workspace, opened so that neither a link nor `..` leads out of it, whatever commands change at
-the same time. SB-19
+"""Open files of a workspace so that no link and no `..` leads out of the workspace. SB-19
 
-Owns the locks between the edits of this process and the check that a file is unchanged before it is replaced.
-The path walk and the atomic write are those of `easel.fs`.
+This holds even if a command changes the path at the same time. Owns the locks between edits in this process,
+and the check that a file is unchanged before it is replaced. `easel.fs` implements the path walk and the
+atomic write.
 """
 
 import errno
@@ -18,11 +18,11 @@ from weakref import WeakValueDictionary
 from easel import fs
 from easel.sandbox.workspace import Workspace
 
-LOCK_SECONDS = 10.0  # maximum wait for other edits of the same file
-# A difference in one of these shows that a file was replaced or written to.
+LOCK_SECONDS = 10.0  # maximum wait for another edit of the same file
+# If one of these fields differs, the file was replaced or written to.
 _IDENTITY_FIELDS = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 
-# One lock per device, directory and name, as long as an edit holds it or waits for it.
+# One lock per device, directory and file name; it exists while an edit holds it or waits for it.
 _locks: "WeakValueDictionary[tuple[int, int, str], Lock]" = WeakValueDictionary()
 _locks_guard = Lock()
 
@@ -37,7 +37,7 @@ class NotRegularFile(Exception):
 
 @contextmanager
 def open_path(workspace: Workspace, path: str, flags: int) -> Generator[int]:
-    """Open a path of the workspace. Raises OSError, or `OutsideDirectory` when the path leads out of it."""
+    """Open a path of the workspace. Raises OSError, or `OutsideDirectory` if it leaves the workspace."""
     root, relative = workspace.find(path)
     with fs.closing(os.open(root.folder, fs.ENTER_DIRECTORY)) as top:
         descriptor = fs.open_beneath(top, relative, flags, follow_symlinks=True)
@@ -47,7 +47,7 @@ def open_path(workspace: Workspace, path: str, flags: int) -> Generator[int]:
 
 @contextmanager
 def open_file(workspace: Workspace, path: str) -> Generator[IO[bytes]]:
-    """Open a regular file for reading. Does not block if a pipe has its name."""
+    """Open a regular file for reading. Raises `NotRegularFile` for a pipe or device, without blocking."""
     with open_path(workspace, path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         _check_regular(os.fstat(descriptor))
         with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -55,14 +55,14 @@ def open_file(workspace: Workspace, path: str) -> Generator[IO[bytes]]:
 
 
 def replace_file(workspace: Workspace, path: str, content: bytes) -> None:
-    """Write a file atomically, and create the directories on its path."""
+    """Write a file atomically; missing parent directories are created."""
     with lock_path(workspace, path, create=True) as locked:
         locked.write(content)
 
 
 @contextmanager
 def lock_path(workspace: Workspace, path: str, *, create: bool = False) -> Generator["LockedPath"]:
-    """Lock a name in a directory for this thread, by whatever path. `create` makes the directories."""
+    """Lock a file against other edits, even by another path to it. `create` makes missing directories."""
     root, relative = workspace.find(path)
     *parents, name = relative.split("/")
     if name == ".":
@@ -84,19 +84,19 @@ class LockedPath:
     owner: int | None
 
     def write(self, content: bytes, *, expected: os.stat_result | None = None) -> None:
-        """Replace the file atomically. Raises `FileChanged` if it differs from the `expected` one."""
+        """Replace the file atomically. Raises `FileChanged` if its status differs from `expected`."""
         existing = _stat_file(self.name, self.directory)
         mode = stat.S_IMODE(existing.st_mode) & 0o777 if existing else 0o644
         with fs.write_atomically(self.directory, self.name, mode=mode, sync=False) as file:
             if self.owner is not None:
                 os.fchown(file.fileno(), self.owner, self.owner)
             elif existing is not None and existing.st_uid != os.geteuid():
-                # A node that runs as root must not take files from their owners.
+                # A node that runs as root must not change the owner of a file.
                 os.fchown(file.fileno(), existing.st_uid, existing.st_gid)
             os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
-            # Commands and other programs take no lock: a check at the last moment is all that is possible.
+            # Other programs take no lock, so their changes are detected by a check just before the rename.
             if expected is not None and not _is_unchanged(expected, _stat_file(self.name, self.directory)):
                 raise FileChanged
 
@@ -129,7 +129,7 @@ def _create_directories(top: int, names: Sequence[str], owner: int | None) -> No
 
 
 def _stat_file(name: str, directory: int) -> os.stat_result | None:
-    """Return the status of the regular file with this name, None if there is no entry."""
+    """Return the status of the regular file with this name, None if the name does not exist."""
     try:
         return _check_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:

@@ -1,9 +1,8 @@
-"""The tools Glob and Grep: files of a workspace whose path, or a line of them, matches. They block and are
-called in threads.
+"""The tools Glob and Grep: Glob finds files by path, Grep finds lines of text files.
 
-RE2 matches in time linear in the text, so that no pattern can hang; but the factor between a bad and a good
-pattern is ten thousand, so there is a time limit too. Links are not followed, `.git` is left out, and both
-the search and the result have limits.
+They block on the disk, so they must be called in threads. Links are not followed, `.git` is skipped, and both
+the search and the result have limits. RE2 matches in time linear in the text, but a bad pattern can take ten
+thousand times longer than a good one, so a search also has a time limit.
 """
 
 import os
@@ -22,16 +21,16 @@ from easel.sandbox.safe_open import NotRegularFile, open_file, open_path
 from easel.sandbox.workspace import Workspace
 
 SKIPPED_FOLDERS = frozenset({".git"})
-MAX_RESULTS = 1_000  # paths, or lines
-MAX_VISITED = 100_000  # entries of folders
+MAX_RESULTS = 1_000  # paths of Glob, lines of Grep
+MAX_VISITED = 100_000  # files and folders
 MAX_TEXT_LENGTH = 100_000  # characters of one result
-MAX_READ_BYTES = 64 * 1024 * 1024  # bytes of all files together
+MAX_READ_BYTES = 64 * 1024 * 1024  # of all files together
 MAX_FILE_BYTES = 8 * 1024 * 1024  # larger files are skipped and counted
 MAX_DEPTH = 64
-MAX_SECONDS = 10.0  # then the results so far are returned as truncated
-BLOCK_BYTES = 64 * 1024  # matched at once; the time limit is checked between two blocks
-MAX_BLOCK_BYTES = 256 * 1024  # for one long line; a longer line is matched in several blocks
-OVERLAP_BYTES = 4 * 1024  # between the blocks of a line: a match up to this length is found across them
+MAX_SECONDS = 10.0  # after that, the results so far are returned as truncated
+BLOCK_BYTES = 64 * 1024  # matched in one call; the time limit is checked between calls
+MAX_BLOCK_BYTES = 256 * 1024  # of a block that is one long line; a longer line is matched in several blocks
+OVERLAP_BYTES = 4 * 1024  # between two blocks of one line, so that a match of up to this length is found
 MAX_PATTERN_LENGTH = 1_000
 EXCERPT_BYTES = 400  # of a long line, around the match
 
@@ -46,7 +45,7 @@ class Stop(Protocol):
 
 
 class SearchDeadline:
-    """Is set when the search was cancelled or has reached its time limit."""
+    """Reports whether the search was cancelled or has reached its time limit."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
@@ -57,10 +56,10 @@ class SearchDeadline:
 
 
 class Walk:
-    """Iterates over the files under a folder in order, as relative paths.
+    """Iterates over the regular files under a folder in sorted order, as relative paths.
 
-    `was_cut` is set if files were left out because of a limit. Entries whose name is not UTF-8 cannot be
-    named in a tool call: they are skipped and counted.
+    `was_cut` is set if a limit was reached, so that files are missing. Entries whose name is not UTF-8 cannot
+    be named in a tool call, so they are skipped and counted.
     """
 
     def __init__(self, workspace: Workspace, path: str, stop: Stop) -> None:
@@ -89,7 +88,7 @@ class Walk:
                 pending += reversed(inner)
 
     def _entries(self, top: int, folder: str) -> list[tuple[str, bool]]:
-        """Return regular files and folders, sorted; none for a folder that was removed or is unreadable."""
+        """Return the sorted files and subfolders of a folder; none if the folder is gone or unreadable."""
         found: list[tuple[str, bool]] = []
         try:
             opened = fs.open_beneath(top, folder.rstrip("/") or ".", fs.READ_DIRECTORY)
@@ -164,8 +163,9 @@ def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
 
 
 def compile_pattern(expression: str, *, ignore_case: bool = False, lines: bool = False) -> "re2.Regexp":
-    """Compile an RE2 expression. With `lines` it is matched against a whole text, and a match stays within a
-    line.
+    """Compile an RE2 expression. Raises `FileToolError` if it is invalid.
+
+    With `lines`, the expression is for searching a text of many lines, and no match spans two lines.
     """
     if len(expression) > MAX_PATTERN_LENGTH:
         raise FileToolError(f"A pattern must have at most {MAX_PATTERN_LENGTH} characters.")
@@ -181,7 +181,7 @@ def compile_pattern(expression: str, *, ignore_case: bool = False, lines: bool =
 
 
 def glob_to_regex(pattern: str) -> str:
-    """Translate a glob to an expression for full paths. Only `**` matches across folders."""
+    """Translate a glob to a regular expression for a whole relative path. Only `**` crosses folders."""
     if pattern.startswith("/"):
         raise FileToolError("A glob must be relative to `path`; remove the slash at its beginning.")
     parts: list[str] = []
@@ -216,7 +216,7 @@ def glob_to_regex(pattern: str) -> str:
 
 
 def _in_any_folder(pattern: str) -> str:
-    """Make `*.py` match in every folder, as users of Grep expect."""
+    """Make a glob without a slash, such as `*.py`, match in every folder, as users of Grep expect."""
     return pattern if "/" in pattern else f"**/{pattern}"
 
 
@@ -229,13 +229,13 @@ def _is_unicode(name: str) -> bool:
 
 
 def _single_file(workspace: Workspace, path: str) -> list[str] | None:
-    """Return one empty relative path if `path` is a file itself, None if it is a folder."""
+    """Return one empty relative path if `path` is a regular file, otherwise None."""
     with open_path(workspace, path, os.O_RDONLY | os.O_NONBLOCK) as opened:
         return [""] if stat.S_ISREG(os.fstat(opened).st_mode) else None
 
 
 def _read_text(workspace: Workspace, path: str) -> bytes | None:
-    """Return the content of a text file, None if it is too large, binary or cannot be read."""
+    """Return the content of a text file, None if the file is too large, binary or unreadable."""
     try:
         with open_file(workspace, path) as file:
             return _text_of(file)
@@ -252,14 +252,15 @@ def _text_of(file: IO[bytes]) -> bytes | None:
 
 
 def _matching_lines(regex: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that match. Searches blocks of many lines, since most lines do not
-    match.
+    """Yield number and text of each matching line.
+
+    Searches blocks of many lines at once, because most lines do not match.
     """
     at, number, counted = 0, 1, 0
     while at < len(content) and not stop.is_set():
         end = _block_end(content, at)
         found = regex.search(content, at, end)
-        # After the last line end there is no line, so an empty match there does not count.
+        # An empty match after the last line end is ignored: there is no line.
         if found is None or (found.start() == len(content) and content[-1] == _NEW_LINE):
             at = end if end == len(content) or content[end - 1] == _NEW_LINE else end - OVERLAP_BYTES
             continue
@@ -272,7 +273,7 @@ def _matching_lines(regex: "re2.Regexp", content: bytes, stop: Stop) -> Iterator
 
 
 def _block_end(content: bytes, at: int) -> int:
-    """Return the end of a block of complete lines, of one line, or of a part of a line that is too long."""
+    """Return the end of the next block: several whole lines, one long line, or a part of a longer line."""
     if at + BLOCK_BYTES >= len(content):
         return len(content)
     line_end = (

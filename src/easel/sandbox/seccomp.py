@@ -1,9 +1,9 @@
-"""The system calls that a sandboxed command cannot make, as a filter that bubblewrap loads.
+"""A seccomp filter, loaded by bubblewrap, that blocks system calls of a sandboxed command.
 
-Namespaces hide files, processes and the network. The filter blocks what they leave open: the host's keyring,
-access to other processes, memory that no limit counts (`memfd_create`, System V segments), networks without a
-namespace (vsock), and rarely used calls with a history of kernel bugs. A blocked call fails with EPERM, so
-that programs can fall back or report it.
+Namespaces hide files, processes and the network. The filter blocks access that namespaces leave open: the
+host's keyring, the memory of other processes, memory that no limit counts (`memfd_create`, System V
+segments), networks without a namespace (vsock), and rarely used calls with a history of kernel bugs. A
+blocked call fails with an error such as EPERM, so that programs can fall back or report it.
 
 Filters exist for x86-64 and 64-bit ARM. On other machines the namespaces are the only protection.
 """
@@ -11,7 +11,7 @@ Filters exist for x86-64 and 64-bit ARM. On other machines the namespaces are th
 import struct
 from collections.abc import Mapping, Sequence
 
-# x86-64, aarch64; None: the architecture has no such call.
+# Numbers of each call on x86-64 and aarch64; None: the architecture does not have the call.
 BLOCKED_SYSCALLS: Mapping[str, tuple[int | None, int | None]] = {
     # other processes
     "ptrace": (101, 117),
@@ -19,11 +19,11 @@ BLOCKED_SYSCALLS: Mapping[str, tuple[int | None, int | None]] = {
     "process_vm_writev": (311, 271),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
-    # the kernel's keyrings, which no namespace divides
+    # the kernel's keyrings, which are not separated by namespaces
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # memory that is not counted for a process
+    # memory that is not counted as memory of a process
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -66,10 +66,10 @@ BLOCKED_SYSCALLS: Mapping[str, tuple[int | None, int | None]] = {
     "ioperm": (173, None),
 }
 SOCKET = (41, 198)
-FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink: all are confined by the network namespace
+FAMILIES = (1, 2, 10, 16)  # allowed: unix, IPv4, IPv6 and netlink sockets, which a network namespace confines
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_X32 = 0x40000000  # the second numbering of x86-64, which could bypass the filter
+_X32 = 0x40000000  # bit of call numbers in the x32 ABI, which would bypass the filter
 
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little endian
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -77,7 +77,7 @@ _ALLOW, _DENY, _NO_SUCH_FAMILY, _NO_SUCH_CALL = 0x7FFF0000, 0x00050000 | 1, 0x00
 
 
 def program(machine: str) -> bytes | None:
-    """Return the filter for a machine, as `platform.machine()` names it; None if there is none."""
+    """Return the filter for a machine named by `platform.machine()`, None if there is no filter for it."""
     if machine not in _ARCHITECTURES:
         return None
     column, architecture = _ARCHITECTURES[machine]
@@ -105,5 +105,5 @@ def _block_each(numbers: Sequence[int]) -> list[bytes]:
 
 
 def _step(code: int, value: int, *, then: int = 0, otherwise: int = 0) -> bytes:
-    """Encode one instruction of classic BPF; `then` and `otherwise` are the instructions to skip."""
+    """Encode one classic BPF instruction; `then` and `otherwise` count the instructions to skip."""
     return struct.pack("<HBBI", code, then, otherwise, value)

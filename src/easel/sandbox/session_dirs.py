@@ -1,9 +1,9 @@
 """The folder of each session: its path, its lock, and its removal after its time to live. SB-12
 
-`ROOT/{user}/{session}`, each name readable and with a digest of the full name, so that no two sessions share
-a folder. Next to a folder is its lock file: every process that works in the folder holds it shared and
-touches it; a clean-up takes it exclusively, moves the folder aside and only then removes it. Removal follows
-no link.
+The path is `ROOT/{user}/{session}`. Both names contain a digest of the full name, so that no two sessions
+share a folder. Each folder has a lock file next to it. A process that works in the folder holds a shared lock
+and touches the lock file. A clean-up takes an exclusive lock, moves the folder to `.removed`, releases the
+lock and deletes the folder there. Deletion follows no links.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ class CleanupResult:
 
 
 def folder_name(name: str) -> str:
-    """Return a name for a path component that differs for every name."""
+    """Return a readable path component for a name; different names get different components."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:MAX_SLUG_LENGTH].strip("-")
     return f"{slug}-{digest}" if slug else digest
 
 
 class SessionDirs:
-    """The workspaces of sessions: a tool works in the folder of the session that it is called for."""
+    """Provides workspaces: a tool call works in the folder of its session."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SessionDirs:
         return min(CLEANUP_SECONDS, max(1.0, self._ttl_seconds / 4)) if self._ttl_seconds else CLEANUP_SECONDS
 
     def check(self) -> None:
-        """Raise `BadSettings` if folders cannot be created here."""
+        """Raise `BadSettings` if folders cannot be created in the root."""
         try:
             (self.root / REMOVED).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as problem:
@@ -114,13 +114,14 @@ class SessionDirs:
                 os.close(lock)  # releases the lock
 
     async def clean_once(self) -> None:
-        """Run one clean-up in a thread. Does nothing without a time to live."""
+        """Run one clean-up in a thread. Does nothing if folders have no time to live."""
         if self._ttl_seconds:
             await asyncio.to_thread(self.clean)
 
     def clean(self, now: float | None = None) -> CleanupResult:
-        """Remove folders unused for their time to live, and those that an earlier clean-up could not remove.
-        SB-17
+        """Remove the folders that were unused for their time to live. SB-17
+
+        Also removes folders that an earlier clean-up moved to `.removed` but could not remove.
         """
         now, removed, failed = time.time() if now is None else now, 0, 0
         for user in _subdirectories(self.root):
@@ -141,7 +142,7 @@ class SessionDirs:
         return CleanupResult(removed, failed)
 
     def _lock_shared(self, folder: Path) -> int:
-        """Take a shared lock of a folder and create the folder. Returns the lock's descriptor."""
+        """Take the shared lock of a folder and create the folder. Returns the descriptor of the lock."""
         for directory in (self.root, folder.parent):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = str(folder) + LOCK_SUFFIX
@@ -150,7 +151,7 @@ class SessionDirs:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if _is_at(lock, path):  # else a clean-up removed the lock file after it was opened
+                if _is_at(lock, path):  # otherwise a clean-up has deleted this lock file
                     os.utime(lock)
                     self._create(folder)
                     return lock
@@ -175,7 +176,10 @@ class SessionDirs:
                     os.chown(TEMPORARY, self._owner, self._owner, dir_fd=top, follow_symlinks=False)
 
     def _remove_expired(self, folder: Path, now: float) -> bool:
-        """Remove a folder if it has expired. Holds the exclusive lock only while moving the folder aside."""
+        """Remove a folder if it has expired. Returns whether it was removed.
+
+        The exclusive lock is held only while the folder is moved to `.removed`.
+        """
         path = str(folder) + LOCK_SUFFIX
         with fs.closing(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)) as lock:
             if now - os.fstat(lock).st_mtime < self._ttl_seconds:
@@ -196,10 +200,10 @@ class SessionDirs:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and everything in it, at any depth and with any permissions, following no link.
+    """Remove a folder with its content, of any depth and with any permissions. Follows no links.
 
-    Inner folders are moved to the top before they are emptied, so that neither paths nor descriptors grow
-    with the depth.
+    Inner folders are moved to the top before they are emptied, so that deep nesting needs neither long paths
+    nor many descriptors.
     """
     if not folder.exists() and not folder.is_symlink():
         return
@@ -230,7 +234,7 @@ def _open_with_access(folder: Path) -> int:
 
 
 def _open_entry_with_access(directory: int, name: str) -> int:
-    """Open a folder after giving its owner all permissions."""
+    """Open a folder and set its permissions to 0700."""
     try:
         descriptor = fs.open_entry(directory, name, fs.READ_DIRECTORY)
     except PermissionError:
@@ -242,10 +246,10 @@ def _open_entry_with_access(directory: int, name: str) -> int:
 
 
 def _change_owner(top: int, owner: int) -> None:
-    """Give a folder and everything in it to its owner, at any depth with one descriptor open at a time."""
+    """Change the owner of a folder and its content, of any depth, with one open descriptor at a time."""
     current = fs.open_entry(top, ".", fs.READ_DIRECTORY)
     try:
-        # From the top to the current folder, each with the folders that are still to be entered.
+        # The folders from the top to the current one, each with its subfolders that were not entered yet.
         stack = [(os.fstat(current), _change_owner_of_entries(current, owner))]
         while stack:
             _, pending = stack[-1]
@@ -256,7 +260,7 @@ def _change_owner(top: int, owner: int) -> None:
             stack.pop()
             if stack:
                 current = _move_to(current, "..")
-                if not os.path.samestat(os.fstat(current), stack[-1][0]):  # it was moved during the walk
+                if not os.path.samestat(os.fstat(current), stack[-1][0]):  # moved during the walk
                     raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     finally:
         os.close(current)
@@ -264,14 +268,14 @@ def _change_owner(top: int, owner: int) -> None:
 
 
 def _move_to(directory: int, name: str) -> int:
-    """Open a folder by name, `..` included, and close the current one."""
+    """Open a folder by its name or `..`, and close the current folder."""
     moved_to = os.open(name, fs.READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     os.close(directory)
     return moved_to
 
 
 def _change_owner_of_entries(directory: int, owner: int) -> list[str]:
-    """Change the owner of the entries and return the folders. Files with a second hard link keep theirs."""
+    """Change the owner of all entries except files with several hard links. Returns the subfolders."""
     inner: list[str] = []
     for name in os.listdir(directory):
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -294,7 +298,7 @@ def _subdirectories(folder: Path, *, hidden: bool = False) -> list[Path]:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Whether the path still names the open file."""
+    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), Path(path).lstat())
     except FileNotFoundError:

@@ -1,19 +1,20 @@
 """The tools of a machine: Bash, Read, Write, Edit, Glob and Grep.
 
-The entry point of this package, for the `local` node of a host and for `easel node`:
+This module is the entry point of the package, for the `local` node of a host and for `easel node`:
 
     choice = choose(mode)                                      # modes.py; raises BadSettings
-    shell = choice.shell(CommandLimits(...))                   # None: no Bash; see `choice.description`
+    shell = choice.shell(CommandLimits(...))                   # None: no Bash, see `choice.description`
     tools = machine_tools("local", SessionDirs(...), shell)    # a folder for each session
-    tools = machine_tools("", FixedRoots([Path(...)]), shell)  # the roots of a node; no prefix
+    tools = machine_tools("", FixedRoots([Path(...)]), shell)  # the roots of a node, no prefix
 
-    await tool.use(args, context)                              # FixedRoots accept None as context
-    await tool.use(args, context, on_output=print)             # Bash: called with the output as it comes
+    await tool.use(args, context)                              # with FixedRoots, context may be None
+    await tool.use(args, context, on_output=print)             # Bash calls it with each piece of output
 
 The caller must have checked the arguments against the tool's schema. Cancelling `use` ends the command and
-all its processes before it returns. Errors are `ToolFailed`; results are JSON values, and a command that
-fails is a result. `note` is called for every command (`sandbox.ran`, SB-16) and every attempt to leave the
-workspace or to exceed a limit (`sandbox.violation`, SB-17); `Audit.note` implements it.
+all its processes before `use` returns. Results are JSON values; a command with a non-zero exit code is a
+result. Errors are raised as `ToolFailed`. `note` is called for every command (`sandbox.ran`, SB-16), and for
+every attempt to leave the workspace or exceed a limit (`sandbox.violation`, SB-17); `Audit.note` implements
+it.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ from easel.sandbox.workspace import Workspace, WorkspaceProvider
 Args = Mapping[str, Any]
 Work = Callable[[Workspace, Args, Event], Any]
 
-# A search may take long, so it has threads of its own.
+# Searches can take long, so they have separate threads.
 FILES = Threads("easel-files", 16, max_per_owner=4)
 SEARCHES = Threads("easel-search", 4, max_per_owner=2)
 
@@ -184,8 +185,9 @@ def machine_tools(
     note: Note = record_nothing,
     worker_id: str = "",
 ) -> list[MachineTool]:
-    """Return the machine tools, without Bash if there is no shell. `network` lets Bash use it where the
-    workspace allows it.
+    """Return the machine tools, without Bash if there is no shell.
+
+    With `network`, Bash may use the network if the workspace allows it too.
     """
     return [
         MachineTool(definition, workspaces, shell, note, worker_id)
@@ -220,7 +222,7 @@ def _stop_reason(result: CommandResult, limits: CommandLimits) -> str:
 
 
 def _checked_workdir(workspace: Workspace, workdir: str) -> str:
-    """Return the folder as the command sees it. Raises if it is no folder, or outside of the workspace."""
+    """Return the folder's path inside the sandbox. Raises if it is not a folder of the workspace."""
     with open_path(workspace, workdir, ENTER_DIRECTORY):
         root, relative = workspace.find(workdir)
     return posixpath.normpath(posixpath.join(root.visible_path, relative))

@@ -1,7 +1,7 @@
 """Resource usage of a command and all its descendants, read from /proc.
 
-Measures and decides nothing. The kernel's limits hold for each process; without a cgroup the sum over all
-processes of a command must be computed here.
+The kernel's limits apply to single processes. Without a cgroup, the sum over all processes of a command must
+be computed here. `command` compares it with the limits.
 """
 
 import os
@@ -22,9 +22,9 @@ class ProcessUsage:
 
 
 def measure_tree(pid: int) -> list[ProcessUsage]:
-    """Measure a process and its descendants; empty if the process has ended.
+    """Measure a process and its descendants. Returns an empty list if the process has ended.
 
-    Orphans are descendants too where the process is the first of its namespace, or a subreaper.
+    Orphaned processes are included if `pid` is the first process of a namespace or a subreaper.
     """
     usages: list[ProcessUsage] = []
     pending = [pid]
@@ -44,7 +44,7 @@ def proportional_bytes(processes: Sequence[ProcessUsage]) -> int:
 def _measure(pid: int) -> ProcessUsage | None:
     with suppress(OSError, ValueError, IndexError):
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        ticks = sum(int(fields[at]) for at in (11, 12, 13, 14))  # user, system, and both of ended children
+        ticks = sum(int(fields[at]) for at in (11, 12, 13, 14))  # own and ended children's CPU time
         resident = 0 if fields[0] in b"ZX" else int(fields[21]) * _PAGE_BYTES
         return ProcessUsage(pid, int(fields[17]), ticks / _TICKS_PER_SECOND, resident)
     return None
@@ -60,14 +60,14 @@ def _children(pid: int) -> Iterator[int]:
 def _proportional_bytes(process: ProcessUsage) -> int:
     try:
         lines = _read(f"/proc/{process.pid}/smaps_rollup").splitlines()
-    except OSError:  # it has ended, or belongs to another user
+    except OSError:  # the process has ended or belongs to another user
         return process.resident_bytes
     sizes = {
         name: int(rest.split()[0]) * 1024
         for name, _, rest in (line.partition(b":") for line in lines)
         if rest.endswith(b" kB")
     }
-    if b"Pss_Anon" not in sizes:  # before Linux 5.9
+    if b"Pss_Anon" not in sizes:  # Linux before 5.9
         return sizes.get(b"Pss", process.resident_bytes)
     return sizes[b"Pss_Anon"] + sizes.get(b"Pss_Shmem", 0) + sizes.get(b"SwapPss", 0)
 

@@ -1,8 +1,8 @@
-"""The workspace of a tool: the folders it may touch, and the paths by which commands know them.
+"""The workspace of a tool: the folders that the tool may use, and their paths as tools and commands see them.
 
-A session's tools have one folder, which they call `/workspace`. A node's tools have the roots that its user
-chose, under their own paths. Owns the translation of a path as a tool wrote it to a root and a path under it;
-opening that path is the job of `safe_open`.
+The tools of a session have one folder, visible as `/workspace`. The tools of a node have the folders that the
+user of the node chose, under their real paths. Owns the translation of a tool's path argument to a root
+folder and a path below it; `safe_open` opens that path.
 """
 
 import posixpath
@@ -26,23 +26,24 @@ MAX_PATH_LENGTH = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    visible_path: str  # the path by which tools and commands name it
-    folder: Path  # the path on this machine
+    visible_path: str  # as tools and commands see it
+    folder: Path  # the real path on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """`temporary` is the folder that commands see as /tmp; with None each command has one of its own."""
+    """`temporary` is the folder that commands see as /tmp; None: each command has its own empty /tmp."""
 
-    roots: tuple[Root, ...]  # relative paths start at the first
+    roots: tuple[Root, ...]  # relative paths start at the first root
     name: str  # a session's key, or a node's first root
     temporary: str | None = None
-    owner: int | None = None  # the uid that new files get; None: that of this process
+    owner: int | None = None  # the uid of new files; None: the uid of this process
     network: bool = False  # whether commands here may use the network; the tool must allow it too. RS-54
 
     def find(self, path: str) -> tuple[Root, str]:
-        """Return the root that holds a path, and the path relative to it. Raises `OutsideDirectory`. Ignores
-        links.
+        """Return the root that contains a path, and the path relative to that root.
+
+        Does not resolve links. Raises `OutsideDirectory` if no root contains the path.
         """
         if "\0" in path or len(path) > MAX_PATH_LENGTH:
             raise OutsideDirectory(path)
@@ -63,12 +64,12 @@ class WorkspaceProvider(Protocol):
     """Chooses the workspace of a tool call."""
 
     def enter(self, context: ToolContext | None) -> AbstractAsyncContextManager[Workspace]:
-        """Create the workspace if needed and keep it until the block ends."""
+        """Create the workspace if needed, and protect it from removal until the block ends."""
         ...
 
 
 class FixedRoots:
-    """The workspace of a node: the same folders for every call, under their own paths."""
+    """Provides the workspace of a node: the same folders for every call, under their real paths."""
 
     def __init__(self, roots: Sequence[Path], *, network: bool = False) -> None:
         folders = [_checked_root(root) for root in roots]

@@ -1,7 +1,7 @@
-"""Migrations of the schema: plain SQL files, forward only, numbered per dialect.
+"""Schema migrations: SQL files, numbered per dialect, without downgrades.
 
-A migration only adds, so that older code keeps working on a newer schema while the instances are replaced one
-by one.
+A migration only adds tables, columns and indexes, so that instances of the previous release keep working
+while they are replaced one by one.
 """
 
 import re
@@ -22,7 +22,7 @@ class Migration:
 
 
 def available(dialect: str) -> list[Migration]:
-    """Return the migrations of this release, oldest first."""
+    """Return all migrations of this release, oldest first."""
     folder = resources.files("easel.stores").joinpath("migrations", dialect)
     files = [(match, entry) for entry in folder.iterdir() if (match := _FILE.fullmatch(entry.name))]
     return sorted(

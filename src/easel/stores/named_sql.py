@@ -1,8 +1,9 @@
-"""SQL statements with a name and a purpose, read from the `.sql` files beside this module.
+"""Named SQL statements, read from `sql/{dialect}/{noun}.sql`.
 
-One file per noun and dialect. A statement without a purpose does not load. Parameters are written `:name`;
-for Postgres they become `$1 …` in the order of their first use. `-- define: NAME` names a piece of SQL that
-the line `-- include: NAME` inserts into a later statement, so that a column list is written once per file.
+`-- name: NAME` starts a statement. The comment after it states the purpose of the statement and is required.
+Parameters are written `:name`; for Postgres they become `$1 …` in the order of their first use.
+`-- define: NAME` names a piece of SQL that the line `-- include: NAME` inserts into a later statement, so
+that a column list is written once per file.
 """
 
 import re
@@ -34,7 +35,7 @@ def load(dialect: str, noun: str) -> dict[str, Statement]:
 
 
 def parse(text: str, *, numbered: bool) -> dict[str, Statement]:
-    """Return the statements of a file by name. Raises `ValueError` for a file that breaks the rules above."""
+    """Return the statements of a file by name. Raises `ValueError` if the file breaks the rules above."""
     pieces = _HEADING.split(text)
     if pieces[0].strip():
         raise ValueError(f"SQL before the first `-- name:`: {pieces[0].strip()[:60]!r}")

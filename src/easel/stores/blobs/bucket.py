@@ -1,12 +1,11 @@
-"""Blobs as objects in an S3-compatible bucket, by obstore.
+"""Blobs as objects in an S3-compatible bucket, stored with obstore.
 
-Owns how an object is created without replacing one, how an upload is aborted and how failures are reported.
-Does not know the rules of keys: `store` has checked them. obstore reads endpoint, region and credentials from
-`AWS_*`.
+Owns how an object is created without replacing an existing one, how an upload is aborted, and how failures
+are reported. Keys were validated by `store`. obstore reads endpoint, region and credentials from `AWS_*`.
 
-obstore is called in our own threads, not by its coroutines: those are finished by a thread of obstore that
-still needs the interpreter a moment later, and aborts the process if it has exited (measured: one exit in
-five after a `check`).
+obstore is called in our own threads instead of through its coroutines. Those are completed by a thread of
+obstore that still uses the interpreter afterwards, and aborts the process if the interpreter has exited
+(measured: one exit in five after a `check`).
 """
 
 import asyncio
@@ -35,21 +34,20 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_CONCURRENT_REQUESTS = 16  # each uses a thread
+MAX_CONCURRENT_REQUESTS = 16  # each request uses a thread
 
-# A blob up to this size is uploaded in one request, a larger one in parts. The smallest part that S3 allows.
+# A blob up to this size is uploaded in one request, a larger one in parts of this size, the minimum of S3.
 PART_BYTES = 5 * 1024 * 1024
 MAX_CONCURRENT_PARTS = 2  # bounds the memory of an upload
-MAX_BLOB_BYTES = (
-    5 * 1024**3
-)  # S3 copies at most this in one request, and a large blob gets its name by a copy
+# A staged blob gets its name by a copy, and S3 copies at most 5 GiB in one request.
+MAX_BLOB_BYTES = 5 * 1024**3
 
 TIMES: "ClientConfig" = {
     "connect_timeout": timedelta(seconds=3),
-    "read_timeout": timedelta(seconds=30),  # without data, such as while a part is uploaded
-    "timeout": timedelta(hours=1),  # a slow reader is allowed
+    "read_timeout": timedelta(seconds=30),  # maximum time without data, such as during a part's upload
+    "timeout": timedelta(hours=1),  # of a whole request; readers may be slow
 }
-# An unreachable bucket is reported within seconds; the caller may retry.
+# Few retries, so that an unreachable bucket is reported within seconds; the caller may retry.
 RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=10)}
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -72,8 +70,8 @@ def bucket_faults(key: str) -> Generator[None]:
 class Feed:
     """Passes blocks from the event loop to the thread of an upload.
 
-    obstore aborts an upload whose source fails, so `stop` makes the source fail. An abandoned upload would
-    leave its parts in the bucket, unlisted but billed.
+    `stop` makes the source fail, because obstore then aborts the upload. An upload that is not aborted leaves
+    its parts in the bucket, unlisted but billed.
     """
 
     def __init__(self, first: bytes, second: bytes, rest: AsyncGenerator[bytes, None]) -> None:
@@ -114,7 +112,7 @@ class Feed:
 class Bucket:
     """Objects under a prefix.
 
-    A small one is created by one conditional request, a large one is named by a copy.
+    A small object is created by one conditional request. A large one is staged, and then copied to its key.
     """
 
     block = PART_BYTES
@@ -126,8 +124,8 @@ class Bucket:
         )
         try:
             endpoint = urlsplit(next(filter(None, endpoints), ""))
-            # Plain HTTP is allowed for a local server or by AWS_ALLOW_HTTP, which obstore ignores if it gets
-            # options.
+            # Plain HTTP is allowed for a local server, or by AWS_ALLOW_HTTP. obstore ignores that variable if
+            # it gets `client_options`.
             allow_http = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
             self._s3 = S3Store(
                 bucket,
@@ -135,7 +133,7 @@ class Bucket:
                 client_options={**TIMES, "allow_http": allow_http or endpoint.hostname in LOOPBACK},
                 retry_config=RETRIES,
                 copy_if_not_exists=os.environ.get("AWS_COPY_IF_NOT_EXISTS", "multipart"),
-                disable_bulk_delete=True,  # not all compatible servers support it, and we delete one by one
+                disable_bulk_delete=True,  # some servers do not support it
             )
         except (BaseError, ValueError) as error:
             raise BadInput(
@@ -156,7 +154,7 @@ class Bucket:
             await self._upload(staged, feed)
             return await self._create(key, feed.size, partial(self._s3.copy, staged, key, overwrite=False))
         finally:
-            with suppress(Unavailable):  # a sweep deletes it later
+            with suppress(Unavailable):  # a sweep deletes the staged object later
                 await self.delete(staged)
 
     async def _create(self, key: str, size: int, create: Callable[[], object]) -> int:
@@ -165,7 +163,7 @@ class Bucket:
                 await self._request(create)
                 return size
             present = await self.size(key)
-            if present is not None:  # else it was deleted a moment ago
+            if present is not None:  # None: deleted since the failed create
                 return present
         raise Unavailable(what="The blob store")
 
@@ -178,7 +176,7 @@ class Bucket:
             chunk_size=PART_BYTES,
             max_concurrency=MAX_CONCURRENT_PARTS,
         )
-        # A dedicated thread: it waits for the source too, and a slow source must not delay other requests.
+        # A separate thread, because it also waits for the source: a slow one must not delay other requests.
         thread = ThreadPoolExecutor(1, "blob-upload")
         try:
             with bucket_faults(staged):
@@ -192,7 +190,7 @@ class Bucket:
 
     async def read(self, key: str, start: int, end: int | None) -> AsyncIterator[bytes]:
         options: GetOptions = {}
-        if start or end is not None:  # S3 rejects a range outside the object, so limit it first
+        if start or end is not None:  # S3 rejects a range outside of the object
             size = await self.size(key)
             if size is None:
                 raise NotFound(what="blob", id=key)
@@ -233,7 +231,7 @@ class Bucket:
         return len(old)
 
     async def _objects(self, folder: str) -> AsyncIterator["ObjectMeta"]:
-        # The other overload of `list` needs Arrow.
+        # The type of the other overload of `list` is unknown without Arrow.
         pages: Pages = self._s3.list(folder or None)  # pyright: ignore[reportUnknownMemberType]
         while True:
             with bucket_faults(folder):

@@ -1,10 +1,10 @@
 """Blobs as files under a folder.
 
-Owns that a file is durable before it has its name, and that no path leads out of the folder. Does not know
-the rules of keys and the limits: `store` has checked them.
+Ensures that a file is durable before it gets its name, and that no path leads out of the folder. Keys and
+sizes were validated by `store`.
 
-obstore's local store is not used: it does not sync files, follows links out of its root and replaces existing
-files when it streams.
+obstore's local store is not used: it does not sync files, follows links out of its root, and replaces
+existing files in streamed uploads.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from easel.stores.blobs.store import CHUNK_BYTES, MAX_PUT_ATTEMPTS, STAGING, awa
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BLOCK_BYTES = 1024 * 1024  # per write
-# The last two: the path leads through a file or a link.
+BLOCK_BYTES = 1024 * 1024  # of one write
+# ENOTDIR and ELOOP: the path leads through a file or a link.
 ABSENT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 def run_in_thread(work: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Run a method in a thread, so that the disk never blocks the event loop."""
+    """Decorate a method to run in a thread, so that the disk never blocks the event loop."""
 
     @wraps(work)
     async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -58,7 +58,7 @@ def check_is_file(status: os.stat_result) -> os.stat_result:
 
 
 class Disk:
-    """Files under a root. Every step of a path is opened without following links."""
+    """Files under a root. Every component of a path is opened without following links."""
 
     block = BLOCK_BYTES
     limit = None
@@ -87,7 +87,7 @@ class Disk:
         return self._chunks(key, start, size if end is None else min(end, size))
 
     async def _chunks(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        # Opened for each chunk: slow readers hold no descriptor.
+        # The file is opened for each chunk, so that slow readers hold no descriptor.
         for at in range(start, end, CHUNK_BYTES):
             yield await self._read(key, at, min(CHUNK_BYTES, end - at))
 
@@ -105,7 +105,7 @@ class Disk:
             check_is_file(os.stat(name, dir_fd=folder, follow_symlinks=False))
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
-        with suppress(OSError):  # ends at the first folder that is not empty
+        with suppress(OSError):  # rmdir fails at the first folder that is not empty
             while path and path[0] != STAGING:
                 *path, name = path
                 with self._folder(path) as folder:
@@ -137,9 +137,9 @@ class Disk:
 
     @contextmanager
     def _folder(self, path: Sequence[str], *, make: bool = False) -> Generator[int]:
-        """Open a folder under the root. With `make` it is created, and durable before the block starts."""
+        """Open a folder under the root. With `make`, create missing folders durably."""
         try:
-            root = os.open(self._root, fs.READ_DIRECTORY)  # may be a link: the operator placed it
+            root = os.open(self._root, fs.READ_DIRECTORY)  # the root itself may be a link
         except OSError as error:
             raise Unavailable(what="The blob store") from error
         with fs.closing(root):
@@ -159,12 +159,12 @@ class Disk:
 
     @run_in_thread
     def _publish(self, draft: fs.Draft, key: str) -> int:
-        """Give the draft its name, unless the name exists. Returns the size of the blob, which is durable."""
+        """Give the draft its name, unless the name exists. Returns the size of the blob with that name."""
         *path, name = key.split("/")
         try:
             draft.sync()
             for _ in range(MAX_PUT_ATTEMPTS):
-                # A delete removes folders that it emptied, perhaps the one just opened: then open them again.
+                # A concurrent delete may remove the folder just opened, if it is empty: then open it again.
                 with (
                     suppress(FileNotFoundError),
                     self._folder([STAGING]) as staging,
@@ -186,7 +186,7 @@ class Disk:
     def _discard(self, draft: fs.Draft) -> None:
         if draft.descriptor >= 0:
             draft.close()
-            # A sweep removes the drafts that are left.
+            # A sweep removes the draft if this fails.
             with suppress(OSError, Unavailable), self._folder([STAGING]) as staging:
                 draft.discard(staging)
 
@@ -194,7 +194,7 @@ class Disk:
     def _read(self, key: str, at: int, length: int) -> bytes:
         *path, name = key.split("/")
         with disk_faults(key), self._folder(path) as folder:
-            # O_NONBLOCK: a pipe in place of a blob must not block.
+            # O_NONBLOCK: opening a pipe in place of a blob must not block.
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             try:
                 check_is_file(os.fstat(file))

@@ -1,11 +1,11 @@
-"""Blobs: bytes kept beside the log, in a folder on disk or in an S3-compatible bucket.
+"""Blobs: bytes stored outside of the database, in a folder on disk or in an S3-compatible bucket.
 
-Owns the contract: which keys are valid, what a put guarantees, how a blob is checked and swept. Does not know
-the meaning of the bytes, who may read them or which rows refer to them; `disk` and `bucket` know where they
-are stored.
+Owns the contract of all backends: valid keys, the guarantees of a put, the check of the store, and the sweep
+of staged blobs. Does not know the meaning of the bytes, who may read them or which rows refer to them. `disk`
+and `bucket` are the backends.
 
-A blob is staged first and then given its name in one step that never replaces: a crash leaves a staged file
-without a name, not half a blob.
+A blob is staged first and then gets its key in one atomic step that never replaces a blob: a crash leaves a
+staged blob without a key, never an incomplete blob.
 """
 
 import asyncio
@@ -22,21 +22,22 @@ from easel.errors import BadInput, NotFound, TooLarge, Unavailable
 
 T = TypeVar("T")
 
-STAGING = ".aside"  # folder of blobs without a name yet; no key begins with it
+STAGING = ".aside"  # folder of staged blobs; no valid key begins with it
 STALE = timedelta(hours=1)  # a staged blob of this age belongs to a process that crashed
-MAX_PUT_ATTEMPTS = 100  # a concurrent delete may remove the folders of a put
+MAX_PUT_ATTEMPTS = 100  # a concurrent delete may make an attempt fail
 
 MAX_KEY_BYTES = 1024  # the limit of S3
-# The limit of file systems, applied to S3 too, so that blobs can be moved between the two.
+# The limit of file systems, also applied to S3, so that blobs can be moved between the two.
 MAX_SEGMENT_BYTES = 255
 
-CHUNK_BYTES = 256 * 1024  # the largest piece that a reader gets
+CHUNK_BYTES = 256 * 1024  # maximum size of a piece that a reader gets
 
 
 class BlobBackend(Protocol):
-    """Stores bytes by valid keys.
+    """Stores bytes by key. Keys are valid.
 
-    The source of a put has blocks of `block` bytes; the last may be shorter.
+    The source of a put yields blocks of `block` bytes; the last one may be shorter. `limit` is the maximum
+    size of a blob.
     """
 
     @property
@@ -53,7 +54,7 @@ class BlobBackend(Protocol):
 
 
 class Blobs:
-    """Bytes by key, written once, with the same contract on every backend."""
+    """Bytes by key. A blob is written once and never changed. The contract is the same on every backend."""
 
     def __init__(self, backend: BlobBackend) -> None:
         self._backend = backend
@@ -62,7 +63,7 @@ class Blobs:
     async def put(
         self, key: str, data: bytes | AsyncIterable[bytes], *, size_limit: int | None = None
     ) -> int:
-        """Store `data` under `key`. An existing blob is kept. Returns the size of the stored blob."""
+        """Store `data` under `key`, unless the key exists. Returns the size of the stored blob."""
         limit = min((limit for limit in (size_limit, self._backend.limit) if limit is not None), default=None)
         if isinstance(data, bytes) and limit is not None and len(data) > limit:
             raise TooLarge(what="The blob", limit=limit)
@@ -96,11 +97,11 @@ class Blobs:
         """List the keys below a folder, in any order: `a/b` lists `a/b/c`, but neither `a/b` nor `a/bc`."""
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
         async for key in self._backend.list(folder):
-            if is_key(key):  # else it is staged, or not ours
+            if is_key(key):  # skip staged blobs and foreign files
                 yield key
 
     async def check(self) -> None:
-        """Write, read back and delete a few bytes. Raises `Unavailable` if that fails."""
+        """Write, read and delete a small blob. Raises `Unavailable` if that fails."""
         key, sent = f"{STAGING}/{uuid4().hex}", uuid4().bytes
         try:
             async with aclosing(blocks(sent, self._backend.block, None)) as source:
@@ -113,14 +114,14 @@ class Blobs:
             raise Unavailable(what="The blob store")
 
     async def sweep(self) -> int:
-        """Delete the staged blobs of crashed processes. Returns how many. Called by `put` now and then."""
+        """Delete the staged blobs of crashed processes. Returns how many. `put` calls it once an hour."""
         self._swept_at = time.monotonic()
         return await self._backend.sweep(datetime.now(UTC) - STALE)
 
 
 def open_blobs(url: str) -> Blobs:
     """Open blobs in a folder (a path or `file:///…`) or a bucket (`s3://bucket/prefix` and `AWS_*`)."""
-    # Imported here: obstore is slow to import, and a process that uses a folder does not need it.
+    # Backends are imported here: obstore is slow to import, and not needed for a folder.
     folder = folder_of(url)
     if folder is not None:
         from easel.stores.blobs.disk import Disk  # noqa: PLC0415
@@ -155,7 +156,7 @@ def folder_of(url: str) -> Path | None:
 
 
 def check_key(key: str) -> str:
-    """Return the key. Raises `BadInput` if it is ambiguous or leads out of the root."""
+    """Return the key. Raises `BadInput` if it is not valid on every backend."""
     try:
         segments = key.encode().split(b"/")
     except UnicodeEncodeError as error:
@@ -167,8 +168,7 @@ def check_key(key: str) -> str:
         )
     if any(segment in {b"", b".", b".."} for segment in segments):
         raise BadInput(problem="A blob key must be relative, without empty, `.` or `..` segments.")
-    # S3 lists its keys in XML, which has no control characters and not the last two code points of the first
-    # plane.
+    # S3 lists keys in XML, which cannot contain control characters, U+FFFE and U+FFFF.
     if any(
         character == "\\" or character < " " or "\x7f" <= character <= "\x9f" or character in "\ufffe\uffff"
         for character in key
@@ -189,7 +189,7 @@ def is_key(text: str) -> bool:
 async def blocks(
     data: bytes | AsyncIterable[bytes], size: int, limit: int | None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield `data` in blocks of `size`; the last may be shorter. Raises `TooLarge` beyond `limit` bytes."""
+    """Yield `data` in blocks of `size` bytes; the last may be shorter. Raises `TooLarge` above `limit`."""
     total, pending = 0, bytearray()
     async for piece in as_stream(data):
         total += len(piece)
@@ -213,7 +213,7 @@ async def as_stream(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def await_to_end(work: asyncio.Future[T], stop: Callable[[], object] = lambda: None) -> T:
-    """Return the result of `work`. When cancelled, call `stop` and wait for it to end, then raise."""
+    """Return the result of `work`. When cancelled, call `stop`, wait until the work has ended, and raise."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -222,5 +222,5 @@ async def await_to_end(work: asyncio.Future[T], stop: Callable[[], object] = lam
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
         if not work.cancelled():
-            work.exception()  # retrieved, so that the loop does not log it
+            work.exception()  # otherwise asyncio would log it as never retrieved
         raise

@@ -1,4 +1,4 @@
-"""The Postgres store: for one process or many. Needs Postgres 15 or newer."""
+"""The Postgres store, for one or more processes. Needs Postgres 15 or newer."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
-MIN_CONNECTIONS = 4  # opened before the first request: a claim, two appends and a read at a time
-# Every statement has an index and one good plan: plan it once, and use the index even if the table is small
-# or was never analysed.
+MIN_CONNECTIONS = 4  # opened at start: enough for a claim, two appends and a read at the same time
+# Every statement has one good plan, which uses an index. These settings make Postgres plan a statement once,
+# and prefer the index even if the table is small or was never analysed.
 PLANNER_SETTINGS = {"plan_cache_mode": "force_generic_plan", "random_page_cost": "1.1", "jit": "off"}
 
 
 async def _skip_reset(_: "asyncpg.connection.Connection[asyncpg.Record]") -> None:
-    """Do not reset a connection: no statement changes its session state, and a reset costs a round trip."""
+    """Do nothing: no statement changes the state of a connection, and a reset would cost a round trip."""
 
 
 async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> PostgresDatabase:

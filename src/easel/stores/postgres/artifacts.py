@@ -1,4 +1,4 @@
-"""The rows of artifacts in Postgres. The rules are in the statements of `sql/postgres/artifacts.sql`."""
+"""Rows of artifacts in Postgres. The rules are in the statements of `sql/postgres/artifacts.sql`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -94,7 +94,7 @@ class PostgresArtifacts:
 
     async def _sweep(self, old: dict[str, list[str]], older_than_seconds: float) -> list[str]:
         lock, sweep = SQL["lock_artifacts"], SQL["sweep_artifacts"]
-        # Two statements: the second sees every reference that was added before the first got its locks.
+        # Two statements: the second sees all references that were committed before the first had its locks.
         async with self._database.connection() as connection, connection.transaction():
             locked = _columns(await connection.fetch(lock.sql, *lock.arguments(old)))
             swept = await connection.fetch(

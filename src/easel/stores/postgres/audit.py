@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
 
 SQL = named_sql.load("postgres", "audit")
-MAX_BATCHES = 64  # per commit
-MAX_TRANSACTIONS = 1  # the chain has one end: a second transaction would only wait for its lock
+MAX_BATCHES = 64  # calls of `append` per commit
+MAX_TRANSACTIONS = 1  # a second transaction would only wait for the lock of the chain's head
 
 
 class PostgresAudit:

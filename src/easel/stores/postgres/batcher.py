@@ -1,4 +1,4 @@
-"""Group commit: items submitted while a transaction runs share the next one."""
+"""Group commit: items submitted while a transaction runs share the next transaction."""
 
 import asyncio
 from collections import deque
@@ -12,10 +12,10 @@ Answer = TypeVar("Answer")
 
 
 class AppendBatcher(Generic[Item, Answer]):
-    """Calls `serve` with all pending items (at most `max_items`), in up to `max_calls` concurrent calls.
+    """Calls `serve` with up to `max_items` pending items, in up to `max_calls` concurrent calls.
 
-    A single item is served at once; under load hundreds share one commit. Cancelling a caller never
-    interrupts a transaction: the tasks belong to the batcher.
+    A single item is served at once; under load, many items share one commit. Cancelling a caller does not
+    interrupt a transaction, because the batcher runs it in its own task.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class AppendBatcher(Generic[Item, Answer]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> Answer:
-        """Return the answer to this item, or raise its failure."""
+        """Serve an item with the next batch. Returns its answer, or raises its error."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._pending.append((item, answer))
         if self._free_calls:
@@ -51,7 +51,7 @@ class AppendBatcher(Generic[Item, Answer]):
             self._free_calls += 1
 
     async def _serve_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
-        """Serve all items together; if that fails, one by one, so that a bad item fails alone."""
+        """Serve all items together. If that fails, serve them one by one, so that only a bad item fails."""
         try:
             answers = await self._serve([item for item, _ in batch])
         except Exception as problem:  # noqa: BLE001 - raised again in the caller

@@ -24,8 +24,8 @@ class PostgresBoards:
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
         arguments = board_write_arguments(write, claim)
         async with self._database.connection() as connection, connection.transaction():
-            # A separate statement: the next one must see what was committed while this one waited for the
-            # lock.
+            # A separate statement: the next one must see the changes that were committed while this one
+            # waited for the lock.
             await _row(connection, "lock_run", arguments)
             state = await _row(connection, "find_board_state", arguments)
             if state is None:

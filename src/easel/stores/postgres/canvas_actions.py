@@ -1,6 +1,6 @@
 """Executions of canvas actions and refresh jobs in Postgres.
 
-Transitions are stored by `canvases`, with their canvas.
+`canvases` stores the transitions of executions, in the transaction that changes their canvas.
 """
 
 from collections.abc import Collection, Mapping, Sequence

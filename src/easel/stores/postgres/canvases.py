@@ -178,7 +178,8 @@ class PostgresCanvases:
 
 
 async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> CanvasSnapshot | None:
-    # A separate statement: the next one must see what was committed while this one waited for the lock.
+    # A separate statement: the next one must see the changes that were committed while this one waited for
+    # the lock.
     await _row(connection, "lock_canvas", ids)
     row = await _row(connection, "get_canvas", ids)
     return to_snapshot(row) if row else None

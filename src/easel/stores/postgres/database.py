@@ -1,7 +1,7 @@
 """Connections to Postgres: a small pool with timeouts, and migrations under a lock.
 
-Owns how connections are opened, borrowed and discarded. A transient failure (no server, no free connection, a
-network timeout, a full disk) becomes `Unavailable`; the next statement uses another connection.
+Owns how connections are borrowed, returned and discarded. A transient failure (no server, no free connection,
+a network timeout, a full disk) is raised as `Unavailable`; the next statement uses another connection.
 """
 
 import contextlib
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
 
 OLDEST_SERVER = 15
-MIGRATION_LOCK = 0x45A5E1  # any number that all instances share
-# Classes of SQLSTATE codes that do not concern the statement: connection, resources, operator, system,
-# rollback.
+MIGRATION_LOCK = 0x45A5E1  # key of the advisory lock: an arbitrary number, the same for all instances
+# Classes of SQLSTATE codes for failures that the statement did not cause: connection, resources, operator
+# intervention, system, rollback, internal error.
 _TRANSIENT = ("08", "53", "57", "58", "40", "XX")
 _READ_ONLY = "25006"
 
 
 def is_transient(problem: BaseException) -> bool:
-    """Return whether a retry can succeed: the server, the network or the disk failed, not the statement."""
+    """Return whether a retry can succeed, because the server, the network or the disk failed."""
     if isinstance(problem, asyncpg.PostgresError):
         state = str(getattr(problem, "sqlstate", None) or "")
         return state[:2] in _TRANSIENT or state == _READ_ONLY
@@ -51,7 +51,7 @@ def is_transient(problem: BaseException) -> bool:
 
 @contextlib.contextmanager
 def translate_connect_errors() -> "Generator[None]":
-    """Raise `BadSettings` for a wrong address or login, `Unavailable` for a server that does not respond."""
+    """Raise `BadSettings` for a wrong URL or login, `Unavailable` for a server that does not respond."""
     try:
         yield
     except (
@@ -106,17 +106,17 @@ class PostgresDatabase:
         except Exception as problem:
             if not is_transient(problem):
                 raise
-            # Discard the connection: after a timeout its server may be unreachable.
-            with contextlib.suppress(asyncpg.InterfaceError):  # the pool has discarded it already
+            # Discard the connection: its server may be unreachable.
+            with contextlib.suppress(asyncpg.InterfaceError):  # already discarded by the pool
                 connection.terminate()
             raise Unavailable(what="The database") from problem
         finally:
             await self._release(connection)
 
     async def _release(self, connection: "Connection") -> None:
-        """Return a connection to the pool.
+        """Return a connection to the pool, which closes it if it is broken.
 
-        A broken one is closed by the pool; its statement is answered already.
+        A transient failure is ignored: the statement has its result already.
         """
         try:
             await self._pool.release(connection, timeout=self.timeout)
@@ -168,4 +168,4 @@ class PostgresDatabase:
         await self.notifier.close()
         await self.runs.close()
         await self.audit.close()
-        self._pool.terminate()  # every caller has awaited its writes
+        self._pool.terminate()  # no write is pending

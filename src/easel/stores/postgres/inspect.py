@@ -6,7 +6,7 @@ from easel.stores.postgres.database import check_version, translate_connect_erro
 
 
 async def inspect_postgres(url: str, *, timeout: float) -> tuple[int, bool]:
-    """Return the schema version of a database (0 if it has no schema), and whether it is read-only."""
+    """Return the schema version of a database (0 without a schema), and whether the database is read-only."""
     with translate_connect_errors():
         opened = await asyncpg.connect(
             url,

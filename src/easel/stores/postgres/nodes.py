@@ -1,4 +1,4 @@
-"""Tool nodes and calls across instances in Postgres.
+"""Tool nodes, and calls to tool nodes from other instances, in Postgres.
 
 The rules are in the statements of `sql/postgres/nodes.sql`.
 """
@@ -28,8 +28,8 @@ class PostgresNodes:
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         columns = node_columns(node)
         async with self._database.connection() as connection, connection.transaction():
-            # A separate statement: the next ones must see what was committed while this one waited for the
-            # lock.
+            # A separate statement: the next ones must see the changes that were committed while this one
+            # waited for the lock.
             older = await _rows(connection, "lock_node", columns)
             if (await _rows(connection, "count_nodes", columns))[0]["others"] >= max_nodes:
                 return None

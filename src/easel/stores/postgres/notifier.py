@@ -1,8 +1,9 @@
 """Notifications across instances: LISTEN/NOTIFY on a dedicated connection.
 
-Notifications are collected while one is being sent, and are sent together after their commit: a NOTIFY inside
-the writing transaction would hold a global lock during its fsync. A failed connection loses notifications and
-nothing else, because readers poll, and it is reopened.
+Notifications are sent after the commit that they announce: a NOTIFY in the writing transaction would hold a
+global lock during its fsync. Notifications that arrive during a send are sent together afterwards. If the
+connection fails, notifications are lost and the connection is reopened; readers also poll, so they miss no
+event.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ from easel.core.stream.notifications import LogAppended, Notification, from_text
 from easel.stores.postgres.database import is_transient
 
 CHANNEL = "easel"
-MAX_PENDING = 10_000  # while the connection is down; readers poll for the rest
-MAX_PAYLOAD_LENGTH = 7_900  # Postgres refuses 8,000 bytes
-CHECK_SECONDS = 5.0  # between checks of an idle connection
-CLOSE_SECONDS = 1.0  # to send the last notifications
+MAX_PENDING = 10_000  # while the connection is down; more are dropped, since readers also poll
+MAX_PAYLOAD_LENGTH = 7_900  # Postgres rejects payloads of 8,000 bytes and more
+CHECK_SECONDS = 5.0  # between two checks of an idle connection
+CLOSE_SECONDS = 1.0  # maximum time to send the last notifications
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
 
 log = structlog.get_logger("notifier")
@@ -45,9 +46,9 @@ class PostgresNotifier:
         self._start()
 
     def notify(self, notification: Notification) -> None:
-        self._deliver(notification)  # listeners in this process do not wait for the round trip
+        self._deliver(notification)  # for listeners in this process, without a round trip
         if len(self._outbox) < MAX_PENDING:
-            # Of a growing log only the newest notification matters.
+            # Of the pending notifications about one log, only the newest is sent.
             key = (
                 (type(notification), notification.key)
                 if isinstance(notification, LogAppended)
@@ -82,13 +83,13 @@ class PostgresNotifier:
         connection = await asyncpg.connect(command_timeout=self._timeout, **self._options)
         try:
             own = connection.get_server_pid()
-            # Notifications follow a durable commit, so they need not be durable themselves.
+            # Notifications are not stored, so their transactions need not be durable.
             await connection.execute("set synchronous_commit = off")
             await connection.add_listener(
                 CHANNEL,
                 lambda _, pid, __, payload: None if pid == own else self._on_notification(str(payload)),
             )
-            # Detect a closed connection at once, not at the next check.
+            # Wake up when the connection closes, so that it is reopened before the next check.
             connection.add_termination_listener(lambda _: self._wake.set())
             self.connected.set()
             while True:
@@ -115,7 +116,7 @@ class PostgresNotifier:
                 self._deliver(notification)
 
     async def close(self) -> None:
-        """Send pending notifications, such as those of runs that were released, and close the connection."""
+        """Send pending notifications, such as those about released runs, and close the connection."""
         if self._task is None:
             return
         if self._outbox and self.connected.is_set():
@@ -129,7 +130,7 @@ class PostgresNotifier:
 
 
 def _pack(texts: Iterable[str]) -> list[str]:
-    """Join texts into as few payloads as fit."""
+    """Join texts into payloads of up to MAX_PAYLOAD_LENGTH characters."""
     packed: list[str] = []
     size = MAX_PAYLOAD_LENGTH
     for text in texts:

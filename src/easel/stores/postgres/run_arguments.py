@@ -1,4 +1,4 @@
-"""Arguments of the statements on runs: batches of many runs as one array per column."""
+"""Arguments of the statements in `sql/postgres/runs.sql`; several rows are passed as one array per column."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,7 @@ def closing_arguments(events: Sequence[Envelope], answer: Message | None) -> dic
 def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
     claims = [batch.claim for batch in batches]
     places = [thread_positions(batch.events) for batch in batches]
-    # Only these lock their session.
+    # The claims whose session must be locked: their batch ends the run or has narrative events.
     in_thread = [
         batch.claim
         for batch, spoken in zip(batches, places, strict=True)

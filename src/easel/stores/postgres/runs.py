@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "runs")
-MAX_BATCHES = 128  # runs per commit
-MAX_TRANSACTIONS = 2  # one is prepared while the other waits for its fsync
+MAX_BATCHES = 128  # batches of different runs per commit
+MAX_TRANSACTIONS = 2  # one runs its statements while the other waits for its fsync
 
 
 class PostgresRuns:
@@ -55,7 +55,7 @@ class PostgresRuns:
                 **question_arguments(new.question),
             )
         except asyncpg.UniqueViolationError:
-            earlier = await self._find_by_key(new)  # another request with this key came first
+            earlier = await self._find_by_key(new)  # another request stored this key first
             if earlier is None:
                 raise
             return earlier
@@ -211,17 +211,17 @@ class PostgresRuns:
         return await self._appends.submit(batch)
 
     async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | None]:
-        """Append batches of several runs in one transaction; the fence is checked per run."""
+        """Append batches of several runs in one transaction. The claim of each run is checked separately."""
         arguments = append_arguments(batches)
         statement = SQL["append_batches"]
         ending = [batch.claim for batch in batches if batch.ends_as is not None]
         passed: dict[tuple[str, str], WorkerId | None] = {}
         async with self._database.connection() as connection:
-            if not ending:  # the common case: one statement with its own commit
+            if not ending:  # the common case: a single statement, which commits itself
                 grown = await connection.fetch(statement.sql, *statement.arguments(arguments))
             else:
                 async with connection.transaction():
-                    # This statement locks the sessions, so that the next one sees every run enqueued before.
+                    # This statement locks the sessions, so that `pass_turn` sees all runs enqueued before.
                     grown = await connection.fetch(statement.sql, *statement.arguments(arguments))
                     stored = {row["run_id"]: row["thread_seq"] for row in grown}
                     ended = [claim for claim in ending if claim.run_id in stored]
@@ -249,7 +249,7 @@ class PostgresRuns:
             batch_no=batch.number,
             count=len(batch.events),
         )
-        # Whether the turn was passed is not stored: claiming so again costs one more notification.
+        # Whether the turn was passed is not stored. If it was not, claiming so costs one notification.
         return (
             Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], batch.ends_as is not None)
             if row
@@ -293,9 +293,10 @@ async def _fetch(connection: "Connection", name: str, **arguments: Any) -> list[
 async def _pass_turns(
     connection: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
 ) -> dict[tuple[str, str], WorkerId | None]:
-    """Pass the turns of ended runs. Returns the sessions with a new turn and its preferred worker.
+    """Pass the turns of ended runs to the next runs of their sessions.
 
-    `thread_seqs` are the new ends of the threads, None: unchanged.
+    `thread_seqs` are the new ends of the threads, None: unchanged. Returns the preferred worker of the next
+    run by the key of its session, for sessions that have a next run.
     """
     if not ended:
         return {}

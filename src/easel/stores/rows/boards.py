@@ -1,4 +1,4 @@
-"""Rows of boards, shared by the stores: the arguments of a write, and rows as values of the core."""
+"""Boards in both stores: conversion of a write to statement arguments, and of rows to core values."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from easel.stores.rows.runs import Row, Time
 
 
 def board_write_arguments(write: BoardWrite, claim: Claim | None) -> dict[str, Any]:
-    """Return the arguments that are known before the run is locked, without the version and the event."""
+    """Return the arguments of a write except version and event, which are set under the run's lock."""
     return {
         "run_id": write.run_id,
         "user_id": write.user_id,

@@ -1,4 +1,4 @@
-"""Rows of canvases and executions, shared by the stores."""
+"""Canvases and executions in both stores: conversion of rows to core values, and of changes to arguments."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -42,7 +42,7 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
 
 
 def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
-    """Return the columns of a change (None: unchanged) and the artifacts it refers to."""
+    """Return the columns of a change (None: unchanged), and the artifacts that the change refers to."""
     spec = None if change.spec is None else to_json(change.spec)
     state = None if change.state is None else to_json(change.state)
     arguments = {
@@ -67,7 +67,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
 
 
 def transition_arguments(transition: Transition, revision: int) -> dict[str, Any]:
-    """Return the columns of an execution, without its times, which the store sets."""
+    """Return the columns of an execution except its times, which the store sets."""
     execution = transition.execution
     arguments = {
         "user_id": execution.user_id,
@@ -136,7 +136,7 @@ def build_outcome(
     is_accepted: bool,
     updated_at: datetime,
 ) -> Outcome:
-    """Return the changed canvas without reading it again."""
+    """Return the changed canvas, computed from the snapshot, the change and the stored columns."""
     before = snapshot.canvas
     canvas = Canvas(
         user_id=before.user_id,

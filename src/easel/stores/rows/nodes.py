@@ -1,4 +1,4 @@
-"""Rows of nodes, calls and tokens, shared by the stores."""
+"""Nodes, calls and tokens in both stores: conversion between rows and core values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -21,7 +21,7 @@ Time = Callable[[Any], datetime]
 
 
 def unchanged(time: Any) -> datetime:
-    """Return the time as the driver has decoded it."""
+    """Return a time that the driver has already decoded."""
     return time
 
 

@@ -1,4 +1,4 @@
-"""Rows of runs, sessions, messages, canvases and logs as values of the core, shared by the stores."""
+"""Runs, sessions, messages, canvases and logs in both stores: conversion of rows to core values."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -18,7 +18,7 @@ from easel.core.stream.log import LoggedEvent
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 Row = Mapping[str, Any]
-Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driver does
+Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driver has decoded it
 
 _RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _SESSION_COLUMNS = tuple(field.name for field in fields(Session))
@@ -26,7 +26,7 @@ _MESSAGE_COLUMNS = tuple(field.name for field in fields(StoredMessage))
 
 
 def to_run(row: Row, time: Time = None) -> Run:
-    """Return the run of a row whose columns have the names of the fields."""
+    """Return the run of a row. The columns have the names of the fields of `Run`."""
     columns = _decode_times(
         {name: row[name] for name in _RUN_COLUMNS},
         time,
@@ -72,7 +72,7 @@ def to_message(row: Row, time: Time = None) -> StoredMessage:
 def to_events(
     rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
 ) -> list[LoggedEvent]:
-    """Return a page of a log from rows of seq, type, visibility, time and data."""
+    """Return a page of a log from rows of seq, type, visibility, time and payload."""
     return [
         LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
         for seq, event_type, visible, at, data in rows
@@ -86,15 +86,15 @@ def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str,
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split the key of a log into its user and its name."""
+    """Split the key of a log into the user id and the id of the session or canvas."""
     user_id, _, name = key.rpartition("/")
     return user_id, name
 
 
 def search_pattern(search: str) -> str:
-    """Return a regular expression that finds the text anywhere and in either case.
+    """Return a regular expression that finds the text in upper or lower case.
 
-    Both stores evaluate it alike, independently of the database's locale.
+    Both stores get the same result from it, independently of the locale of the database.
     """
     return "".join(map(_in_either_case, search))
 

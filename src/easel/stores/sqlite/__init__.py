@@ -1,4 +1,4 @@
-"""The SQLite store: for one process, with nothing to set up. Several processes need Postgres."""
+"""The SQLite store, for one process; needs no setup. Several processes need Postgres."""
 
 from easel.stores.sqlite.database import SqliteDatabase, open_sqlite
 

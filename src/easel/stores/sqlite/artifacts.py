@@ -1,4 +1,4 @@
-"""The rows of artifacts in SQLite. The rules are in the statements of `sql/sqlite/artifacts.sql`."""
+"""Rows of artifacts in SQLite. The rules are in the statements of `sql/sqlite/artifacts.sql`."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence

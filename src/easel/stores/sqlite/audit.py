@@ -18,7 +18,7 @@ from easel.stores.sqlite.times import from_datetime, to_datetime
 
 SQL = named_sql.load("sqlite", "audit")
 
-Row = Any  # sqlite3.Row: its columns are known by the statement only
+Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
 
 class AuditDatabase(Protocol):
@@ -73,7 +73,7 @@ class SqliteAudit:
 
 
 class AuditReader:
-    """Reads the chain of a file that another process may have open, without the lock of its folder."""
+    """Reads the audit chain of a file that a running server may have open. Does not lock the data folder."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():

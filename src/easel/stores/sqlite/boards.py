@@ -1,6 +1,6 @@
 """Boards in SQLite. The rules are in `core/run/boards.py` and in the statements of `sql/sqlite/boards.sql`.
 
-A write is several statements in one transaction. SQLite has one writer, so no other write comes between them.
+A write is several statements in one transaction. SQLite has one writer, so no other write can interleave.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SQL = named_sql.load("sqlite", "boards")
 
-Row = Any  # sqlite3.Row: its columns are known by the statement only
+Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
 
 class SqliteBoards:
@@ -73,7 +73,7 @@ def _write(
 
 
 def _rows(connection: sqlite3.Connection, name: str, arguments: dict[str, Any]) -> list[Row]:
-    # Fetch everything: an unfinished statement would block the commit of its transaction.
+    # Fetch all rows: an unfinished statement would block the commit of the transaction.
     return connection.execute(SQL[name].sql, arguments).fetchall()
 
 

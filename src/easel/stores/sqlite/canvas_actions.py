@@ -1,6 +1,6 @@
 """Executions of canvas actions and refresh jobs in SQLite.
 
-Transitions are stored by `canvases`, with their canvas.
+`canvases` stores the transitions of executions, in the transaction that changes their canvas.
 """
 
 import sqlite3

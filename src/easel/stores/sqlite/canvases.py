@@ -1,7 +1,6 @@
 """Canvases and their logs in SQLite. The rules are in the statements of `sql/sqlite/canvases.sql`.
 
-A change is several statements in one transaction. SQLite has one writer, so no other write comes between
-them.
+A change is several statements in one transaction. SQLite has one writer, so no other write can interleave.
 """
 
 import sqlite3

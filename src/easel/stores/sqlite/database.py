@@ -1,7 +1,7 @@
 """The SQLite database of one process: its file, its lock, its threads and its schema.
 
-Owns how the file is opened, and that no second server opens it. A transient failure (a full disk, a missing
-file, a lock held too long) becomes `Unavailable`; the next statement opens a new connection.
+Owns how the file is opened, and prevents that a second server opens it. A transient failure (a full disk, a
+missing file, a lock held too long) is raised as `Unavailable`; the next statement opens a new connection.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from easel.stores.sqlite.sign_ins import SqliteSignIns
 from easel.stores.sqlite.tokens import SqliteTokens
 
 LOCK_FILE = "easel.lock"
-READER_THREADS = 2  # one long listing does not delay the streams
+READER_THREADS = 2  # two, so that one long query does not delay the streams
 SYNCHRONOUS = ("full", "normal")
 _MAGIC = b"SQLite format 3\0"
 
@@ -38,7 +38,7 @@ Clock = Callable[[], int]
 
 
 def wall_clock() -> int:
-    """Return the database clock: whole microseconds since 1970, UTC."""
+    """Return the time of the database clock: whole microseconds since 1970, UTC."""
     return time.time_ns() // 1000
 
 
@@ -65,25 +65,25 @@ class SqliteDatabase:
 
     @property
     def commits(self) -> int:
-        """Transactions committed so far: fewer than writes, because concurrent writes share one."""
+        """The number of committed transactions: concurrent writes share one."""
         return self._writer.commits
 
     async def read(self, work: Work[Answer]) -> Answer:
         return await self._readers.run(work)
 
     async def write(self, work: Work[Answer]) -> Answer:
-        """Run `work` in a transaction: durable when this returns, rolled back when it raises."""
+        """Run `work` in a transaction. It is durable when `write` returns, rolled back when `work` raises."""
         return await self._writer.run(work)
 
     async def migrate(self) -> list[str]:
-        """Apply the missing migrations, all or none. Returns their names."""
+        """Apply the missing migrations in one transaction. Returns their names."""
         return await self.write(apply_missing_migrations)
 
     async def schema_version(self) -> int:
         return await self.read(newest_applied)
 
     async def close(self) -> None:
-        """Finish queued work, fold the WAL into the file and release the lock."""
+        """Finish queued work, checkpoint the WAL and release the lock."""
         await self._readers.close()
         await self._writer.close()
         self._lock.close()
@@ -92,7 +92,7 @@ class SqliteDatabase:
 async def open_sqlite(
     path: Path, *, synchronous: str = "full", clock: Clock = wall_clock, busy_seconds: float = BUSY_SECONDS
 ) -> SqliteDatabase:
-    """Open or create the file and lock its folder for this process. Call `migrate()` next."""
+    """Open or create the file and lock its folder for this process. The caller must call `migrate` next."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise BadSettings(
@@ -113,7 +113,7 @@ async def open_sqlite(
 
 
 def _prepare(path: Path) -> IO[str]:
-    """Create the folder and the file with mode 0700 and 0600, and lock the folder. Returns the lock."""
+    """Create the folder (mode 0700) and the file (0600), and lock the folder. Returns the open lock file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = _lock_folder(path.parent)
     try:
@@ -131,7 +131,7 @@ def _prepare(path: Path) -> IO[str]:
 
 
 def _lock_folder(folder: Path) -> IO[str]:
-    """Return the open lock file. The system releases the lock when the process ends."""
+    """Lock the folder and return the open lock file. The system releases the lock when the process ends."""
     lock = os.fdopen(os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600), "r+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,7 @@
 """Threads that run SQLite statements, so that no statement blocks the event loop.
 
-One writer thread with group commit, and reader threads that neither wait for the writer nor delay it. Owns
-the order of jobs, their connections, and how a failed job or a failed disk is reported. Does not know any
-table.
+There is one writer thread with group commit, and reader threads that neither wait for the writer nor delay
+it. Owns the order of jobs, the connections of the threads, and how failures are reported. Knows no table.
 """
 
 import asyncio
@@ -23,8 +22,8 @@ from easel.stores.sqlite.connection import is_transient
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
 
-MAX_PENDING_JOBS = 10_000  # beyond that the disk does not keep up: refuse at once instead of queueing
-CLOSE_SECONDS = 30.0  # for a thread to finish its queued jobs
+MAX_PENDING_JOBS = 10_000  # more are refused at once: the disk is too slow for them
+CLOSE_SECONDS = 30.0  # maximum wait for a thread to finish its queued jobs
 
 log = structlog.get_logger("sqlite")
 
@@ -43,7 +42,7 @@ class _Outcome:
 
 
 class _Executor(ABC):
-    """Accept jobs on the event loop, run them in threads, set their results on the event loop."""
+    """Accepts jobs on the event loop, runs them in threads, and sets their results on the event loop."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], threads: int) -> None:
         self._name = name
@@ -52,7 +51,7 @@ class _Executor(ABC):
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._pending_count = 0
         self._is_closed = False
-        # Daemons: every answered write is committed, so a program may exit without closing its database.
+        # Daemon threads: the program may exit without closing the database, as answered writes are committed.
         self._threads = [
             Thread(target=self._serve, name=f"sqlite-{name}", daemon=True) for _ in range(threads)
         ]
@@ -60,7 +59,7 @@ class _Executor(ABC):
             thread.start()
 
     async def run(self, work: Work[Answer]) -> Answer:
-        """Return the result of `work`. Cancelling the caller does not cancel the work."""
+        """Run `work` in a thread and return its result. Cancelling the caller does not cancel the work."""
         if self._is_closed or self._pending_count >= MAX_PENDING_JOBS:
             raise Unavailable(what="The database")
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -83,7 +82,7 @@ class _Executor(ABC):
         """Run jobs in this thread until None is taken from the queue."""
 
     def _report(self, outcomes: Sequence[_Outcome]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller is left
+        with contextlib.suppress(RuntimeError):  # the event loop is closed, so no caller waits
             self._loop.call_soon_threadsafe(self._settle, outcomes)
 
     def _settle(self, outcomes: Sequence[_Outcome]) -> None:
@@ -99,7 +98,7 @@ class _Executor(ABC):
 
 
 class _ThreadConnection:
-    """The connection of one thread: opened when needed, and reopened after a transient failure."""
+    """The connection of one thread: opened at first use, and reopened after a transient failure."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._name = name
@@ -118,7 +117,7 @@ class _ThreadConnection:
             log.info("database.available", executor=self._name)
 
     def discard(self, problem: sqlite3.Error) -> None:
-        """Log the first of several failures and close the connection."""
+        """Close the connection after a failure. Only the first of consecutive failures is logged."""
         if not self._is_failing:
             self._is_failing = True
             log.error(
@@ -143,7 +142,7 @@ def _unavailable(cause: BaseException) -> Unavailable:
 
 
 class ReaderThreads(_Executor):
-    """Threads with a connection each; every job sees all commits made before it started."""
+    """Threads with a connection each. A job sees all transactions committed before it started."""
 
     def _serve(self) -> None:
         connection = _ThreadConnection(self._name, self._connect)
@@ -166,10 +165,10 @@ class ReaderThreads(_Executor):
 
 
 class WriterThread(_Executor):
-    """One thread with one transaction at a time: all pending jobs share the next one, and its fsync.
+    """One thread with one transaction at a time. All pending jobs share the next transaction and its fsync.
 
-    A single job is committed at once; under load hundreds are committed together. Each job has a savepoint,
-    so a failed one is rolled back without the others. Results are set after the commit.
+    A single job is committed at once; under load, many jobs are committed together. Each of them has a
+    savepoint, so that a failed job is rolled back without the others. Results are set after the commit.
     """
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -184,12 +183,12 @@ class WriterThread(_Executor):
             if jobs:
                 self._report(self._transact(connection, jobs))
         with contextlib.suppress(sqlite3.Error):
-            # Fold the WAL into the file; if this fails, the next start reads the WAL.
+            # Copy the WAL into the file. If that fails, the next start reads the WAL.
             connection.get().execute("pragma wal_checkpoint(truncate)").fetchall()
         connection.close()
 
     def _take_all(self) -> tuple[list[_Job], bool]:
-        """Wait for the first job, then take all others. Returns them, and whether to close after them."""
+        """Wait for a job and take all pending jobs. Returns them, and whether to close afterwards."""
         jobs: list[_Job] = []
         job = self._jobs.get()
         while job is not None:
@@ -233,7 +232,7 @@ def _run_in_savepoint(connection: sqlite3.Connection, job: _Job) -> _Outcome:
 
 
 def _run_alone(connection: sqlite3.Connection, job: _Job) -> _Outcome:
-    """Run the only job of a transaction: it needs no savepoint, because a failure rolls back everything."""
+    """Run the only job of a transaction. It needs no savepoint: a failure rolls back the transaction."""
     try:
         return _Outcome(job, job.work(connection))
     except Exception as problem:

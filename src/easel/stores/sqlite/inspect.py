@@ -15,21 +15,21 @@ from easel.stores.sqlite.schema import newest_applied
 
 @dataclass(frozen=True, slots=True)
 class SqliteInfo:
-    version: int  # of its schema; 0 if it has none
-    holder: str | None  # the process that holds the lock of the data folder
+    version: int  # of the schema; 0: the file has no schema
+    holder: str | None  # pid of the process that holds the lock of the data folder; None: not locked
 
 
 def inspect_sqlite(path: Path) -> SqliteInfo | None:
-    """Return what is known of the file, None if it does not exist.
+    """Return the schema version and the lock holder of a file, None if the file does not exist.
 
-    Raises `BadSettings` if it cannot be read.
+    Raises `BadSettings` if the file cannot be read.
     """
     try:
         if not path.exists():
             return None
         wal = path.with_name(path.name + "-wal")
-        # Without a WAL, open as immutable: SQLite would create two files beside it. The newest writes are in
-        # the WAL.
+        # A WAL holds the newest writes, so it must be read. Without a WAL the file is opened as immutable:
+        # otherwise SQLite would create two files next to it.
         mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
         with contextlib.closing(
             sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=BUSY_SECONDS, uri=True)

@@ -1,7 +1,7 @@
 """Tool nodes and calls to them in SQLite. The rules are in the statements of `sql/sqlite/nodes.sql`.
 
-SQLite serves one process, so every node is connected to it. Calls are implemented because all stores share
-one contract.
+SQLite serves one process, to which every node is connected, so calls between instances do not occur. They are
+implemented because all stores have the same contract.
 """
 
 import sqlite3

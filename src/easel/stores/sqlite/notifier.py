@@ -1,4 +1,4 @@
-"""Notifications within one process: delivered on the event loop, soon after `notify` and never inside it."""
+"""Notifications within one process, delivered in later callbacks of the event loop, not inside `notify`."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class LocalNotifier:
     def notify(self, notification: Notification) -> None:
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._deliver)
-        # Of a growing log only the newest notification matters.
+        # Of the pending notifications about one log, only the newest is delivered.
         key = notification.run_id if isinstance(notification, RunAppended) else notification
         self._pending[key] = notification
 
@@ -26,4 +26,4 @@ class LocalNotifier:
         loop = asyncio.get_running_loop()
         for notification in pending.values():
             for callback in self._listeners:
-                loop.call_soon(callback, notification)  # a failing callback does not affect the others
+                loop.call_soon(callback, notification)  # if one raises, the others still run

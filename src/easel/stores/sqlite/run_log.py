@@ -1,6 +1,6 @@
 """The log of a run in SQLite: appending batches, thread positions, messages, references, turns and pruning.
 
-Functions over the writer's connection, called by `runs` within one transaction. Statements are in
+`runs` calls these functions with the writer's connection, within a transaction. The statements are in
 `sql/sqlite/runs.sql`.
 """
 
@@ -17,13 +17,13 @@ from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
 
 SQL = named_sql.load("sqlite", "runs")
-MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that other writers do not wait longer
+MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
 
-Row = Any  # sqlite3.Row: its columns are known by the statement only
+Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
 
 def fetch_all(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Row]:
-    # Fetch everything: an unfinished statement would block the commit of its transaction.
+    # Fetch all rows: an unfinished statement would block the commit of the transaction.
     return connection.execute(SQL[name].sql, arguments).fetchall()
 
 
@@ -50,7 +50,7 @@ def append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended |
 
 
 def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | None:
-    """Return the answer to a batch that is stored already. RX-29"""
+    """Return the first answer to a batch that is already stored, None if it is not stored. RX-29"""
     row = fetch_one(
         connection,
         "repeated_batch",
@@ -60,7 +60,7 @@ def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | No
     )
     if row is None:
         return None
-    # Whether the turn was passed is not stored: claiming so again costs one more notification.
+    # Whether the turn was passed is not stored. If it was not, claiming so costs one notification.
     turn_passed = batch.ends_as is not None
     return Appended(row["last_seq"], row["thread_seq"], is_cancel_requested(row), turn_passed)
 
@@ -68,9 +68,9 @@ def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | No
 def add_events(
     connection: sqlite3.Connection, run: Run | Claim, last_seq: int, events: Sequence[Envelope], now: int
 ) -> int | None:
-    """Store events after `last_seq`, narrative ones in the thread too.
+    """Store events after position `last_seq` of the run's log; narrative events also get thread positions.
 
-    Returns the last thread position taken.
+    Returns the last thread position taken, None if there is none.
     """
     places = thread_positions(events)
     session = {"user_id": run.user_id, "session_id": run.session_id}
@@ -128,7 +128,7 @@ def add_message(
 def add_references(
     connection: sqlite3.Connection, run: NewRun | Run | Claim, artifacts: frozenset[ArtifactId]
 ) -> None:
-    """Keep these artifacts as long as the run."""
+    """Store references from the run to artifacts, which are then kept as long as the run."""
     for artifact_id in sorted(artifacts):
         fetch_all(
             connection, "add_reference", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id
@@ -136,13 +136,13 @@ def add_references(
 
 
 class PassedTurn(NamedTuple):
-    """The turn of the session went to another run."""
+    """The turn of a session was passed to its next run, which prefers the worker `prefers`."""
 
     prefers: WorkerId | None
 
 
 def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> PassedTurn | None:
-    """Give the session's turn to its oldest waiting run. Returns None if there is none."""
+    """Pass the turn of the session to its oldest waiting run. Returns None if no run waits."""
     worker_id = ended.worker_id if isinstance(ended, Claim) else None
     session = fetch_one(connection, "pass_turn", worker_id=worker_id, now=now, **run_key(ended))
     if session is None or session["active_run_id"] is None:
@@ -161,7 +161,7 @@ def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> P
 
 
 def trim_logs(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[RunId]:
-    """Trim logs to their last event until the transaction is large enough. Returns the runs that remain."""
+    """Trim logs to their last event, up to MAX_TRIMMED_EVENTS in total. Returns the runs still to trim."""
     budget = MAX_TRIMMED_EVENTS
     for nth, run_id in enumerate(run_ids):
         if budget <= 0:
@@ -190,5 +190,5 @@ def event_columns(event: Envelope) -> dict[str, str]:
 
 
 def is_cancel_requested(row: Row) -> bool:
-    # Not in SQL: SQLite 3.38 to 3.40 evaluate `is not null` in a `returning` clause to true for every value.
+    # Not computed in SQL: in a `returning` clause of SQLite 3.38 to 3.40, `is not null` is always true.
     return row["cancel_requested_at"] is not None

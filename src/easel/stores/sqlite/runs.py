@@ -1,7 +1,7 @@
 """Runs, their queue and their claims in SQLite. The rules are in the statements of `sql/sqlite/runs.sql`.
 
-Where Postgres uses one statement with several effects, SQLite uses several statements in one transaction.
-SQLite has one writer, so no other write comes between them.
+Postgres changes several tables in one statement; SQLite needs several statements in one transaction. SQLite
+has one writer, so no other write can interleave.
 """
 
 import sqlite3
@@ -35,7 +35,7 @@ from easel.stores.sqlite.times import microseconds, to_datetime
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
-PRUNE_BATCH_SIZE = 500  # runs per call
+PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
 class SqliteRuns:
@@ -266,7 +266,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
 
 
 class Closing(NamedTuple):
-    """The last events of a run that is cancelled while queued, and the message it leaves in the thread."""
+    """The last events of a run that is cancelled while queued, and its message in the thread."""
 
     events: Sequence[Envelope] | None
     answer: Message | None
@@ -290,7 +290,7 @@ def _request_cancel(
     cancelled = _run(rows[0])
     thread_seq = run_log.add_events(connection, run, run.last_seq, closing.events, now)
     if closing.answer is not None:
-        if closing.answer.event is not None:  # its event is in the thread only
+        if closing.answer.event is not None:  # that event is not in the run's log, only in the thread
             session = {"user_id": run.user_id, "session_id": run.session_id}
             thread_seq = fetch_all(connection, "extend_thread", count=1, **session)[0]["last_thread_seq"]
         if thread_seq is not None:
@@ -304,7 +304,10 @@ def _request_cancel(
 
 
 def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
-    """Write the opening event of a claimed run. Returns the claim with the place before it."""
+    """Store the opening event of a claimed run, unless its attempts are used up.
+
+    Returns the claim with the log position before that event.
+    """
     if claim.is_exhausted:
         return claim
     fetch_all(

@@ -1,6 +1,6 @@
-"""The schema of a SQLite file: its version, and the migrations it still needs.
+"""The schema of a SQLite file: its version, and the application of missing migrations.
 
-Does not know any table but the ledger.
+Knows no table except `schema_migrations`.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ def apply_missing_migrations(connection: sqlite3.Connection) -> list[str]:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a script into statements: `executescript` would commit the open transaction."""
+    """Split a script into statements. `executescript` is not used: it would commit the open transaction."""
     statement = ""
     for piece in script.split(";")[:-1]:
         statement += piece + ";"
@@ -36,7 +36,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def newest_applied(connection: sqlite3.Connection) -> int:
-    """Return the version of the newest migration applied, 0 if there is no schema."""
+    """Return the version of the newest applied migration, 0 if there is no schema."""
     if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
         return 0
     return connection.execute("select coalesce(max(version), 0) from schema_migrations").fetchall()[0][0]

@@ -1,7 +1,7 @@
-"""A SQLite file that another process may have open, for short commands such as `easel token`.
+"""Access to a SQLite file that a running server may have open, for short commands such as `easel token`.
 
-Opened without the lock of the data folder: SQLite lets two processes write in turn. Gives access to tokens
-and audit records only, which a running server caches for a second at most.
+The file is opened without the lock of the data folder: SQLite lets two processes write in turn. Only tokens
+and audit records are accessible, because a running server caches them for at most a second.
 """
 
 from pathlib import Path

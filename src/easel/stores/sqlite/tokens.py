@@ -17,7 +17,7 @@ SQL = named_sql.load("sqlite", "tokens")
 
 
 class TokenDatabase(Protocol):
-    """The database of the server, or one that shares its file."""
+    """The database of a server, or `SharedSqlite` on the file of a server."""
 
     def clock(self) -> int: ...
 

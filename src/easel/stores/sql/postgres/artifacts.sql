@@ -1,6 +1,6 @@
 -- name: claim_artifacts
--- Create the rows of these contents before their blobs are written. Existing rows are touched, so that no
--- sweep deletes them.
+-- Create the rows of new artifacts before their blobs are written. Existing rows get a new touched_at, so
+-- that no sweep deletes them.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key)
 select :user_id::text, new.artifact_id, new.size, new.media_type, new.blob_key
   from unnest(:artifact_ids::text[], :sizes::bigint[], :media_types::text[], :blob_keys::text[])
@@ -10,13 +10,14 @@ on conflict (user_id, artifact_id) do update set touched_at = now()
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: withdraw_artifact
--- Delete an upload that has no stored blob yet. Returns its blob key, or no row if it was swept.
+-- Delete the row of an upload whose blob is not stored yet. Returns its blob key, or no row if a sweep
+-- deleted the row.
 delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored
 returning blob_key;
 
 -- name: complete_upload
--- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
--- whose blob has the key `missing_key`. Any other row is only touched.
+-- Store the row of an uploaded artifact. An existing row gets the blob of this upload if it has no stored
+-- blob, or if its blob has the key `missing_key`; otherwise it keeps its own blob.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, true)
 on conflict (user_id, artifact_id) do update
@@ -27,7 +28,8 @@ on conflict (user_id, artifact_id) do update
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: mark_stored
--- Record that these blobs are stored. Rows that were swept or have another blob now are not returned.
+-- Record that the blobs of these artifacts are stored. Returns the updated rows; an artifact that was swept
+-- or has another blob now is missing.
 with put as (
   select artifacts.user_id, artifacts.artifact_id
     from unnest(:artifact_ids::text[], :blob_keys::text[]) as given(artifact_id, blob_key)
@@ -42,13 +44,14 @@ update artifacts set is_stored = true, touched_at = now()
 returning artifacts.artifact_id;
 
 -- name: get_artifact
--- Return one artifact of this user whose blob is stored.
+-- Return one artifact of this user, if its blob is stored.
 select user_id, artifact_id, size, media_type, blob_key, is_stored
   from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored;
 
 -- name: add_references
--- Keep these artifacts as long as the run or the canvas exists. Unknown ids are ignored. The lock waits for a
--- sweep that is deleting the row, and then finds it deleted.
+-- Store references from a run or a canvas to artifacts. No sweep deletes an artifact that has references.
+-- Unknown ids are ignored. The row lock waits for a concurrent sweep, so that no reference to a deleted row
+-- is stored.
 insert into artifact_refs (user_id, artifact_id, run_id, canvas_id)
 select user_id, artifact_id, :run_id::text, :canvas_id::text
   from artifacts
@@ -58,8 +61,7 @@ select user_id, artifact_id, :run_id::text, :canvas_id::text
 on conflict do nothing;
 
 -- name: list_artifacts
--- Return the next rows of all users, and whether each is old enough to sweep. The sweep visits all rows in
--- short steps.
+-- Return the next page of artifacts of all users, and whether each is old enough to be swept.
 select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds) as is_old
   from artifacts
  where (user_id, artifact_id) > (:after_user, :after_artifact)
@@ -67,8 +69,8 @@ select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds
  limit :limit;
 
 -- name: lock_artifacts
--- Lock the old rows of this page, so that no reference to them is added during the check. Rows in use are
--- skipped.
+-- Lock the old rows of a page, so that no reference to them is added during the sweep. Rows that another
+-- transaction has locked are skipped.
 select artifacts.user_id, artifacts.artifact_id
   from artifacts
   join unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
@@ -77,7 +79,7 @@ select artifacts.user_id, artifacts.artifact_id
    for update of artifacts skip locked;
 
 -- name: sweep_artifacts
--- Delete the artifacts that are still old and that no run or canvas refers to. Returns their blob keys.
+-- Delete the locked artifacts that are still old and have no reference. Returns their blob keys.
 delete from artifacts
  using unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
  where artifacts.user_id = old.user_id and artifacts.artifact_id = old.artifact_id
@@ -91,7 +93,7 @@ delete from artifacts
 returning artifacts.blob_key;
 
 -- name: find_unknown_blobs
--- Return which of these keys were created long ago and belong to no row.
+-- Return those of these blob keys that were created long ago and belong to no artifact.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)

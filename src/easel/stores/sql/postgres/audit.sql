@@ -1,7 +1,7 @@
 -- name: append_records
--- Append records to the chain under the lock of its head: the number is part of the text, the text and the
--- previous hash are hashed. One statement, so that a stalled client never holds the lock that every other
--- writer needs. CC-06
+-- Append records to the audit chain, under the lock of its head. Each record text contains its seq; its hash
+-- covers the previous hash and the text. This is one statement, so that a stalled client never holds the lock
+-- that all other writers need. CC-06
 with recursive head as (
   select last_seq, last_hash from audit_head for update
 ), entries as (
@@ -26,14 +26,14 @@ update audit_head set last_seq = newest.seq, last_hash = newest.hash
 returning audit_head.last_seq;
 
 -- name: end_of_chain
--- Return the head of the chain and the highest seq of a record in one statement, so that concurrent appends
--- cannot make them disagree.
+-- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
+-- concurrent append cannot make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
 
 -- name: records_after
--- Return a page of the chain in its order, for verification. A time outside the readable range is returned as
--- the nearest one inside it.
+-- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is
+-- replaced by the nearest valid one.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit
@@ -42,7 +42,7 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
  limit :limit;
 
 -- name: list_records
--- List records, newest first. Every filter is applied before the limit.
+-- List records, newest first. All filters are applied before the limit.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit
@@ -54,7 +54,7 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
  limit :limit;
 
 -- name: list_records_of_action
--- List the records of one action by its own index, newest first.
+-- List the records of one action, newest first. This separate statement uses the index on the action.
 select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit

@@ -1,11 +1,11 @@
 -- name: lock_run
--- Lock the run, so that its board writes and its other events have one order. The session is not locked:
--- board events are not part of the thread.
+-- Lock the run, so that its board writes and its other events have one order. The session is not locked,
+-- because board events are not part of its thread.
 select 1 from runs where run_id = :run_id and user_id = :user_id for update;
 
 -- name: find_board_state
--- Return the status of the run, the version of the key, and the number and size of the other values on its
--- boards. Requires the lock of the run.
+-- Return the status of the run, the version of the key, the number of all values on the run's boards, and the
+-- size of all values except the one of the key. Requires the lock of the run.
 select r.status,
        coalesce(max(b.version) filter (where b.board = :board and b.edge_id = :edge_id and b.key = :key), 0)
          as version,
@@ -17,8 +17,8 @@ select r.status,
  group by r.run_id;
 
 -- name: write_board
--- Store the value, its event and their references in one statement. A write of the run's own agent requires
--- that its worker still holds this attempt. CC-09, RX-13
+-- Store a value, its event and its artifact references. A write by the run's own agent requires that its
+-- worker still holds the claim of this attempt. CC-09, RX-13
 with grown as (
   update runs set last_seq = last_seq + 1
    where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
@@ -55,8 +55,8 @@ with grown as (
 select last_seq as seq, created_at, updated_at from grown, kept;
 
 -- name: read_board
--- Return one value, the values of an edge or a whole board of this user's run. One row without a key: the run
--- has no such value. No row: there is no such run.
+-- Return one value, the values of an edge, or all values of a board of this user's run. A single row without
+-- a key means that there is no such value; no row means that there is no such run.
 select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at,
        b.updated_at
   from runs r left join boards b

@@ -1,18 +1,18 @@
 -- define: execution_columns
--- The columns of an execution without its call and its answer, which can be large.
+-- The columns of an execution, without its resolved call and its answer, which can be large.
 user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
 owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
 
 -- name: get_execution
--- Return one execution of this user, with its age.
+-- Return one execution of this user.
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions where user_id = :user_id and event_id = :event_id;
 
 -- name: execution_by_request
--- Return the execution that was started for a request id. CV-36
+-- Return the execution that was started for this request id. CV-36
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
@@ -29,15 +29,15 @@ select
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- Extend the claims of these executions. An execution that is not returned has ended or has another owner
--- now.
+-- Extend the claims of these executions. Returns the renewed ones; a missing one has ended or has another
+-- owner now.
 update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
  where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
 returning event_id;
 
 -- name: orphaned_executions
--- List running executions whose claim has expired or belongs to one of `owner_ids`, and confirmations that
--- were not answered in time.
+-- List running executions whose claim has expired or belongs to one of `owner_ids`, and executions whose
+-- confirmation was not answered in time.
 select * from (
   select
     -- include: execution_columns
@@ -55,8 +55,8 @@ select * from (
    order by created_at limit :limit) as unanswered;
 
 -- name: adopt_execution
--- Take over an orphaned execution that has started a run, to wait for that run. The idempotency key of the
--- run is the id of the execution.
+-- Claim an orphaned execution that has started a run, and return that run. The idempotency key of the run is
+-- the id of the execution.
 update canvas_actions a
    set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from runs r
@@ -70,7 +70,7 @@ returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
--- Delete some of the executions that ended long ago.
+-- Delete up to 500 executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
                                 where ended_at < clock_timestamp() - make_interval(secs => :seconds)
@@ -78,9 +78,10 @@ delete from canvas_actions
 returning event_id;
 
 -- name: claim_refreshes
--- Claim refresh jobs that are due, and, where required, whose canvas is viewed; each by its own row lock.
--- Jobs with a valid claim are skipped, and so are jobs that the calling process still runs although their
--- claim has expired. CV-19, X9
+-- Claim refresh jobs that are due. The canvas of a job must have a valid view, unless `unwatched` is set and
+-- the job is not `only_watched`. Jobs with a valid claim are skipped, and so are jobs that the calling
+-- process still runs although their claim has expired. Rows that another instance has locked are skipped.
+-- CV-19, X9
 with due as (
   select user_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
@@ -99,7 +100,8 @@ update canvas_refreshes r
 returning r.user_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
 
 -- name: next_refresh
--- Return the seconds until the next unclaimed job is due that may run now, null if there is none.
+-- Return the seconds until the next unclaimed refresh job is due, null if there is none. The canvas of a job
+-- must have a valid view, unless `unwatched` is set and the job is not `only_watched`.
 select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= clock_timestamp())
@@ -108,15 +110,15 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
           where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
--- Extend the claims of these jobs. An expired claim is extended too, unless another instance has claimed the
--- job.
+-- Extend the claims of these refresh jobs. A claim that has expired is extended too, unless another instance
+-- has claimed the job.
 update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
  where owner_id = :owner_id
    and (user_id, canvas_id, refresh_id) in (
          select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
 
 -- name: finish_refresh
--- Release a job: store when it is due again, and its error if it failed.
+-- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
        next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()

@@ -1,6 +1,6 @@
 -- name: create_canvas
--- Create a canvas with the first event of its log. Returns no row if it exists. Its log continues after the
--- log of a deleted canvas of the same id.
+-- Create a canvas with the first event of its log. Returns no row if the canvas exists. The log continues
+-- after the log of a deleted canvas of the same id.
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases
    where user_id = :user_id and canvas_id = :canvas_id
@@ -45,8 +45,8 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
 select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
 
 -- name: get_canvas
--- Return one canvas of this user with its assets, views and failing refresh jobs, all read at one moment.
--- CV-46
+-- Return one canvas of this user with its assets, views and failing refresh jobs, read in one statement so
+-- that they are consistent. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
        is_accepted, created_at, updated_at,
@@ -66,7 +66,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
--- Return a page of this user's canvases by id, of one agent or of all. CV-33
+-- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key,
        jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
@@ -76,18 +76,19 @@ select user_id, canvas_id, agent_id, title, owner_session_key,
  order by canvas_id collate "C" limit :limit;
 
 -- name: end_canvas
--- Store where the log of a canvas ended, so that a new canvas of the same id continues its numbers.
+-- Store the last log position of a canvas that is deleted, so that a new canvas of the same id continues from
+-- it.
 insert into ended_canvases (user_id, canvas_id, last_seq)
 select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
--- Delete a canvas with its log, assets, views and references.
+-- Delete a canvas with its log, assets, views, refresh jobs and artifact references.
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- Update a canvas and append its events. Requires the lock of the canvas: events have no gaps and the order
--- of the commits. CV-15, CV-44
+-- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
+-- events have no gaps and follow the order of commits. CV-15, CV-44
 with grown as (
   update canvases
      set title = coalesce(:title::text, title),
@@ -127,7 +128,7 @@ select count(*) as waiting from canvas_actions
    and created_at > clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: start_execution
--- Store a new execution. No row is stored if its request id has an execution already. CV-36
+-- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
                             actor, tool, resolved, answer, revision, owner_id,
                             started_at, ended_at, lease_until)
@@ -141,7 +142,8 @@ on conflict do nothing
 returning event_id;
 
 -- name: advance_execution
--- Change an execution if it is still in the expected status. A running one must belong to the given owner.
+-- Change the status of an execution, if it still has the expected status. A running execution must belong to
+-- the given owner.
 update canvas_actions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
@@ -155,7 +157,7 @@ update canvas_actions
 returning event_id;
 
 -- name: delete_refreshes
--- Delete the refresh jobs that the new spec does not have or has changed.
+-- Delete the refresh jobs that the new spec has changed or does not contain.
 delete from canvas_refreshes c
  where user_id = :user_id and canvas_id = :canvas_id
    and not exists (select 1
@@ -177,36 +179,36 @@ select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watch
 on conflict do nothing;
 
 -- name: put_assets
--- Store assets, replacing those at their paths.
+-- Store assets; existing assets at their paths are replaced.
 insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
 select :user_id, :canvas_id, a.path, a.blob_key, a.size
   from unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_assets
--- Delete assets.
+-- Delete the assets at these paths.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
--- Return which of these keys were created long ago and belong to no asset.
+-- Return those of these blob keys that were created long ago and belong to no asset.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)
    and not exists (select 1 from canvas_assets where canvas_assets.blob_key = found.blob_key);
 
 -- name: add_view
--- Store a view, which expires unless its instance renews it.
+-- Store a view. It expires unless its instance renews it.
 insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
 values (:user_id, :canvas_id, :view_id, :client_id, :connection_id,
         clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
--- Delete views.
+-- Delete these views of a canvas.
 delete from canvas_views
  where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
--- Extend the views of these connections.
+-- Extend the expiry of the views of these connections.
 update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds)
  where connection_id = any(:connection_ids::text[]);
 
@@ -216,7 +218,7 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where connection_id = :connection_id;
 
 -- name: list_expired_views
--- List views that their instance did not renew in time.
+-- List the views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where expires_at <= clock_timestamp() order by expires_at limit :limit;
 
@@ -225,7 +227,7 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- Return the last position of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
   join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
@@ -237,7 +239,7 @@ select seq, event_type, visibility, created_at, payload::text as payload
  order by seq limit :limit;
 
 -- name: find_old_logs
--- Return the next canvases of all users in order, and whether the first event of each log is old.
+-- Return the next page of canvases of all users, and whether the first event of each log is old.
 select c.user_id, c.canvas_id,
        c.oldest_seq < c.last_seq
          and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
@@ -248,7 +250,7 @@ select c.user_id, c.canvas_id,
  order by c.user_id, c.canvas_id;
 
 -- name: trim_canvas_log
--- Delete some of the old events at the start of a log; the last event is kept.
+-- Delete old events at the start of a log, at most `step`. The last event is kept.
 with held as (
   select user_id, canvas_id, oldest_seq, last_seq from canvases
    where user_id = :user_id and canvas_id = :canvas_id for update

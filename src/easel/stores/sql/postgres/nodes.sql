@@ -1,6 +1,6 @@
 -- name: lock_node
--- Return the current connection of a node and lock its row, so that concurrent registrations run one after
--- another.
+-- Return the current connection of a node and lock its row, so that concurrent registrations of the node run
+-- one after another.
 select connection_id from nodes where user_id = :user_id and node_id = :node_id for update;
 
 -- name: count_nodes
@@ -9,7 +9,8 @@ select count(*) as others from nodes
  where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
 
 -- name: register_node
--- Store the connection of a node, replacing an earlier one. It expires unless its instance renews it.
+-- Store the connection of a node, replacing an earlier connection. The row expires unless its instance renews
+-- it.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
         clock_timestamp() + make_interval(secs => :seconds))
@@ -20,8 +21,8 @@ on conflict (user_id, node_id) do update
 returning connected_at;
 
 -- name: register_node_again
--- Restore the row of a connected node after it expired. Returns no row if the node has connected elsewhere
--- since.
+-- Restore the row of a connected node after the row expired. Returns no row if the node has another
+-- connection now.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
                    expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
@@ -30,17 +31,17 @@ on conflict do nothing
 returning connected_at;
 
 -- name: unregister_node
--- Delete the row of a connection that has ended.
+-- Delete the row of a node whose connection has ended.
 delete from nodes where connection_id = :connection_id returning user_id, node_id;
 
 -- name: fail_calls
--- Fail the open calls to a connection that has ended. The row of the node must be locked or deleted before,
--- so that no new call is missed.
+-- Fail the open calls to a connection that has ended. The caller must have locked or deleted the row of the
+-- node, so that no call is added concurrently.
 update calls set status = 'answered', answer = '{"lost": true}'
  where target = :target and status in ('asked', 'taken') returning call_id;
 
 -- name: renew_nodes
--- Extend the rows of these connections. Returns those that are still the current connection of their node.
+-- Extend the expiry of the nodes with these connections. Returns the connections that are still current.
 update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds)
  where connection_id = any(:connection_ids::text[]) returning connection_id;
 
@@ -51,8 +52,8 @@ select user_id, node_id, connection_id, instance_id, version, platform, tools::t
  order by node_id collate "C";
 
 -- name: place_call
--- Store a call to a connection, if it is connected. The shared lock keeps the row of the node until the call
--- is stored, so that a concurrent unregistration fails the call. DESIGN §5
+-- Store a call to a node, if the connection is current. The row lock makes a concurrent unregistration of the
+-- node wait until the call is stored, and then fail the call. DESIGN §5
 insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
 select :call_id, user_id, connection_id, :method, :params::text::json, 'asked',
        clock_timestamp() + make_interval(secs => :timeout_seconds),
@@ -62,8 +63,8 @@ select :call_id, user_id, connection_id, :method, :params::text::json, 'asked',
 returning call_id;
 
 -- name: take_calls
--- Take the open calls to the connections of this instance, each once, unless the caller or the deadline has
--- expired.
+-- Take the open calls to these connections of this instance; each call is taken once. Calls whose deadline
+-- has passed or whose caller has expired are not taken.
 update calls set status = 'taken'
  where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp()
    and heard_until > clock_timestamp()
@@ -71,38 +72,38 @@ returning call_id, user_id, target, method, params::text as params,
           extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;
 
 -- name: answer_call
--- Store the only answer of a call. Returns no row if the call was cancelled or its deadline has passed.
+-- Store the answer of a call, once. Returns no row if the call was cancelled or its deadline has passed.
 update calls set status = 'answered', answer = :answer::text::json
  where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null
    and deadline > clock_timestamp()
 returning call_id;
 
 -- name: delete_call
--- Delete a cancelled call that was not taken yet or is answered already.
+-- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
 delete from calls where call_id = :call_id and user_id = :user_id and status <> 'taken' returning call_id;
 
 -- name: cancel_call
--- Mark a taken call as cancelled, so that the instance that runs it stops it.
+-- Mark a taken call as cancelled, so that the instance that runs the call stops it.
 update calls set cancelled_at = clock_timestamp()
  where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: take_cancelled_calls
--- Take the calls that this instance must stop: they were cancelled, or, if requested, their caller did not
--- renew in time. Compared with the start of the statement: a database that stalled has delayed the renewals
--- of callers too.
+-- Take the calls that this instance must stop: calls that were cancelled and, if requested, calls that their
+-- caller did not renew in time. Expiry is compared with the start of the statement, because a stalled
+-- database delays the renewals of callers too.
 delete from calls
  where target = any(:targets::text[]) and status = 'taken'
    and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
 returning call_id;
 
 -- name: renew_calls
--- Extend the wait of the callers. Returns the calls that still exist.
+-- Extend the expiry of the callers of these calls. Returns the calls that still exist.
 update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds)
  where call_id = any(:call_ids::text[]) returning call_id;
 
 -- name: collect_answers
--- Take the answers of these calls. A call whose connection has ended or whose instance has stopped renewing
--- it is returned without an answer.
+-- Take the answers of these calls. A call to a connection that has ended or expired is returned without an
+-- answer.
 delete from calls c
  where call_id = any(:call_ids::text[])
    and (status = 'answered'
@@ -115,5 +116,5 @@ returning call_id, answer::text as answer;
 delete from calls where deadline < clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: sweep_nodes
--- Delete nodes that a crashed instance did not unregister.
+-- Delete the rows of nodes that a crashed instance did not unregister.
 delete from nodes where expires_at < clock_timestamp() - make_interval(secs => :seconds);

@@ -1,7 +1,7 @@
 -- name: enqueue_run
--- Store a run with the message it answers, and give it the turn of its session if that is free. The session
--- row is locked first, so that arrivals have one order in the queue and in the thread. The run prefers the
--- last worker of the session. RX-31, SB-12
+-- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
+-- and prefers the last worker of the session. The session row is locked first, so that runs and messages
+-- arrive in one order in the queue and in the thread. RX-31, SB-12
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -39,7 +39,7 @@ with ended as (
 select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
 -- name: run_by_key
--- Return the run that this user started under this idempotency key.
+-- Return the run that this user started with this idempotency key.
 select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
@@ -47,7 +47,7 @@ select * from runs where user_id = :user_id and idempotency_key = :idempotency_k
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List a user's runs, newest first. Every filter is applied before the limit.
+-- List the runs of a user, newest first. All filters are applied before the limit.
 select * from runs
  where user_id = :user_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
@@ -56,7 +56,7 @@ select * from runs
  limit :limit;
 
 -- name: list_session_runs
--- List the runs of one session by its own index, newest first.
+-- List the runs of one session, newest first. This separate statement uses the index on the session.
 select * from runs
  where user_id = :user_id and session_id = :session_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
@@ -65,7 +65,8 @@ select * from runs
  limit :limit;
 
 -- name: lock_session
--- Lock the session before its runs; every change that passes a turn locks in this order.
+-- Lock a session. Every transaction that locks both a session and its runs locks the session first, so that
+-- no deadlock occurs.
 select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
 
 -- name: lock_run
@@ -73,13 +74,14 @@ select 1 from sessions where user_id = :user_id and session_id = :session_id for
 select * from runs where run_id = :run_id and user_id = :user_id for update;
 
 -- name: flag_cancel
--- Request that the worker stops the run; only the first request sets the time. RX-12
+-- Record a request to cancel a running run, which its worker then stops. Only the first request sets the
+-- time. RX-12
 update runs set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
  where run_id = :run_id and status = 'running'
 returning *;
 
 -- name: cancel_queued
--- Cancel a queued run with its closing events. Requires the lock of the run. RS-37
+-- Cancel a queued run and append its closing events. Requires the lock of the run. RS-37
 with ended as (
   update runs
      set status = 'cancelled', finished_at = statement_timestamp(),
@@ -121,9 +123,10 @@ with ended as (
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
 -- name: claim_queued
--- Claim the oldest turns, each by its own row lock, and open their logs; rows locked by other workers are
--- skipped. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a moment; a missing or future
--- time does not delay it. SB-12
+-- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
+-- locked are skipped. RX-22, RX-23, RS-60
+-- A run that prefers another worker is skipped for `prefer_seconds` after it got its turn, unless the time of
+-- its turn is missing or in the future. SB-12
 with next as (
   select run_id from runs
    where status = 'queued' and turn_no > :after_turn
@@ -157,8 +160,8 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
   from taken;
 
 -- name: claim_expired
--- Take over runs whose claim expired by the database's clock, and open the next attempt if there is one.
--- RX-22, RX-37
+-- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
+-- attempt, if an attempt is left. RX-22, RX-37
 with lost as (
   select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
    where status = 'running' and lease_until < clock_timestamp()
@@ -188,8 +191,8 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
   from taken;
 
 -- name: claim_unacknowledged
--- Return the valid claims of a worker whose reply was lost: it does not know them and has appended nothing.
--- RX-49
+-- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
+-- claim is not in `acknowledged`, and nothing was appended under it. RX-49
 with held as materialized (select run_id, owner_id from runs where status = 'running')
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from held
@@ -203,8 +206,8 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_ar
           r.cancel_requested_at is not null as cancel_requested;
 
 -- name: renew_claims
--- Extend the claims that this worker still holds and that have not expired. Returns whether a cancel was
--- requested. RX-26
+-- Extend the claims that this worker still holds. Expired claims are not extended. Returns whether a cancel
+-- was requested. RX-26
 with held as (
   select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update
 )
@@ -216,17 +219,19 @@ returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
--- Starts from the running runs: the index on the owner covers everything this worker ever ran.
+-- The running runs are selected first, because the index on the owner also contains all ended runs of the
+-- worker.
 with held as materialized (select run_id, owner_id from runs
                             where status = 'running' and cancel_requested_at is not null)
 select run_id from held where owner_id = :worker_id;
 
 -- name: append_batches
--- Append each batch to its run's log and end the run if the batch is the last, if its worker still holds its
--- attempt. RX-13, RX-25, RX-28
--- Narrative events get a position in the thread too. Sessions are locked before runs and all in one order, so
--- that two statements cannot deadlock; sessions of batches that neither end a run nor have narrative events
--- are not locked. Where a run ends, `pass_turn` updates its session once for both.
+-- Append each batch to its run's log, if the worker still holds the claim of its attempt, and end the run if
+-- the batch is its last one. RX-13, RX-25, RX-28
+-- Narrative events also get a position in the thread of the session. A session is locked only if its batch
+-- ends the run or has narrative events. All sessions are locked before all runs, both in sorted order, so
+-- that concurrent statements cannot deadlock. If a run ends, `pass_turn` stores the new end of the thread, so
+-- that the session row is updated once.
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[],
@@ -234,8 +239,8 @@ with asked as (
                 :message_ids::text[], :contents::text[])
       as a(run_id, owner_id, attempt, batch_no, count, spoken, ends_as, error, message_id, content)
 ), placed as (
-  -- A lateral subquery instead of a join: the planner then estimates the rows correctly and uses a hash join
-  -- below.
+  -- A lateral subquery instead of a join: the planner then estimates the number of rows correctly, and uses a
+  -- hash join in the next parts.
   select a.run_id, s.last_thread_seq
     from (select *
             from unnest(:speaking_run_ids::text[], :user_ids::text[], :session_ids::text[])
@@ -244,6 +249,7 @@ with asked as (
    cross join lateral (select last_thread_seq from sessions s
                         where s.user_id = a.user_id and s.session_id = a.session_id for update) s
 ), held as (
+  -- Counting `placed` makes Postgres lock all sessions before the first run.
   select r.run_id, p.last_thread_seq
     from runs r left join placed p using (run_id)
    where r.run_id = any(:run_ids) and (select count(*) from placed) >= 0
@@ -295,7 +301,8 @@ select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base
   from grown;
 
 -- name: repeated_batch
--- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
+-- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was
+-- lost. RX-29
 select batch_seq as last_seq, cancel_requested_at is not null as cancel_requested,
        (select max(e.thread_seq) from run_events e
          where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
@@ -303,8 +310,9 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Give the turn of each ended run's session to its oldest waiting run, if any. Stores the end of the thread
--- and the worker too, so that the session is updated once. Requires the locks of the sessions.
+-- Pass the turn of each ended run to the oldest waiting run of its session, if there is one. Also stores the
+-- end of the thread and the worker of the ended run, so that the session row is updated once. Requires the
+-- locks of the sessions.
 with ended as (
   select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
                        :worker_ids::text[])
@@ -328,7 +336,8 @@ update runs r
 returning r.user_id, r.session_id, r.preferred_worker;
 
 -- name: release_claim
--- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
+-- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:
+-- `max_attempts` is raised by one. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1,
        preferred_worker = null
@@ -336,11 +345,12 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a run's log, for its owner. RX-54
+-- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
+-- RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- Return the last position of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
 
 -- name: events_after
@@ -349,15 +359,15 @@ select seq, event_type, visibility, created_at, payload::text as payload
   from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
 
 -- name: queue_depth
--- Count the runs that have not ended: claimable, waiting for their turn, running.
+-- Count the runs that have not ended: ready to be claimed, waiting for their turn, and running.
 select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
        count(*) filter (where status = 'queued' and turn_no is null) as waiting,
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
 -- name: prune_logs
--- Trim the logs of some of the runs that ended long ago to their last event, and move the starts of their
--- threads.
+-- Trim the logs of up to 500 runs that ended long ago to their last event, and move the start of their
+-- threads past the deleted events.
 with old as (
   select run_id, user_id, session_id from runs
    where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
@@ -367,6 +377,7 @@ with old as (
   select 1 from sessions s join (select distinct user_id, session_id from old) o using (user_id, session_id)
    order by s.user_id, s.session_id for update of s
 ), held as (
+  -- Counting `placed` makes Postgres lock all sessions before the first run.
   select r.run_id from runs r join old using (run_id)
    where (select count(*) from placed) >= 0 and r.oldest_seq < r.last_seq
      for update of r skip locked
@@ -385,6 +396,6 @@ with old as (
 select count(*) as runs from shortened;
 
 -- name: probe
--- Write one row durably.
+-- Write one row, to check that the database accepts durable writes.
 insert into probes (probed_at) values (clock_timestamp())
 on conflict (only_row) do update set probed_at = excluded.probed_at;

@@ -1,6 +1,6 @@
 -- name: create_session
--- Create a session without a message. Returns no row if it exists. Its thread continues after the thread of a
--- deleted session of the same id.
+-- Create a session without messages. Returns no row if the session exists. The thread continues after the
+-- thread of a deleted session of the same id.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -15,7 +15,7 @@ returning *;
 select * from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: list_sessions
--- List sessions, latest message first. Every filter is applied before the limit.
+-- List the sessions of a user, latest message first. All filters are applied before the limit.
 select * from sessions
  where user_id = :user_id
    and (:before_at::timestamptz is null or (last_message_at, session_id) < (:before_at, :before_id::text))
@@ -28,26 +28,28 @@ select * from sessions
 update sessions set title = :title where user_id = :user_id and session_id = :session_id returning *;
 
 -- name: lock_session
--- Lock the session before its runs; every change of a session's runs locks in this order.
+-- Lock a session. Every transaction that locks both a session and its runs locks the session first, so that
+-- no deadlock occurs.
 select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
 
 -- name: session_run_ids
--- List the runs that are deleted with a session.
+-- List the runs of a session, which are deleted with it.
 select run_id from runs where user_id = :user_id and session_id = :session_id;
 
 -- name: end_thread
--- Store where the thread of a session ended, so that a new session of the same id continues its numbers.
+-- Store the last thread position of a session that is deleted, so that a new session of the same id continues
+-- from it.
 insert into ended_threads (user_id, session_id, last_thread_seq)
 select user_id, session_id, last_thread_seq from sessions
  where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
 on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
--- Delete a session with its messages and its runs, their logs, boards and references.
+-- Delete a session with its messages and its runs, including their logs, boards and artifact references.
 delete from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: list_messages
--- List the newest messages below a position in the thread, newest first.
+-- List the newest messages before a position in the thread, newest first.
 select message_id, run_id, role, content::text as content, status, error_message, thread_seq, created_at
   from messages
  where user_id = :user_id and session_id = :session_id and (:before::bigint is null or thread_seq < :before)
@@ -59,13 +61,13 @@ select message_id, run_id, role, content::text as content, status, error_message
 select oldest_thread_seq, last_thread_seq from sessions where user_id = :user_id and session_id = :session_id;
 
 -- name: thread_heads
--- Return the last position of each watched thread: one poll per instance, for all its subscribers.
+-- Return the last position of each of these threads. An instance polls once for all its subscribers.
 select user_id, session_id, last_thread_seq
   from sessions
   join unnest(:user_ids::text[], :session_ids::text[]) as w(user_id, session_id) using (user_id, session_id);
 
 -- name: thread_after
--- Return a page of a thread: the narrative events of runs and the messages they answer. RX-36
+-- Return a page of a thread: the narrative events of runs, and messages that have a payload. RX-36
 select thread_seq, event_type, visibility, created_at, payload::text as payload
   from ((select thread_seq, event_type, visibility, created_at, payload
            from run_events

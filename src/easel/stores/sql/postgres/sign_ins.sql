@@ -1,6 +1,5 @@
 -- name: revoke_sign_in
--- Revoke a sign-in, and delete revoked sign-ins whose cookies have expired anyway, so that the table stays
--- small.
+-- Revoke a sign-in. Also deletes revoked sign-ins whose cookies have expired, so that the table stays small.
 with over as (delete from ended_sign_ins where forget_at < clock_timestamp())
 insert into ended_sign_ins (sign_in_id, user_id, forget_at)
 select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds) from users
@@ -8,5 +7,5 @@ select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds)
 on conflict (sign_in_id) do nothing;
 
 -- name: revoked_sign_ins
--- Return which of these sign-ins were revoked.
+-- Return those of these sign-ins that were revoked.
 select sign_in_id from ended_sign_ins where sign_in_id = any(:sign_in_ids::text[]);

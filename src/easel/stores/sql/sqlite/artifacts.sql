@@ -1,19 +1,20 @@
 -- name: claim_artifact
--- Create the row of this content before its blob is written. An existing row is touched, so that no sweep
--- deletes it.
+-- Create the row of a new artifact before its blob is written. An existing row gets a new touched_at, so that
+-- no sweep deletes it.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, created_at, touched_at)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, :now, :now)
 on conflict (user_id, artifact_id) do update set touched_at = excluded.touched_at
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: withdraw_artifact
--- Delete an upload that has no stored blob yet. Returns its blob key, or no row if it was swept.
+-- Delete the row of an upload whose blob is not stored yet. Returns its blob key, or no row if a sweep
+-- deleted the row.
 delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored
 returning blob_key;
 
 -- name: complete_upload
--- Attach the stored blob of an upload to the row of its content: a new row, a row without a blob, or a row
--- whose blob has the key `missing_key`. Any other row is only touched.
+-- Store the row of an uploaded artifact. An existing row gets the blob of this upload if it has no stored
+-- blob, or if its blob has the key `missing_key`; otherwise it keeps its own blob.
 insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
 values (:user_id, :artifact_id, :size, :media_type, :blob_key, 1, :now, :now)
 on conflict (user_id, artifact_id) do update
@@ -24,18 +25,20 @@ on conflict (user_id, artifact_id) do update
 returning user_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: mark_stored
--- Record that the blob is stored. Returns no row if the row was swept or has another blob now.
+-- Record that the blob of an artifact is stored. Returns no row if the artifact was swept or has another blob
+-- now.
 update artifacts set is_stored = 1, touched_at = :now
  where user_id = :user_id and artifact_id = :artifact_id and blob_key = :blob_key
 returning artifact_id;
 
 -- name: get_artifact
--- Return one artifact of this user whose blob is stored.
+-- Return one artifact of this user, if its blob is stored.
 select user_id, artifact_id, size, media_type, blob_key, is_stored
   from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored;
 
 -- name: add_references
--- Keep these artifacts as long as the run or the canvas exists. Unknown ids are ignored.
+-- Store references from a run or a canvas to artifacts. No sweep deletes an artifact that has references.
+-- Unknown ids are ignored.
 insert into artifact_refs (user_id, artifact_id, run_id, canvas_id)
 select user_id, artifact_id, :run_id, :canvas_id
   from artifacts
@@ -43,8 +46,7 @@ select user_id, artifact_id, :run_id, :canvas_id
 on conflict do nothing;
 
 -- name: list_artifacts
--- Return the next rows of all users, and whether each is old enough to sweep. The sweep visits all rows in
--- short steps.
+-- Return the next page of artifacts of all users, and whether each is old enough to be swept.
 select user_id, artifact_id, touched_at < :before as is_old
   from artifacts
  where (user_id, artifact_id) > (:after_user, :after_artifact)
@@ -52,7 +54,7 @@ select user_id, artifact_id, touched_at < :before as is_old
  limit :limit;
 
 -- name: sweep_artifact
--- Delete the artifact if it is still old and no run or canvas refers to it. Returns its blob key.
+-- Delete an artifact if it is still old and has no reference. Returns its blob key.
 delete from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and touched_at < :before
    and not exists (select 1 from artifact_refs r
@@ -64,7 +66,7 @@ delete from artifacts
 returning blob_key;
 
 -- name: find_unknown_blobs
--- Return which of these keys were created long ago and belong to no row.
+-- Return those of these blob keys that were created long ago and belong to no artifact.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before

@@ -1,25 +1,26 @@
 -- name: head
--- Return the end of the chain. There is one writer, so it does not change before the commit.
+-- Return the seq and the hash of the last record. There is one writer, so they do not change before the
+-- commit.
 select last_seq, last_hash from audit_head;
 
 -- name: add_record
--- Append one record. CC-06
+-- Append one record to the audit chain. CC-06
 insert into audit (seq, user_id, at, storage_class, action, record, hash)
 values (:seq, :user_id, :at, :storage_class, :action, :record, :hash);
 
 -- name: move_head
--- Set the end of the chain. CC-06
+-- Store the seq and the hash of the last record. CC-06
 update audit_head set last_seq = :last_seq, last_hash = :last_hash;
 
 -- name: end_of_chain
--- Return the head of the chain and the highest seq of a record in one statement, so that concurrent appends
--- cannot make them disagree.
+-- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
+-- concurrent append cannot make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
 
 -- name: records_after
--- Return a page of the chain in its order, for verification. A time outside the readable range is returned as
--- the nearest one inside it.
+-- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is
+-- replaced by the nearest valid one.
 select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit
@@ -28,7 +29,7 @@ select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
  limit :limit;
 
 -- name: list_records
--- List records, newest first. Every filter is applied before the limit.
+-- List records, newest first. All filters are applied before the limit.
 select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit
@@ -40,7 +41,7 @@ select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
  limit :limit;
 
 -- name: list_records_of_action
--- List the records of one action by its own index, newest first.
+-- List the records of one action, newest first. This separate statement uses the index on the action.
 select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit

@@ -1,6 +1,6 @@
 -- name: create_canvas
--- Create a canvas; its first event follows in the same transaction. Returns no row if it exists. Its log
--- continues after the log of a deleted canvas of the same id.
+-- Create a canvas; the caller adds its first event in the same transaction. Returns no row if the canvas
+-- exists. The log continues after the log of a deleted canvas of the same id.
 insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                       oldest_seq, last_seq, created_at,
                       updated_at)
@@ -12,8 +12,8 @@ on conflict do nothing
 returning *;
 
 -- name: get_canvas
--- Return one canvas of this user with its assets, views and failing refresh jobs, all read at one moment.
--- CV-46
+-- Return one canvas of this user with its assets, views and failing refresh jobs, read in one statement so
+-- that they are consistent. CV-46
 select *,
        (select json_group_array(json_array(path, blob_key, size))
           from (select * from canvas_assets a
@@ -29,7 +29,7 @@ select *,
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: list_canvases
--- Return a page of this user's canvases by id, of one agent or of all. CV-33
+-- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
 select user_id, canvas_id, agent_id, title, owner_session_key,
        json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
@@ -38,17 +38,19 @@ select user_id, canvas_id, agent_id, title, owner_session_key,
  order by canvas_id limit :limit;
 
 -- name: end_canvas
--- Store where the log of a canvas ended, so that a new canvas of the same id continues its numbers.
+-- Store the last log position of a canvas that is deleted, so that a new canvas of the same id continues from
+-- it.
 insert into ended_canvases (user_id, canvas_id, last_seq)
 select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
--- Delete a canvas with its log, assets, views and references.
+-- Delete a canvas with its log, assets, views, refresh jobs and artifact references.
 delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
 
 -- name: change_canvas
--- Update a canvas and take the positions of its events in the log. CV-15, CV-44
+-- Update a canvas and take the log positions of its events, which the caller adds in the same transaction.
+-- CV-15, CV-44
 update canvases
    set title = coalesce(:title, title),
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
@@ -68,7 +70,7 @@ select count(*) as waiting from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and status = 'asked' and created_at > :since;
 
 -- name: start_execution
--- Store a new execution. No row is stored if its request id has an execution already. CV-36
+-- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
                             actor, tool, resolved, answer, revision, owner_id,
                             created_at, started_at, ended_at, lease_until)
@@ -80,7 +82,8 @@ values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_diges
 on conflict do nothing;
 
 -- name: advance_execution
--- Change an execution if it is still in the expected status. A running one must belong to the given owner.
+-- Change the status of an execution, if it still has the expected status. A running execution must belong to
+-- the given owner.
 update canvas_actions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
@@ -92,7 +95,7 @@ update canvas_actions
    and (:out_of <> 'running' or owner_id = :owner_id);
 
 -- name: delete_refreshes
--- Delete the refresh jobs that the new spec does not have or has changed.
+-- Delete the refresh jobs that the new spec has changed or does not contain.
 delete from canvas_refreshes
  where user_id = :user_id and canvas_id = :canvas_id
    and json_array(refresh_id, action_id, every_ms, only_watched) not in (select value from json_each(:kept));
@@ -106,17 +109,17 @@ values (:user_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched,
 on conflict do nothing;
 
 -- name: put_asset
--- Store an asset, replacing the one at its path.
+-- Store an asset; an existing asset at its path is replaced.
 insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
 values (:user_id, :canvas_id, :path, :blob_key, :size)
 on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_asset
--- Delete an asset.
+-- Delete the asset at this path.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = :path;
 
 -- name: find_unknown_assets
--- Return which of these keys were created long ago and belong to no asset.
+-- Return those of these blob keys that were created long ago and belong to no asset.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before
@@ -124,16 +127,16 @@ select json_extract(found.value, '$[0]') as blob_key
                     where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
 
 -- name: add_view
--- Store a view, which expires unless its instance renews it.
+-- Store a view. It expires unless its instance renews it.
 insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
 values (:user_id, :canvas_id, :view_id, :client_id, :connection_id, :expires_at);
 
 -- name: remove_view
--- Delete a view.
+-- Delete a view of a canvas.
 delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id and view_id = :view_id;
 
 -- name: renew_views
--- Extend the views of these connections.
+-- Extend the expiry of the views of these connections.
 update canvas_views set expires_at = :expires_at
  where connection_id in (select value from json_each(:connection_ids));
 
@@ -143,17 +146,17 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where connection_id = :connection_id;
 
 -- name: list_expired_views
--- List views that their instance did not renew in time.
+-- List the views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where expires_at <= :now order by expires_at limit :limit;
 
 -- name: add_canvas_event
--- Store one event at its position in the log.
+-- Store one event at its position in the log of a canvas.
 insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
 -- name: add_reference
--- Keep an artifact that a canvas refers to as long as the canvas.
+-- Store a reference from a canvas to an artifact, which is then kept as long as the canvas.
 insert into artifact_refs (user_id, artifact_id, canvas_id)
 select user_id, artifact_id, :canvas_id from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and is_stored
@@ -164,7 +167,7 @@ on conflict do nothing;
 select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: canvas_heads
--- Return the last position of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
  where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')
@@ -177,7 +180,7 @@ select seq, event_type, visibility, created_at, payload
  order by seq limit :limit;
 
 -- name: find_old_logs
--- Return the next canvases of all users in order, and whether the first event of each log is old.
+-- Return the next page of canvases of all users, and whether the first event of each log is old.
 select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_at < :before, 0) as is_old
   from (select * from canvases
          where (user_id, canvas_id) > (:user_id, :canvas_id) order by user_id, canvas_id limit :limit) c
@@ -185,7 +188,7 @@ select c.user_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_
  order by c.user_id, c.canvas_id;
 
 -- name: trim_canvas_log
--- Move the start of a log past some of its old events; the last event is kept.
+-- Move the start of a log past old events, at most `step`. The last event is kept.
 update canvases as c
    set oldest_seq = coalesce((select min(seq) from canvas_events e
                                where e.user_id = c.user_id and e.canvas_id = c.canvas_id

@@ -7,7 +7,8 @@ select connection_id from nodes where user_id = :user_id and node_id = :node_id;
 select count(*) as others from nodes where user_id = :user_id and node_id <> :node_id and expires_at > :now;
 
 -- name: register_node
--- Store the connection of a node, replacing an earlier one. It expires unless its instance renews it.
+-- Store the connection of a node, replacing an earlier connection. The row expires unless its instance renews
+-- it.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
                    expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools, :now, :expires_at)
@@ -18,8 +19,8 @@ on conflict (user_id, node_id) do update
 returning connected_at;
 
 -- name: register_node_again
--- Restore the row of a connected node after it expired. Returns no row if the node has connected elsewhere
--- since.
+-- Restore the row of a connected node after the row expired. Returns no row if the node has another
+-- connection now.
 insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
                    expires_at)
 values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools, :connected_at,
@@ -28,7 +29,7 @@ on conflict do nothing
 returning connected_at;
 
 -- name: unregister_node
--- Delete the row of a connection that has ended.
+-- Delete the row of a node whose connection has ended.
 delete from nodes where connection_id = :connection_id returning user_id, node_id;
 
 -- name: fail_calls
@@ -37,7 +38,7 @@ update calls set status = 'answered', answer = '{"lost": true}'
  where target = :target and status in ('asked', 'taken') returning call_id;
 
 -- name: renew_nodes
--- Extend the rows of these connections. Returns those that are still the current connection of their node.
+-- Extend the expiry of the nodes with these connections. Returns the connections that are still current.
 update nodes set expires_at = :expires_at
  where connection_id in (select value from json_each(:connection_ids)) returning connection_id;
 
@@ -46,50 +47,52 @@ update nodes set expires_at = :expires_at
 select * from nodes where user_id = :user_id and expires_at > :now order by node_id;
 
 -- name: place_call
--- Store a call to a connection, if it is connected. DESIGN §5
+-- Store a call to a node, if the connection is current. DESIGN §5
 insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
 select :call_id, user_id, connection_id, :method, :params, 'asked', :deadline, :heard_until
   from nodes where user_id = :user_id and connection_id = :target and expires_at > :now
 returning call_id;
 
 -- name: take_calls
--- Take the open calls to these connections, each once, unless the caller or the deadline has expired.
+-- Take the open calls to these connections; each call is taken once. Calls whose deadline has passed or whose
+-- caller has expired are not taken.
 update calls set status = 'taken'
  where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now
    and heard_until > :now
 returning call_id, user_id, target, method, params, (deadline - :now) / 1000000.0 as seconds_left;
 
 -- name: answer_call
--- Store the only answer of a call. Returns no row if the call was cancelled or its deadline has passed.
+-- Store the answer of a call, once. Returns no row if the call was cancelled or its deadline has passed.
 update calls set status = 'answered', answer = :answer
  where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null
    and deadline > :now
 returning call_id;
 
 -- name: delete_call
--- Delete a cancelled call that was not taken yet or is answered already.
+-- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
 delete from calls where call_id = :call_id and user_id = :user_id and status <> 'taken' returning call_id;
 
 -- name: cancel_call
--- Mark a taken call as cancelled, so that the instance that runs it stops it.
+-- Mark a taken call as cancelled, so that the instance that runs the call stops it.
 update calls set cancelled_at = :now
  where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
 
 -- name: take_cancelled_calls
--- Take the calls that this instance must stop: they were cancelled, or, if requested, their caller did not
--- renew in time.
+-- Take the calls that this instance must stop: calls that were cancelled and, if requested, calls that their
+-- caller did not renew in time.
 delete from calls
  where target in (select value from json_each(:targets)) and status = 'taken'
    and (cancelled_at is not null or (:unheard and heard_until <= :now))
 returning call_id;
 
 -- name: renew_calls
--- Extend the wait of the callers. Returns the calls that still exist.
+-- Extend the expiry of the callers of these calls. Returns the calls that still exist.
 update calls set heard_until = :heard_until
  where call_id in (select value from json_each(:call_ids)) returning call_id;
 
 -- name: collect_answers
--- Take the answers of these calls. A call whose connection has ended is returned without an answer.
+-- Take the answers of these calls. A call to a connection that has ended or expired is returned without an
+-- answer.
 delete from calls
  where call_id in (select value from json_each(:call_ids))
    and (status = 'answered'
@@ -101,5 +104,5 @@ returning call_id, answer;
 delete from calls where deadline < :before;
 
 -- name: sweep_nodes
--- Delete nodes that a crashed instance did not unregister.
+-- Delete the rows of nodes that a crashed instance did not unregister.
 delete from nodes where expires_at < :before;

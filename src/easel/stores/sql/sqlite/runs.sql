@@ -1,6 +1,6 @@
 -- name: open_session
--- Create the session if needed, give the run the turn if it is free, and give its message a position in the
--- thread. Returns the last worker of the session. RX-31, SB-12
+-- Create the session if needed. The run gets the turn if no other run has it; its message gets the next
+-- position in the thread. Returns the last worker of the session. RX-31, SB-12
 insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
                       created_at, updated_at, last_message_at)
 select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
@@ -21,25 +21,25 @@ values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :
         :now);
 
 -- name: extend_thread
--- Take the next positions in a session's thread.
+-- Take the next `count` positions in the thread of a session.
 update sessions set last_thread_seq = last_thread_seq + :count
  where user_id = :user_id and session_id = :session_id
 returning last_thread_seq;
 
 -- name: add_reference
--- Keep an artifact that a run refers to as long as the run.
+-- Store a reference from a run to an artifact, which is then kept as long as the run.
 insert into artifact_refs (user_id, artifact_id, run_id)
 select user_id, artifact_id, :run_id from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: take_numbers
--- Take the next arrival number, the next turn number, or both.
+-- Take the next queue number, the next turn number, or both.
 update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns
 returning queue_no, turn_no;
 
 -- name: enqueue_run
--- Store a run in the order of arrival, with its turn if it has one. RX-31
+-- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
                   request_digest, input_artifact,
                   queue_no, turn_no, turn_at, preferred_worker)
@@ -49,7 +49,7 @@ values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attemp
 returning *;
 
 -- name: run_by_key
--- Return the run that this user started under this idempotency key.
+-- Return the run that this user started with this idempotency key.
 select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
@@ -57,7 +57,7 @@ select * from runs where user_id = :user_id and idempotency_key = :idempotency_k
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List a user's runs, newest first. Every filter is applied before the limit.
+-- List the runs of a user, newest first. All filters are applied before the limit.
 select * from runs
  where user_id = :user_id and queue_no < :before
    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
@@ -65,7 +65,7 @@ select * from runs
  limit :limit;
 
 -- name: list_session_runs
--- List the runs of one session by its own index, newest first.
+-- List the runs of one session, newest first. This separate statement uses the index on the session.
 select * from runs indexed by runs_session_idx
  where user_id = :user_id and session_id = :session_id and queue_no < :before
    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
@@ -73,13 +73,14 @@ select * from runs indexed by runs_session_idx
  limit :limit;
 
 -- name: flag_cancel
--- Request that the worker stops the run; only the first request sets the time. RX-12
+-- Record a request to cancel a running run, which its worker then stops. Only the first request sets the
+-- time. RX-12
 update runs set cancel_requested_at = coalesce(cancel_requested_at, :now)
  where run_id = :run_id and status = 'running'
 returning *;
 
 -- name: cancel_queued
--- Cancel a queued run; its closing events follow in the same transaction. RS-37
+-- Cancel a queued run; the caller adds its closing events in the same transaction. RS-37
 update runs
    set status = 'cancelled', finished_at = :now, last_seq = last_seq + :count,
        cancel_requested_at = coalesce(cancel_requested_at, :now), lease_until = null
@@ -87,9 +88,10 @@ update runs
 returning *;
 
 -- name: claim_queued
--- Claim the oldest turns and take the positions of their opening events. There is one writer, so no other
--- worker claims them at the same time. RX-22, RX-23, RS-60 A run that prefers another worker is skipped for a
--- moment; a missing or future time does not delay it. SB-12
+-- Claim the queued runs with the oldest turns and take the log positions of their opening events. There is
+-- one writer, so no other worker claims them at the same time. RX-22, RX-23, RS-60
+-- A run that prefers another worker is skipped if it got its turn after `prefers_since`, unless the time of
+-- its turn is missing or in the future. SB-12
 update runs
    set status = 'running', owner_id = :worker_id, attempt = attempt + 1, batch_no = 0,
        last_seq = last_seq + :opens,
@@ -104,8 +106,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: claim_expired
--- Take over runs whose claim expired by the database's clock, and take the position of the next attempt's
--- opening event. RX-22, RX-37
+-- Claim runs whose claim has expired by the database's clock, and take the log position of the opening event
+-- of the next attempt, if an attempt is left. RX-22, RX-37
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
        last_seq = last_seq + iif(attempt < max_attempts, :opens, 0)
@@ -118,8 +120,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: claim_unacknowledged
--- Return the valid claims of a worker whose reply was lost: it does not know them and has appended nothing.
--- RX-49
+-- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
+-- claim is not in `acknowledged`, and nothing was appended under it. RX-49
 update runs
    set lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
@@ -131,8 +133,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
           cancel_requested_at;
 
 -- name: renew_claim
--- Extend the claim if this worker still holds this attempt and it has not expired. Returns whether a cancel
--- was requested. RX-26
+-- Extend the claim of a run if this worker still holds it for this attempt. An expired claim is not extended.
+-- Returns when a cancel was requested, or null. RX-26
 update runs set lease_until = :until
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
    and lease_until > :now
@@ -144,8 +146,8 @@ select run_id from runs
  where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
--- Take the positions of a batch in its run's log, if its worker still holds its attempt. RX-13, RX-25
--- Indexed columns are left out: setting them would write their indexes even if nothing changes.
+-- Take the log positions of a batch, if the worker still holds the claim of its attempt. RX-13, RX-25
+-- Indexed columns are not set, because SQLite would write their indexes even if the values do not change.
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
        error_message = :error
@@ -154,7 +156,8 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: append_last_batch
--- Take the positions of the last batch and end the run, if its worker still holds its attempt. RX-13, RX-28
+-- Take the log positions of the last batch of a run and end the run, if the worker still holds the claim of
+-- its attempt. RX-13, RX-28
 update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
        error_message = :error,
@@ -164,19 +167,20 @@ update runs
 returning last_seq, cancel_requested_at;
 
 -- name: add_event
--- Store one event at its position in the log. RX-25
+-- Store one event at its position in the log of a run. RX-25
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
                         thread_seq)
 values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
 
 -- name: open_log
--- Store the opening event of a claim, with its attempt and run id filled in.
+-- Store the opening event of a claimed run, with the attempt and the run id filled in.
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
 values (:run_id, :seq, :event_type, :visibility,
         json_set(:payload, '$.attempt', :attempt, '$.provenance.run_id', :run_id), :now);
 
 -- name: repeated_batch
--- Return the first answer to a batch that is stored already, because its reply was lost. RX-29
+-- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was
+-- lost. RX-29
 select batch_seq as last_seq, cancel_requested_at,
        (select max(e.thread_seq) from run_events e
          where e.run_id = runs.run_id and e.seq > batch_seq - :count and e.seq <= batch_seq) as thread_seq
@@ -184,8 +188,8 @@ select batch_seq as last_seq, cancel_requested_at,
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and batch_no = :batch_no;
 
 -- name: pass_turn
--- Give the turn of the ended run's session to its oldest waiting run, if any, and store the worker that ended
--- it.
+-- Pass the turn of an ended run to the oldest waiting run of its session, if there is one. Also stores the
+-- worker of the ended run.
 update sessions
    set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
@@ -196,12 +200,14 @@ update sessions
 returning active_run_id, last_worker_id;
 
 -- name: give_turn
--- Make a run claimable, at first by the last worker of its session. SB-12
+-- Give the turn of a session to a run, so that it can be claimed. The run prefers the last worker of the
+-- session. SB-12
 update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker
  where run_id = :run_id;
 
 -- name: release_claim
--- Return a run to its old place in the queue for any worker. The unused attempt is given back. RX-49
+-- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:
+-- `max_attempts` is raised by one. RX-49
 update runs
    set status = 'queued', owner_id = null, lease_until = null, max_attempts = max_attempts + 1,
        preferred_worker = null
@@ -209,11 +215,12 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a run's log, for its owner. RX-54
+-- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
+-- RX-54
 select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
--- Return the last position of each watched log: one poll per instance, for all its subscribers.
+-- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select run_id, last_seq from runs where run_id in (select value from json_each(:run_ids));
 
 -- name: events_after
@@ -222,26 +229,27 @@ select seq, event_type, visibility, created_at, payload
   from run_events where run_id = :run_id and seq > :cursor order by seq limit :limit;
 
 -- name: queue_depth
--- Count the runs that have not ended: claimable, waiting for their turn, running.
+-- Count the runs that have not ended: ready to be claimed, waiting for their turn, and running.
 select count(*) filter (where status = 'queued' and turn_no is not null) as ready,
        count(*) filter (where status = 'queued' and turn_no is null) as waiting,
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
 -- name: list_prunable_runs
--- List some of the runs that ended long ago and whose logs have more than their last event.
+-- List runs that ended long ago and whose logs have more than one event.
 select run_id from runs
  where finished_at is not null and oldest_seq < last_seq and finished_at < :before
  order by finished_at limit :limit;
 
 -- name: trim_log
--- Move the start of an ended run's log, by a step that does not delay other writers.
+-- Move the start of an ended run's log by at most `step` events, so that other writers are not delayed. The
+-- last event is kept.
 update runs set oldest_seq = min(last_seq, oldest_seq + :step)
  where run_id = :run_id and finished_at is not null and oldest_seq < last_seq
 returning oldest_seq, oldest_seq < last_seq as is_unfinished;
 
 -- name: trim_thread
--- Move the start of the thread past the events that are deleted from a run's log.
+-- Move the start of the thread past the events that `delete_events` deletes.
 update sessions
    set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(
          (select max(thread_seq) from run_events
@@ -249,10 +257,10 @@ update sessions
  where (user_id, session_id) in (select user_id, session_id from runs where run_id = :run_id);
 
 -- name: delete_events
--- Delete the events before the start of a log.
+-- Delete the events before the start of a run's log.
 delete from run_events where run_id = :run_id and seq < :oldest_seq;
 
 -- name: probe
--- Write one row durably.
+-- Write one row, to check that the database accepts durable writes.
 insert into probes (only_row, probed_at) values (1, :now)
 on conflict (only_row) do update set probed_at = excluded.probed_at;

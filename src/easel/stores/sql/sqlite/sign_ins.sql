@@ -1,5 +1,5 @@
 -- name: delete_expired_sign_ins
--- Delete revoked sign-ins whose cookies have expired anyway.
+-- Delete revoked sign-ins whose cookies have expired, so that the table stays small.
 delete from ended_sign_ins where forget_at < :now;
 
 -- name: revoke_sign_in
@@ -9,5 +9,5 @@ select :sign_in_id, user_id, :forget_at from users where user_id = :user_id
 on conflict (sign_in_id) do nothing;
 
 -- name: revoked_sign_ins
--- Return which of these sign-ins were revoked.
+-- Return those of these sign-ins that were revoked.
 select sign_in_id from ended_sign_ins where sign_in_id in (select value from json_each(:sign_in_ids));

@@ -1,5 +1,5 @@
 -- name: create_token
--- Store a token of an existing user. Returns no row if there is no such user.
+-- Store a token of an existing user. Returns no row if the user does not exist.
 insert into tokens (token_id, user_id, kind, name, node_id, digest, created_at)
 select :token_id, user_id, :kind, :name, :node_id, :digest, :now from users where user_id = :user_id
 returning *;
@@ -13,14 +13,14 @@ select * from tokens where digest = :digest and revoked_at is null;
 select * from tokens where token_id = :token_id and revoked_at is null;
 
 -- name: valid_tokens
--- Return which of these tokens were not revoked.
+-- Return those of these tokens that were not revoked.
 select token_id from tokens
  where token_id in (select value from json_each(:token_ids)) and revoked_at is null;
 
 -- name: list_tokens
--- List the tokens of one user or of all, oldest first, with revoked ones.
+-- List the tokens of one user or of all users, including revoked ones, oldest first.
 select * from tokens where :user_id is null or user_id = :user_id order by token_id;
 
 -- name: revoke_token
--- Revoke a token. Returns no row if there is no such token or it was revoked before.
+-- Revoke a token. Returns no row if the token does not exist or is already revoked.
 update tokens set revoked_at = :now where token_id = :token_id and revoked_at is null returning *;
