@@ -1,1 +1,1 @@
-"""Rules: no await, no clock, no I/O. Time, ids and chance arrive as arguments."""
+"""The domain rules, as pure functions: no await, clock or I/O. Time, ids and randomness are arguments."""

@@ -1,6 +1,6 @@
-"""The principal of a request: a user and what acts for them.
+"""The principal of a request: a user, and the person or program that acts for this user.
 
-Every service call and every query of a user's data has one.
+Every service call and every query of a user's data has a principal.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Scope(StrEnum):
 class PrincipalKind(StrEnum):
     """The kind of actor that acts for a user.
 
-    Only a person confirms and accepts; a node can only offer tools and answer calls. RS-59
+    Only a person may confirm actions and accept specs. A node may only offer tools and answer calls. RS-59
     """
 
     USER = "user"
@@ -32,16 +32,16 @@ class Principal:
     name: str
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
-    token_id: str | None = None  # of the token that authenticated it, if that can be revoked
-    only_node: str | None = None  # the node id that its token is bound to
-    sign_in_id: str | None = None  # of the browser that it came with, until it signs out
+    token_id: str | None = None  # the token that authenticated the request, if it can be revoked
+    only_node: str | None = None  # the node id that the token is bound to, if any
+    sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
 
     def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes
 
     @property
     def is_revocable(self) -> bool:
-        """Return whether its credential can become invalid while a request or connection is open."""
+        """Return whether the credential can become invalid while a request or connection is open."""
         return self.token_id is not None or self.sign_in_id is not None
 
     @property
@@ -50,4 +50,4 @@ class Principal:
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
-ANONYMOUS = Principal(UserId(""), "nobody")  # of requests to open routes: owns nothing and may do nothing
+ANONYMOUS = Principal(UserId(""), "nobody")  # for public routes: owns nothing, may do nothing

@@ -1,7 +1,7 @@
 """A token: the credential of a person, a node or a service that acts for a user. Only its digest is stored.
 
-A node's token can only connect as a node: stolen from a machine, it gives access to the calls of that node
-and to nothing else of the user. It may be bound to one node id.
+A node's token can only be used to connect as a node. If it is stolen, it gives access to the calls of that
+node and to no other data of the user. A node's token may be bound to one node id.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from easel.core.principal import Principal, PrincipalKind, Scope
 from easel.errors import BadInput
 from easel.ids import OWNER, UserId
 
-PREFIX = "easel_"  # so that scanners find a leaked token
+PREFIX = "easel_"  # lets secret scanners recognise a leaked token
 MAX_NAME_LENGTH = 100
 
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
@@ -32,13 +32,13 @@ class Token:
     user_id: UserId
     kind: TokenKind
     name: str
-    node_id: str | None  # the only node id it may connect as; None: any
+    node_id: str | None  # the only node id that may connect with this token; None: any
     created_at: datetime
     revoked_at: datetime | None = None
 
     @property
     def principal(self) -> Principal:
-        # Only the owner in person administers, not the owner's programs and machines.
+        # Only the owner in person is an administrator; tokens of the owner's services and nodes are not.
         is_admin = self.kind is TokenKind.USER and self.user_id == OWNER
         return Principal(
             self.user_id,
@@ -61,12 +61,12 @@ class NewToken:
 
 
 def digest_of(token: str) -> str:
-    """Return the digest that is stored. One plain hash is enough: a token has 256 random bits."""
+    """Return the digest to store. A fast hash is safe here, because a token has 256 random bits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_token(text: str) -> bool:
-    """Return whether the text has the form of a token. Any other text needs no query."""
+    """Return whether the text has the form of a token, so that other texts are refused without a query."""
     return _TOKEN.fullmatch(text) is not None
 
 

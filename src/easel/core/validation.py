@@ -1,6 +1,7 @@
-"""Validation of JSON by people and agents, with messages that name the place: `actions.deploy.confirm: …`.
+"""Validation of JSON from people and agents. Error messages name the member: `actions.deploy.confirm: …`.
 
-Owns the few shapes that specs are made of. Does not know what they mean.
+Owns the checks of generic shapes: objects, lists, texts, ids, numbers, flags and choices. Does not know the
+meaning of any member. `at` is always the path of the checked value, for the error message.
 """
 
 import re
@@ -10,21 +11,21 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from easel.errors import BadInput
 
-MAX_DEPTH = 100  # levels of nesting in a value from outside
+MAX_DEPTH = 100  # levels of nesting in a value from a client
 MAX_QUOTE_LENGTH = 60
-EXTENSION_PREFIX = "x-"  # members that begin with it belong to the author: kept, not read
+EXTENSION_PREFIX = "x-"  # members with this prefix are for the author: stored, but not interpreted
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def refuse(at: str, problem: str) -> NoReturn:
-    """Raise `BadInput` for the value at this place."""
+    """Raise `BadInput` for the value at the path `at`."""
     raise BadInput(problem=f"{at}: {problem}")
 
 
 def quote_value(value: Any) -> str:
-    """Return the value, or the name of its type, in backticks and short enough for a message."""
+    """Return a text, or the type name of another value, in backticks and shortened for an error message."""
     text = value if isinstance(value, str) else type(value).__name__
     text = text if text.isprintable() else ascii(text)
     return f"`{text}`" if len(text) <= MAX_QUOTE_LENGTH else f"`{text[:MAX_QUOTE_LENGTH]}…`"
@@ -49,7 +50,7 @@ def require_list(value: Any, at: str, *, max_items: int) -> list[Any]:
 
 
 def check_members(members: Mapping[str, Any], known: Collection[str], at: str) -> None:
-    """Refuse a member that is not known, unless it begins with `x-`."""
+    """Raise `BadInput` for a member that is not in `known`, unless its name begins with `x-`."""
     for name in members:
         if name not in known and not name.startswith(EXTENSION_PREFIX):
             refuse(
@@ -65,9 +66,9 @@ def require_text(value: Any, at: str, *, max_length: int, may_be_empty: bool = F
 
 
 def require_id(value: Any, at: str) -> str:
-    """Return the id. Ids are compared exactly, so no two characters may look alike. X4, X5
+    """Return the id. Raises `BadInput` unless it is a valid id. X4, X5
 
-    Ids are compared exactly, so they hold only characters that cannot be confused. X4, X5
+    Only ASCII is allowed: ids are compared exactly, so no character may have a look-alike.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value) or is_unsafe_name(value):
         refuse(
@@ -97,14 +98,14 @@ def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
 
 
 def is_unsafe_name(name: str) -> bool:
-    """Return whether a member of this name has a meaning of its own in JavaScript. Case X7"""
+    """Return whether JavaScript gives a member of this name a special meaning, as `__proto__`. Case X7"""
     return name.startswith("__") or name in {"constructor", "prototype"}
 
 
 def is_too_deep(value: Any, max_depth: int = MAX_DEPTH) -> bool:
-    """Return whether the value is nested deeper.
+    """Return whether the value is nested deeper than `max_depth` levels.
 
-    Walks level by level, so that no depth exhausts the stack.
+    Walks level by level instead of recursively, so that a deep value does not exhaust the stack.
     """
     level: list[Any] = [value]
     for _ in range(max_depth + 1):

@@ -1,7 +1,7 @@
-"""The scripted model: plays the script in the user's message, and needs no key.
+"""The scripted model: follows the script in the user's message instead of calling a provider.
 
-Owns the script format. Has no state: the position in the script follows from the results in the conversation,
-so that a worker that takes over a run can ask it again.
+Owns the script format. Has no state: the position in the script follows from the number of tool results in
+the conversation, so that a worker that takes over a run can continue the script.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ async def _play(step: dict[str, Any], results: list[ToolResult]) -> AsyncIterato
 
 
 def _script(message: str) -> list[dict[str, Any]] | None:
-    """Return the steps of a script; None for ordinary text."""
+    """Return the steps of the script in a message, or None if the message is ordinary text."""
     if not message.startswith("{"):
         return None
     try:
@@ -95,7 +95,7 @@ def _number(step: dict[str, Any], key: str, maximum: float) -> float:
 
 
 def _resolve(args: Any, results: list[ToolResult]) -> Any:
-    """Return arguments with each "$last.path" or "$2.path" replaced by the value that it names."""
+    """Return arguments with each "$last.path" or "$2.path" replaced by that value of a tool result."""
     if isinstance(args, dict):
         return {key: _resolve(value, results) for key, value in cast("dict[str, Any]", args).items()}
     if isinstance(args, list):

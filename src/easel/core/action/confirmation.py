@@ -1,7 +1,7 @@
-"""The confirmation of an action: the resolved work that a person confirms, and who may answer or cancel it.
-CV-22, X6
+"""The confirmation of an action: the work that a person confirms, and who may answer or cancel. CV-22, X6
 
-Owns the stored form of resolved work: one value is stored, shown to the person, and run after the approval.
+Owns the stored form of resolved work: the same value is stored, shown to the person, and executed after the
+approval.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,11 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Patch, parse_patch, to_json_patch
 from easel.errors import ConfirmationClosed
 
-Work = ResolvedCall | Message | Patch  # what a resolved action does
+Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
 def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
-    """Return what a person confirms: the resolved work, the session it runs in and where its result
-    is saved.
-    """
+    """Return the JSON that a person confirms: the resolved work, its session and its save target."""
     match work:
         case ResolvedCall(tool, args, session_key):
             shell = {"shell": list(work.shell_args)} if work.shell_args else {}
@@ -41,7 +39,7 @@ def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
 
 
 def from_confirmation(resolved: Mapping[str, Any]) -> Work:
-    """Return the work that `to_confirmation` stored."""
+    """Return the work from the JSON that `to_confirmation` returned."""
     match resolved.get("kind"):
         case "tool.call":
             args = cast("Mapping[str, Any]", resolved["args"])
@@ -55,7 +53,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 
 def has_same_save_target(action: Action, resolved: Mapping[str, Any]) -> bool:
-    """Whether the action still saves its result where the confirmation says."""
+    """Return whether the action still has the save target that the confirmation shows."""
     confirmed = {name: resolved[name] for name in ("saveAs", "saveMode") if name in resolved}
     return _save_target(action) == confirmed
 
@@ -66,15 +64,16 @@ def _save_target(action: Action) -> dict[str, Any]:
 
 
 def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:
-    """Raise ConfirmationClosed if an argument that was confirmed as plain text is a command now, or the
-    reverse. RS-45
+    """Raise `ConfirmationClosed` if a shell reads other arguments now than those confirmed as commands. RS-45
+
+    This happens if the tool's definition has changed.
     """
     if isinstance(work, ResolvedCall) and work.shell_args != find_shell_args(work.args, definition):
         raise ConfirmationClosed(id=event_id, problem="the tool's definition has changed.")
 
 
 def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
-    """Whether the canvas still declares the action, with the save target that was confirmed. CV-43, X6"""
+    """Return whether the action of an adopted execution still exists with the same save target. CV-43, X6"""
     return isinstance(action, SendMessage) and (
         execution.resolved is None or has_same_save_target(action, execution.resolved)
     )
@@ -84,19 +83,17 @@ def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard
 
 
 def may_confirm(principal: Principal) -> bool:
-    """Whether this principal may answer a confirmation: people only, never the agent that asked. RS-59"""
+    """Return whether the principal may answer a confirmation: only people, never an agent. RS-59"""
     return principal.kind is PrincipalKind.USER
 
 
 def may_cancel(principal: Principal) -> bool:
-    """Whether this principal may cancel executions: users and services, as they may start them. RS-59"""
+    """Return whether the principal may cancel executions: users and services, which may start them. RS-59"""
     return principal.kind in (PrincipalKind.USER, PrincipalKind.SERVICE)
 
 
 def may_withdraw(principal: Principal, pending: Execution) -> bool:
-    """Whether this principal may withdraw a pending confirmation: a person, or the program that started the
-    action.
-    """
+    """Return whether the principal may withdraw a confirmation: a person, or the service that started it."""
     actor = pending.actor
     return principal.is_person or (
         may_cancel(principal)

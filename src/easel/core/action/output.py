@@ -1,8 +1,9 @@
-"""Live output of a running action, on its way into the canvas log: batched, redacted and limited in size.
+"""Live output of a running action for the canvas log: batched, redacted and limited in size.
 
-Owns what is shown and where it is cut. An incomplete last line waits for its rest while complete lines
-precede it. Redaction spans batches: each batch is redacted together with the unfinished line or key before
-it. Over 2 KB of Base64 are named, not shown. Does not know the time: the caller drains at intervals.
+Owns the content of the output events. An incomplete line after complete lines is kept for the next batch.
+Secrets that span batches are redacted, because each batch is redacted together with the unfinished line or
+key before it. Base64 over 2 KB is replaced by a note. Does not know the time: the caller calls `drain` at
+intervals.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,34 +16,34 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.run.deltas import DELTA_BYTES, DeltaSplitter
 from easel.core.stream.envelope import Envelope
 
-# Short enough to look live, and at most four writes a second.
+# Interval between batches: at most four writes per second.
 GATHER_SECONDS = 0.25
 GAP = "\n… some output could not be shown live …\n"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """A piece of output. `is_cut` marks the last one of an output that exceeded its limit."""
+    """A piece of output. `is_cut` marks the last chunk of an output that exceeded its limit."""
 
     text: str
     is_cut: bool = False
 
 
 class LiveText:
-    """The output of one execution."""
+    """Buffers and redacts the live output of one execution."""
 
     def __init__(self, max_bytes: int, redact: Callable[[str], str] = str) -> None:
         self._max_bytes = self._bytes_left = max_bytes
         self._redact = redact
         self._buffer: list[str] = []
-        self._prefix = ""  # written before the next batch
-        self._unfinished = ""  # redacted together with the next batch
+        self._prefix = ""  # a notice to write before the next batch
+        self._unfinished = ""  # the end of the last batch, redacted again together with the next batch
         self._flow = DeltaSplitter()
-        # Whether output was dropped, and whether that was reported.
+        # Whether output was dropped, and whether a chunk with `is_cut` was returned.
         self._is_cut = self._is_cut_reported = not max_bytes
 
     def feed(self, text: str) -> None:
-        """Add output. Output beyond the limit is dropped."""
+        """Add output to the buffer. Output beyond the limit is dropped."""
         if self._is_cut or not text:
             return
         part = _cut_to_bytes(text, self._bytes_left)
@@ -52,7 +53,7 @@ class LiveText:
             self._buffer.append(part)
 
     def mark_gap(self) -> None:
-        """Write a notice before the next batch: the last one may not have been stored and is not repeated."""
+        """Write a notice before the next batch, because the last batch may not have been stored."""
         self._prefix = GAP
 
     @property
@@ -60,8 +61,9 @@ class LiveText:
         return bool(self._buffer) or self._flow.is_holding or (self._is_cut and not self._is_cut_reported)
 
     def drain(self, *, is_end: bool = False) -> list[OutputChunk]:
-        """Return the next chunks. Before the end, an incomplete line and Base64 that may continue are kept
-        back.
+        """Return the next chunks.
+
+        Until `is_end`, an incomplete line after complete lines, and Base64 that may continue, are held back.
         """
         text = "".join(self._buffer)
         is_last = is_end or self._is_cut
@@ -88,7 +90,7 @@ def _size(text: str) -> int:
 
 
 def _cut_to_bytes(text: str, max_bytes: int) -> str:
-    """Return the longest prefix of complete characters that fits."""
+    """Return the longest prefix of complete characters that fits into `max_bytes`."""
     if len(text) * 4 <= max_bytes:
         return text
     encoded = text.encode("utf-8", "surrogatepass")
@@ -96,7 +98,7 @@ def _cut_to_bytes(text: str, max_bytes: int) -> str:
 
 
 def _without_base64(piece: str) -> str:
-    """Return the piece, or a note in place of Base64: only Base64 comes in longer pieces."""
+    """Return the piece, or a note if it is longer than `DELTA_BYTES`, as only Base64 can be."""
     return piece if len(piece) <= DELTA_BYTES else f"[{len(piece)} characters of Base64 are not shown live]"
 
 
@@ -114,9 +116,7 @@ def output_events(execution: Execution, revision: int, chunks: Sequence[OutputCh
 
 
 def append_output(execution: Execution, chunks: Sequence[OutputChunk]) -> Callable[[CanvasSnapshot], Change]:
-    """Append output to the log, only while the execution runs under its owner. The canvas itself stays
-    unchanged.
-    """
+    """Return a change that appends output to the log, valid only while the owner runs the execution."""
     running = replace(execution, status=ExecutionStatus.RUNNING)
     transition = Transition(running, from_status=ExecutionStatus.RUNNING)
     return lambda snapshot: Change(
@@ -129,7 +129,7 @@ def append_output(execution: Execution, chunks: Sequence[OutputChunk]) -> Callab
 def with_final_output(
     execution: Execution, chunks: Sequence[OutputChunk], decide: Callable[[CanvasSnapshot], Change]
 ) -> Callable[[CanvasSnapshot], Change]:
-    """Return a change that appends the last output and ends the execution as `decide` does."""
+    """Return the change of `decide`, which ends the execution, with the last output before its events."""
 
     def decide_with_output(snapshot: CanvasSnapshot) -> Change:
         change = decide(snapshot)

@@ -1,8 +1,9 @@
-"""The policy of actions: the allowlist, confirmation by a person, and the hints of tool definitions. CV-40,
-CV-41, RS-13, RS-45, RS-59
+"""The policy of actions: the allowlist, confirmation by a person, and the hints of tool definitions.
+CV-40, CV-41, RS-13, RS-45, RS-59
 
-Owns the decisions. The tool definitions, the server's confirmation floor and whether a person accepted the
-spec are arguments. Checked at every execution, whatever triggered it, and when a spec is stored.
+Owns the decisions. Arguments are the tool definitions, `floor` (the server's lowest confirmation level) and
+`is_accepted` (whether a person accepted the spec). The policy is checked at every execution, for every kind
+of trigger, and when a spec is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +33,9 @@ Definitions = Mapping[str, ToolDefinition]
 
 
 def admit(spec: CanvasSpec, action_id: str) -> Action:
-    """Return the action declared under this exact name. Raises if its tool is not allowed. CV-36, CV-40, X4,
-    X5
+    """Return the action with this exact id. CV-36, CV-40, X4, X5
+
+    Raises `NotFound` if the spec does not declare it, and `Forbidden` if its tool is not on the allowlist.
     """
     action = spec.actions.get(action_id)
     if action is None:
@@ -46,8 +48,9 @@ def admit(spec: CanvasSpec, action_id: str) -> Action:
 
 
 def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
-    """Return the definition of the action's tool. Raises Unavailable if there is none: its arguments cannot
-    be checked. RS-45
+    """Return the definition of the action's tool. RS-45
+
+    Raises `Unavailable` if there is no definition, because the arguments cannot be checked without it.
     """
     definition = definitions.get(action.tool)
     if definition is None:
@@ -56,8 +59,9 @@ def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
 
 
 def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> Confirm:
-    """Return the effective confirmation level: at least `floor`, and `never` only if the spec was accepted.
-    RS-14, RS-59
+    """Return the effective confirmation level. RS-14, RS-59
+
+    It is at least `floor`, and at least `auto` if no person has accepted the spec.
     """
     declared = Confirm.AUTO if action.confirm is Confirm.NEVER and not is_accepted else action.confirm
     return max(declared, floor, key=_ORDER.index)
@@ -70,8 +74,9 @@ def needs_consent(
     floor: Confirm = Confirm.NEVER,
     is_accepted: bool = True,
 ) -> bool:
-    """Whether a person must confirm this execution. A tool without a definition counts as not read-only.
-    RS-13, RS-45
+    """Return whether a person must confirm this execution. RS-13, RS-45
+
+    A tool without a definition counts as not read-only.
     """
     match confirmation(action, floor=floor, is_accepted=is_accepted):
         case Confirm.ALWAYS:
@@ -79,8 +84,7 @@ def needs_consent(
         case Confirm.NEVER:
             return False
         case Confirm.AUTO:
-            # A message starts an agent run, so a canvas that no person accepted must not send one
-            # unconfirmed.
+            # A message starts a run of an agent, so it needs confirmation if no person accepted the spec.
             return (
                 not is_harmless(definition)
                 if isinstance(action, CallTool)
@@ -91,8 +95,9 @@ def needs_consent(
 def may_run_unattended(
     action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
 ) -> bool:
-    """Whether a refresh may run the action: no confirmation needed, and on a spec that no person accepted
-    only tool calls. RS-59
+    """Return whether a refresh may run the action: only if it needs no confirmation. RS-59
+
+    If no person has accepted the spec, a refresh may only call tools.
     """
     return not needs_consent(action, definition, floor=floor, is_accepted=is_accepted) and (
         is_accepted or isinstance(action, CallTool)
@@ -107,7 +112,7 @@ def is_harmless(definition: ToolDefinition | None) -> bool:
 
 
 def check_reach(spec: CanvasSpec, may_call: Callable[[str], bool]) -> None:
-    """Raise Forbidden if the spec allows a tool that its author may not call. RS-59"""
+    """Raise `Forbidden` if the spec allows a tool that its author may not call. RS-59"""
     for tool in sorted(spec.tools):
         if not may_call(tool):
             raise Forbidden(
@@ -118,7 +123,10 @@ def check_reach(spec: CanvasSpec, may_call: Callable[[str], bool]) -> None:
 def check_templates(
     spec: CanvasSpec, definitions: Definitions, *, floor: Confirm = Confirm.NEVER
 ) -> list[str]:
-    """Raise BadInput for what the tool definitions forbid; return warnings for the author. RS-16, RS-45"""
+    """Check a spec against the tool definitions. Returns warnings for its author. RS-16, RS-45
+
+    Raises `BadInput` for an unsafe shell template, and for a refresh of an action that needs confirmation.
+    """
     for action in spec.actions.values():
         if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
             _check_commands(action, definition)

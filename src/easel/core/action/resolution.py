@@ -1,8 +1,7 @@
-"""Resolution of an action: from its declaration, the state and the input to the one call or message that
-runs.
+"""Resolution of an action: its declaration, the state and the input give one tool call or message.
 
-Owns filling the placeholders. A resolved call is final: a person confirms exactly this call, and exactly this
-call runs. X6
+Owns filling the placeholders. A resolved call is final: the call that a person confirms is the call that is
+executed. X6
 """
 
 from collections.abc import Mapping
@@ -18,22 +17,22 @@ from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Valu
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """A call of a tool without placeholders."""
+    """A tool call with all placeholders filled."""
 
     tool: str
     args: Mapping[str, Any]
     session_key: str  # the session whose folder the tool works in
-    shell_args: tuple[str, ...] = ()  # the arguments that are commands; values in them were quoted
+    shell_args: tuple[str, ...] = ()  # paths of the arguments that a shell reads; their values were quoted
 
     @property
     def digest(self) -> str:
-        """Identifies this call, so that the confirmed call can be compared with the call about to run. X6"""
+        """The fingerprint of the call, to compare a confirmed call with the call to execute. X6"""
         return fingerprint([self.tool, self.args, self.session_key, self.shell_args])
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to a session."""
+    """A message to a session, with all placeholders filled."""
 
     session_key: str
     text: str
@@ -47,8 +46,10 @@ def resolve_call(
     *,
     limit: int = MAX_FILLED_LENGTH,
 ) -> ResolvedCall:
-    """Fill the arguments by the tool's current definition. Raises if it makes a template unsafe. CV-26,
-    CV-27, RS-16, RS-45
+    """Fill the placeholders in the arguments. CV-26, CV-27, RS-16, RS-45
+
+    The tool's current definition decides which arguments a shell reads. Raises `BadInput` if a template of
+    such an argument is not safe.
     """
     filler = Filler(values, limit=limit)
 
@@ -66,7 +67,7 @@ def resolve_call(
 
 
 def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
-    """Return the paths of the arguments that the tool passes to a shell, by its current definition."""
+    """Return the paths of the arguments that a shell reads, according to the tool's definition."""
     return tuple(
         _format_path(path)
         for path, leaf in leaves(args)

@@ -1,6 +1,6 @@
-"""Timeouts of actions: warnings for the author of a spec about limits that end a tool earlier.
+"""Timeouts of actions: warnings about a `timeoutMs` that is longer than other limits of the tool call.
 
-Owns the comparison. Does not know how a timeout is enforced.
+Owns the warnings for the author of a spec. Does not know how a timeout is enforced.
 """
 
 from typing import Any, cast
@@ -12,9 +12,7 @@ from easel.core.tool.definition import ToolDefinition
 
 
 def timeout_warnings(spec: CanvasSpec, definitions: Definitions, tool_seconds: float) -> list[str]:
-    """Return a warning for each `timeoutMs` above the server's limit, or above the tool's own default
-    timeout.
-    """
+    """Return a warning for each `timeoutMs` above the server's limit or the tool's default timeout."""
     warnings: list[str] = []
     for action_id, action in spec.actions.items():
         if not isinstance(action, CallTool) or action.timeout_ms is None:

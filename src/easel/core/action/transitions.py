@@ -1,8 +1,8 @@
 """The transitions of an execution, each as one change of its canvas. CV-39, CV-41, CV-42
 
-Owns the order of the checks and of the events. Every rule sees the canvas as it is under its lock, so it
-never decides on a stale spec or state. Does not know the time, the tools or the store: they are arguments.
-Which transitions exist is the table in `core.canvas.execution`.
+Owns the order of the checks and of the events. Functions receive the snapshot of a locked canvas, so they
+never decide on a stale spec or state. Time and tool definitions are arguments. Does not know stores. The
+table of valid transitions is in `core.canvas.execution`.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ Decision = Callable[[CanvasSnapshot], Change]
 
 @dataclass(frozen=True, slots=True)
 class PendingReply:
-    """The reply to a message that another instance sent before it stopped."""
+    """Work of an adopted execution: wait for the run that another instance started before it stopped."""
 
     session_key: str
     run: StartedRun
@@ -47,7 +47,7 @@ class PendingReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionStart:
-    """The start of one execution, by a client or by a refresh job."""
+    """A request to start one execution, from a client or a refresh job."""
 
     principal: Principal
     actor: Mapping[str, Any]
@@ -64,21 +64,22 @@ class ActionStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The conditions under which executions start."""
+    """The tools, limits and settings of the server that the start of an execution depends on."""
 
-    definitions: Definitions | Unavailable  # the tools of this user, or why they could not be read
+    definitions: Definitions | Unavailable  # the tools of this user, or the error of reading them
     floor: Confirm
     state_bytes: int
     public_message: Callable[[HostError], str] = str
     pending_limit: PendingLimit | None = None
-    # The contents that MissingArtifacts named.
+    # The content of the artifacts that `MissingArtifacts` named, empty at the first try.
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedExecution:
-    """A decided start: the change of the canvas, and the work that remains. `offloaded` must be stored before
-    the change.
+    """The result of starting an execution: the change of the canvas to store, and the work to do after it.
+
+    `offloaded` must be stored as artifacts before the change.
     """
 
     change: Change
@@ -87,7 +88,7 @@ class StartedExecution:
     work: Work | PendingReply
     revision: int  # of the canvas after the change
     offloaded: tuple[OffloadedValue, ...] = ()
-    confirmation: Mapping[str, Any] | None = None  # what a person must confirm first
+    confirmation: Mapping[str, Any] | None = None  # the JSON that a person must confirm before the work
     problem: HostError | None = None  # why the execution failed at its start
 
 
@@ -97,16 +98,17 @@ class StartedExecution:
 def start_execution(
     snapshot: CanvasSnapshot, spec: CanvasSpec, start: ActionStart, rules: Rules
 ) -> StartedExecution:
-    """Decide whether the action may run, resolve it, and ask for a confirmation if it needs one. CV-40
+    """Check the policy, resolve the action, and ask for a confirmation if the action needs one. CV-40
 
-    Raises if the action is not allowed; then nothing is recorded. An action that is allowed but cannot be
-    resolved is recorded as failed. The allowlist is checked before any template. CV-42
+    Raises if the action is not declared or not allowed; then no execution is recorded. If the action is
+    allowed but cannot be resolved, a failed execution is recorded. The allowlist is checked before any
+    template. CV-42
     """
     canvas = snapshot.canvas
     check_revision(canvas, start.expected_revision)
     action = admit(spec, start.action_id)
     if isinstance(action, CallTool):
-        _definitions(rules)  # without them nothing starts, so nothing is recorded
+        _definitions(rules)  # raises if they could not be read; then no execution is recorded
     execution = Execution(
         user_id=canvas.user_id,
         canvas_id=canvas.canvas_id,
@@ -125,7 +127,7 @@ def start_execution(
         raise
     except HostError as problem:
         if isinstance(problem, Unavailable) and not start.is_attended:
-            raise  # an unknown tool is not read-only, so an unattended execution of it does not start. RS-45
+            raise  # an unknown tool counts as not read-only, so it must not run unattended. RS-45
         return _fail_immediately(canvas, execution, action, problem, start=start, rules=rules)
 
 
@@ -222,7 +224,7 @@ def _start_work(
     now_ms: int,
     state_bytes: int,
 ) -> StartedExecution:
-    """Record the start. A patch of the state is applied in the same change, so it completes at once."""
+    """Record the start. A patch of the state is applied in the same change, which also completes it."""
     events = _events(execution, principal)
     payload = {**execution.event_fields, "startedAt": now_ms}
     started = events.action("started", canvas.revision, payload)
@@ -294,8 +296,9 @@ def approve_execution(
     owner_id: str,
     now_ms: int,
 ) -> StartedExecution:
-    """Start exactly the work that was confirmed. Raises ConfirmationClosed if the canvas no longer declares
-    it. X6
+    """Start exactly the work that a person confirmed. X6
+
+    Raises `ConfirmationClosed` if the canvas no longer declares this action with this tool and save target.
     """
     canvas = snapshot.canvas
     action = spec.actions.get(pending.action_id)
@@ -349,11 +352,11 @@ def expire_confirmation(pending: Execution, principal: Principal, now_ms: int) -
 def complete_execution(
     result: Any, started: StartedExecution, principal: Principal, *, now_ms: int, state_bytes: int
 ) -> tuple[Decision, tuple[OffloadedValue, ...]]:
-    """Return how the result is saved in the canvas, and the values to store before. CV-21, CV-39, RS-43"""
+    """Return the change that saves the result, and the values to store before it. CV-21, CV-39, RS-43"""
     small, offloaded = offload_large_values(result)
     saved = to_outcome(small, now_ms)
-    # A record has the result only if a repeated request must return it; a result to keep is saved in the
-    # state.
+    # The execution stores the result only if a repeated request could ask for it. `saveAs` is the way to keep
+    # a result.
     is_repeatable = started.execution.request_id is not None
     completed = replace(
         started.execution,
@@ -365,7 +368,7 @@ def complete_execution(
         return _end(completed, principal, "finished", {"endedAt": now_ms}), offloaded if is_repeatable else ()
     path = ".".join(target.path)
     if target.mode is SaveMode.MERGE and isinstance(small, dict) and is_marker(cast("dict[str, Any]", small)):
-        # Merging would mix the marker's members with those of the stored object.
+        # A merge would mix the members of the marker with the members of the stored object.
         raise BadInput(
             problem=f"saveAs {path}: a result that was offloaded cannot be merged; use saveMode replace."
         )
@@ -395,7 +398,7 @@ def fail_execution(
 
 
 def _end(ended: Execution, principal: Principal, event: str, details: Mapping[str, Any]) -> Decision:
-    """Return the change that ends an execution and leaves the canvas as it is."""
+    """Return a decision that ends the execution and leaves the state of the canvas unchanged."""
     from_status = (
         ExecutionStatus.ASKED if ended.status is ExecutionStatus.REFUSED else ExecutionStatus.RUNNING
     )

@@ -1,6 +1,6 @@
-"""Artifacts: content stored beside the logs and named by its digest.
+"""Artifacts: content that is stored outside the logs. The id of an artifact is the digest of its content.
 
-Owns the value, its URL path and the keys of its blobs. Does not know stores.
+Owns the description of an artifact, its URL path and the keys of its blobs. Does not know stores.
 """
 
 import re
@@ -9,7 +9,7 @@ from datetime import datetime
 
 from easel.ids import ArtifactId, UserId, timestamp_of
 
-SERVED_AT = "/api/artifacts/"
+SERVED_AT = "/api/artifacts/"  # the URL path before an artifact's id
 FOLDER = "users"  # the prefix of all blob keys
 
 _KEY = re.compile(rf"{FOLDER}/[^/]+/artifacts/([0-9a-hjkmnp-tv-z]{{26}})")
@@ -17,7 +17,7 @@ _KEY = re.compile(rf"{FOLDER}/[^/]+/artifacts/([0-9a-hjkmnp-tv-z]{{26}})")
 
 @dataclass(frozen=True, slots=True)
 class NewArtifact:
-    """An artifact to store, and the key of its blob."""
+    """An artifact to store. `blob_key` is used unless the artifact exists already."""
 
     artifact_id: ArtifactId
     size: int
@@ -32,8 +32,8 @@ class Artifact:
     size: int
     media_type: str
     blob_key: str
-    is_stored: bool  # whether the blob is known to be complete
-    is_new: bool = False  # whether this upload created it
+    is_stored: bool  # whether the upload of the blob has completed
+    is_new: bool = False  # whether the current upload created the artifact
 
     @property
     def sha256(self) -> str:
@@ -44,27 +44,27 @@ class Artifact:
         return SERVED_AT + self.artifact_id
 
 
-SweepPosition = tuple[UserId, ArtifactId]  # of a sweep over all rows
+SweepPosition = tuple[UserId, ArtifactId]  # the last row that a sweep over all artifacts has checked
 START: SweepPosition = (UserId(""), ArtifactId(""))
 
 
 @dataclass(frozen=True, slots=True)
 class SweepStep:
-    """One batch of a sweep: keys of blobs without a row, and the next position; None after the last batch."""
+    """One batch of a sweep: the blob keys of deleted rows. `next` is None after the last batch."""
 
     blob_keys: list[str]
     next: SweepPosition | None
 
 
 def blob_key(user_id: UserId, name: str) -> str:
-    """Return the blob key.
+    """Return the blob key of an artifact.
 
-    `name` is new for every row, so that a sweep of an old row never deletes a new blob.
+    `name` is new for every row, so that a sweep of an old row never deletes the blob of a new row.
     """
     return f"{FOLDER}/{user_id}/artifacts/{name}"
 
 
 def blob_created_at(key: str) -> datetime | None:
-    """Return when the blob was created, or None if this is not the key of an artifact."""
+    """Return the creation time in the blob key of an artifact, or None if this is not such a key."""
     match = _KEY.fullmatch(key)
     return timestamp_of(match[1]) if match else None

@@ -1,8 +1,8 @@
-"""Media types: detection from the first bytes of a content, and the way to serve each type.
+"""Media types: detection from the first bytes of a content, and how to serve each type.
 
-Owns the tables of signatures and of passive types. Nothing is parsed or unpacked, so hostile archives,
-drawings and documents have no effect. The sender may declare a more specific type, within a list of types
-that are served alike. Does not know HTTP.
+Owns the tables of signatures and of passive types. Content is neither parsed nor unpacked, so malicious
+archives, drawings and documents have no effect. The sender may declare a more specific type than the detected
+one, from a list of types that are served alike. Does not know HTTP.
 """
 
 import codecs
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-HEAD = 2_048  # bytes that are inspected
+HEAD = 2_048  # bytes at the start of the content that are inspected
 
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
@@ -36,7 +36,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"fLaC", "audio/flac"),
     (b"\x00asm", "application/wasm"),
 )
-# Container formats, by the type that follows: after a length in RIFF, after `ftyp` in ISO media.
+# Types inside container formats, by the four bytes after the length (RIFF) or after `ftyp` (ISO media).
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _IN_ISO = {
     b"avif": "image/avif",
@@ -46,7 +46,7 @@ _IN_ISO = {
     b"qt  ": "video/quicktime",
 }
 
-# Content that a browser sniffs as HTML:
+# Content that browsers detect as HTML:
 # https://mimesniff.spec.whatwg.org/#rules-for-identifying-an-unknown-mime-type
 _TAG = re.compile(
     rb"<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|meta"
@@ -54,7 +54,7 @@ _TAG = re.compile(
 )
 _NOT_IN_TEXT = frozenset({*range(0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
 
-# The more specific types that a sender may declare. They are served like the detected type.
+# Detected type -> the more specific types that a sender may declare. They are served like the detected type.
 _SPECIFIC: Mapping[str, frozenset[str]] = {
     TEXT: frozenset({
         "application/json",
@@ -76,7 +76,7 @@ _SPECIFIC: Mapping[str, frozenset[str]] = {
 
 
 def media_type(head: bytes, declared: str = "") -> str:
-    """Return the media type. `head` is the first `HEAD` bytes of the content, or all of them."""
+    """Return the media type of a content. `head` is its first `HEAD` bytes, fewer if it is shorter."""
     detected = _detect_signature(head) or _detect_text(head)
     declared = declared.partition(";")[0].strip().lower()
     return declared if declared in _SPECIFIC.get(detected, ()) else detected
@@ -85,7 +85,7 @@ def media_type(head: bytes, declared: str = "") -> str:
 def _detect_signature(head: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if head.startswith(signature):
-            # Two letters are not enough: a bitmap also has four zero bytes where text would continue.
+            # `BM` may also begin a text, so a bitmap is recognised by its four zero bytes too.
             return name if name != "image/bmp" or head[6:10] == b"\x00" * 4 else None
     if head.startswith(b"RIFF"):
         return _IN_RIFF.get(head[8:12])
@@ -110,7 +110,7 @@ def _detect_text(head: bytes) -> str:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Return whether the head is UTF-8; a character cut by the end of the head is valid."""
+    """Return whether the head is UTF-8. The end of the head may cut a character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
     except UnicodeDecodeError:
@@ -124,11 +124,11 @@ class Presentation:
 
     content_type: str
     is_inline: bool
-    extension: str  # of a downloaded file
+    extension: str  # file extension for a download
 
 
 _PLAIN = "text/plain; charset=utf-8"
-# Types that no browser executes. All others are served as a download of plain bytes.
+# Types without code that browsers execute. Other types are served as a download of type `BINARY`.
 _PASSIVE: Mapping[str, Presentation] = {
     "image/png": Presentation("image/png", True, ".png"),
     "image/jpeg": Presentation("image/jpeg", True, ".jpg"),

@@ -1,7 +1,7 @@
 """The audit chain: the hash of each record covers the record before it, so that changes are detected. CC-06
 
-Owns how records are linked and what a break is. Has no store. An attacker who can rewrite the chain and its
-head can forge it; a `ChainPosition` that was noted elsewhere detects that too.
+Owns linking and verifying records. Has no store. An attacker who can rewrite all records and the head can
+forge a valid chain. Comparing it with a `ChainPosition` that was noted outside the database detects this too.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _POSITION = re.compile(r"([1-9][0-9]{0,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ChainPosition:
-    """The number and the hash of a record: where the chain ends, or how far it was verified."""
+    """The number and the hash of a record: the end of the chain, or the last record that was verified."""
 
     seq: int
     hash: str
@@ -33,7 +33,7 @@ START = ChainPosition(0, "")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A record as it is stored: the text that was hashed, and the columns that can be searched."""
+    """A record as it is stored: the hashed text `record`, its `hash`, and columns for searching."""
 
     seq: int
     user_id: str
@@ -46,7 +46,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ChainEnd:
-    """The end of the chain: the head, if there is one, and the highest number of a record."""
+    """The stored head of the chain, None if it is missing, and the number of the newest record."""
 
     head: ChainPosition | None
     newest: int
@@ -54,7 +54,7 @@ class ChainEnd:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first record at which the chain is not what was written."""
+    """The first record that is missing, was added or was altered, and a message for the operator."""
 
     seq: int
     problem: str
@@ -65,7 +65,7 @@ def link_hash(previous: str, record: str) -> str:
 
 
 def link_entries(position: ChainPosition, entries: Iterable[Entry]) -> list[Link]:
-    """Return the entries as the next links after this position."""
+    """Return the entries as links that continue the chain after this position."""
     links: list[Link] = []
     for entry in entries:
         record = entry.to_record(position.seq + 1)
@@ -85,7 +85,7 @@ def link_entries(position: ChainPosition, entries: Iterable[Entry]) -> list[Link
 
 
 def follow(position: ChainPosition, links: Sequence[Link]) -> ChainPosition | Break:
-    """Return the position after these links, or the first break."""
+    """Verify links that follow a position. Returns the position of the last link, or the first break."""
     for link in links:
         expected = position.seq + 1
         if link.seq > expected:
@@ -105,7 +105,7 @@ def follow(position: ChainPosition, links: Sequence[Link]) -> ChainPosition | Br
 
 
 def check_end(position: ChainPosition, end: ChainEnd) -> Break | None:
-    """Compare the last position with the head. A chain that was cut off is intact otherwise."""
+    """Compare the last position with the head, which detects missing records at the end of the chain."""
     if end.head is None:
         return Break(position.seq + 1, "The head of the chain is missing, so its expected length is unknown.")
     if end.head.seq < end.newest:
@@ -131,7 +131,7 @@ def parse_position(text: str) -> ChainPosition:
 
 
 def _mismatching_column(link: Link) -> str | None:
-    """Return the first column that does not match the record: only the text of the record is hashed."""
+    """Return the first column that differs from the record. Columns need a check: they are not hashed."""
     fields = parse_record(link.record)
     actor: Any = fields.get("actor")
     columns: dict[str, tuple[object, object]] = {

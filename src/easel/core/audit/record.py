@@ -1,8 +1,8 @@
-"""A record of the audit trail, for operators: it never appears in a user's stream. RS-06
+"""Records of the audit trail. They are for operators and never appear in a user's stream. RS-06
 
-Owns the table of actions and `new_entry()`, the only way to make an entry: it has a time, an action, an actor
-and a subject, contains no secret, is at most 2 KB, and is one line of JSON. Has no store and no clock; its
-position in the chain is set by `chain`.
+Owns the table of actions and `new_entry()`, the only way to create an entry: one line of JSON with a time, an
+action, an actor, a subject and at most 2 KB of details, without secrets. Has no store and no clock. The
+module `chain` numbers the entries.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from easel.ids import UserId
 
 
 class StorageClass(StrEnum):
-    """`ops`: the state of the system. `audit`: what principals did or were refused. CC-06"""
+    """`ops`: errors and slowness of the system. `audit`: actions of principals, also refused ones. CC-06"""
 
     OPS = "ops"
     AUDIT = "audit"
@@ -68,15 +68,15 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.overflowed": _OPS,
 }
 
-EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # for what no request caused
+EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
 
-MAX_NAME_LENGTH = 200  # characters of a subject, of a name and of a key
-# Characters of one text: the first length with which the details fit in 2 KB is used.
+MAX_NAME_LENGTH = 200  # characters of a subject, a name or a key
+# Limits for the characters of one text, tried in this order until the details fit in 2 KB.
 MAX_TEXT_LENGTHS = (1_400, 700, 350, 100)
-MAX_SCANNED_LENGTH = 16_384  # characters of one text that are scanned for secrets; a longer one is cut before
+MAX_SCANNED_LENGTH = 16_384  # characters; a longer text is cut before it is scanned for secrets
 MAX_ITEMS = 50  # of one list or mapping
 MAX_DEPTH = 6
-MAX_PLAIN_LENGTH = 700  # characters of a record that is stored without changes, because nothing has to be cut
+MAX_PLAIN_LENGTH = 700  # characters; a longer record is cleaned and cut part by part
 _METADATA = {"visibility": Visibility.SYSTEM.value}
 _encode = msgspec.json.Encoder().encode
 
@@ -85,10 +85,10 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record without its number. Only `new_entry()` makes one.
+    """A record without its number. Only `new_entry()` creates entries.
 
-    `rest` is the JSON of the record after its number, so that a store can add the number while it locks the
-    chain.
+    `rest` is the JSON of the record without the opening brace and the number. The store adds the number while
+    it holds the lock of the chain.
     """
 
     at: datetime
@@ -98,7 +98,7 @@ class Entry:
     rest: str
 
     def to_record(self, seq: int) -> str:
-        """Return the record as it is stored and hashed, number included: moving it changes its hash."""
+        """Return the record as stored and hashed. It includes its number, so moving it changes its hash."""
         return f'{{"seq":{seq},{self.rest}'
 
 
@@ -111,7 +111,7 @@ def new_entry(
     subject: str | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """Make an entry. Raises `KeyError` for an action that is not in the table. CC-06, CC-14"""
+    """Create an entry. Raises `KeyError` for an action that is not in `ACTIONS`. CC-06, CC-14"""
     storage_class = ACTIONS[action]
     if (plain := _plain(at, principal, action, subject=subject, details=details, redact=redact)) is not None:
         return Entry(at, storage_class, action, principal.user_id, plain)
@@ -138,9 +138,9 @@ def _plain(
     details: Mapping[str, Any] | None,
     redact: Redact,
 ) -> str | None:
-    """Return the record if it is short and has nothing to redact, cut or escape.
+    """Return the JSON of a record that needs no redaction, cutting or escaping; None for other records.
 
-    Most records are: one check of the whole text saves a check of each part.
+    Most records need none of these. One check of the complete JSON is faster than checks of all its parts.
     """
     record: dict[str, Any] = {
         "at": format_time(at),
@@ -153,7 +153,7 @@ def _plain(
     }
     try:
         text = _encode(record).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # a value that JSON does not have
+    except (TypeError, ValueError, OverflowError, RecursionError):  # not all values can be JSON
         return None
     are_names_short = all(
         len(name) <= MAX_NAME_LENGTH
@@ -181,7 +181,7 @@ def format_time(at: datetime) -> str:
 
 
 def parse_record(record: str) -> Mapping[str, Any]:
-    """Return the fields of a stored record; for a text that is not a record, a note that it is unreadable."""
+    """Return the fields of a stored record, or `{"details": {"unreadable": True}}` if it is not JSON."""
     try:
         fields: Any = msgspec.json.decode(record)
     except (msgspec.DecodeError, RecursionError):
@@ -194,9 +194,9 @@ def parse_record(record: str) -> Mapping[str, Any]:
 def limit_details(details: Mapping[str, Any], redact: Redact) -> Mapping[str, Any]:
     """Return the details without secrets and in at most 2 KB.
 
-    Texts are cut in the middle first, so that a stack trace keeps its two ends. A value that is too large
-    even so is replaced by a marker, as in every event (RS-35), but without a `uri`: a record refers to
-    nothing that has an owner or can be deleted.
+    Texts are cut in the middle first, so that a stack trace keeps both ends. If the details are still too
+    large, values are replaced by markers, as in every event (RS-35), but with `uri` null: a record must not
+    refer to artifacts, which have an owner and can be deleted.
     """
     clean, shortened = _clean_mapping(details, redact, MAX_DEPTH), dict[str, Any]()
     for max_length in MAX_TEXT_LENGTHS:
@@ -216,7 +216,10 @@ def _clean_mapping(value: Mapping[Any, Any], redact: Redact, depth: int) -> dict
 
 
 def _clean(value: Any, redact: Redact, depth: int) -> Any:
-    """Return the value as JSON and without secrets. Nothing is cut yet: half a secret is not recognised."""
+    """Return the value as JSON without secrets.
+
+    Texts are not shortened yet: a secret that was cut in half would not be recognised.
+    """
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
@@ -245,7 +248,7 @@ def _to_line(value: object, redact: Redact) -> str:
 
 
 def _cut(text: str, max_length: int) -> str:
-    """Cut the middle: a stack trace begins with the entry point and ends with the error."""
+    """Cut the middle of a long text: a stack trace begins with the entry point and ends with the error."""
     if len(text) <= max_length:
         return text
     start = max_length // 3
@@ -253,7 +256,7 @@ def _cut(text: str, max_length: int) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape characters that would break a line or control a terminal; JSON escapes the rest."""
+    """Escape characters that could control a terminal. Line ends and tabs are left for JSON to escape."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)

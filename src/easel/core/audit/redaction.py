@@ -1,7 +1,7 @@
 """Redaction of secrets from text. P6
 
-Owns the patterns of keys, tokens, passwords and cookies, our own included. Text in, text out: does not know
-records or streams. Rather redacts a harmless word than leaves a secret.
+Owns the patterns of keys, tokens, passwords and cookies, including Easel's own. Does not know records or
+streams. If in doubt, text is redacted.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 HIDDEN = "[redacted]"
-MIN_SECRET_LENGTH = 6  # a shorter one would redact ordinary words
+MIN_SECRET_LENGTH = 6  # shorter known secrets are ignored: they would match ordinary words
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret|token|tkn|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|"
@@ -39,8 +39,8 @@ _SHAPES = re.compile(
         r"(?<![A-Za-z0-9])(?:gh[pousr]|github_pat|npm|hf|glpat|xox[a-z]|xapp)[-_][A-Za-z0-9_-]{8,}",
         r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{12,}",
         r"(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-        r"(?<![A-Za-z0-9])easel_[A-Za-z0-9_-]{40,}",  # ours, for people, nodes and programs
-        r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]+)?",  # a signed token
+        r"(?<![A-Za-z0-9])easel_[A-Za-z0-9_-]{40,}",  # Easel, see core/token.py
+        r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]+)?",  # JSON Web Token
     ))
 )  # fmt: skip
 _OUR_COOKIE = re.compile(
@@ -48,11 +48,11 @@ _OUR_COOKIE = re.compile(
     r"[0-9a-f]{64}(?![0-9a-f])"
 )
 
-# Searched first, because it costs a tenth of the whole pattern.
+# Searched before `_OUR_COOKIE`, because this search costs a tenth of it.
 _END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")
 
-# No pattern above matches a text without one of these. Searching them costs a hundredth of matching, and most
-# texts have none.
+# `_COOKIES` and `_NAMED` match only texts with one of these words, `_SHAPES` only texts with one of these
+# signs. Searching for them costs a hundredth of matching the patterns, and most texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
     *(
@@ -71,7 +71,7 @@ _SIGNS_OF_SHAPES = (
         "github_pat",
         "glpat",
     ),
-    # With the dash: without it many of our ids would match, and each would cost a search by pattern.
+    # With `-` or `_`, because the letters alone are part of many of Easel's ids.
     *(f"{letters}{dash}" for letters in ("ghp", "gho", "ghu", "ghs", "ghr", "npm", "hf") for dash in "-_"),
     *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
 )
@@ -84,7 +84,8 @@ MAX_TAIL_LENGTH = 1_000
 def unfinished_tail(text: str) -> str:
     """Return the end of a text that must be redacted together with the text that follows.
 
-    That is the beginning of a private key without its end, or the last line, whose value may be incomplete.
+    This is the first line of a private key whose end is missing, or else the last line, in which a secret may
+    be incomplete.
     """
     begins = list(_KEY_BEGIN.finditer(text)) if "-----BEGIN" in text else []
     if begins and not _KEY_END.search(text, begins[-1].end()):
@@ -100,7 +101,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class Redaction:
-    """Redacts what looks like a secret, and every occurrence of the `known` secrets."""
+    """Redacts text that looks like a secret, and every occurrence of the `known` secrets."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         forms = {
@@ -109,7 +110,7 @@ class Redaction:
             if len(secret) >= MIN_SECRET_LENGTH
             for form in (secret, quote(secret, safe=""))
         }
-        # The longest first: a secret that begins with another one is redacted as a whole.
+        # Longest first, so that a secret that begins with another secret is redacted completely.
         self._known = (
             re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
             if forms

@@ -1,6 +1,6 @@
 """The actions that a canvas spec declares: the three kinds and their members. CV-10, CV-20, CV-24, CV-25
 
-Owns reading and checking a declaration. Does not know how an action is resolved or run: see `core.action`.
+Owns parsing a declaration. Does not know how an action is resolved or executed: see `core.action`.
 """
 
 import re
@@ -40,7 +40,7 @@ class ActionKind(StrEnum):
 
 
 class Confirm(StrEnum):
-    """Whether a person must confirm the action. Ordered: `never` < `auto` < `always`. RS-13"""
+    """Whether a person must confirm the action, in ascending strictness. `auto` depends on the tool. RS-13"""
 
     NEVER = "never"
     AUTO = "auto"
@@ -67,7 +67,7 @@ class CallTool:
     action_id: str
     tool: str
     args: Mapping[str, Any]  # as declared
-    template: Mapping[str, Any]  # the same, with a Template for each string that has placeholders
+    template: Mapping[str, Any]  # `args` with a Template in place of each string that has placeholders
     save_target: SaveTarget | None
     confirm: Confirm
     timeout_ms: int | None
@@ -107,7 +107,7 @@ _KNOWN = {
 
 
 def parse_action(action_id: str, raw: Any) -> Action:
-    """Return the action that `raw` declares. Raises BadInput with the place of a wrong member."""
+    """Return the action that `raw` declares. Raises `BadInput`, which names the invalid member."""
     at = f"actions.{require_id(action_id, 'actions')}"
     declared = require_object(raw, at)
     kind = require_choice(declared.get("kind"), ActionKind, f"{at}.kind")
@@ -166,9 +166,7 @@ def parse_action(action_id: str, raw: Any) -> Action:
 
 
 def parse_tool_name(value: Any, at: str) -> str:
-    """Return the exact name of a tool, such as `gsv__LogsGet` or `server-a__Bash`. Patterns are refused.
-    CV-40, X4
-    """
+    """Return the exact name of a tool, such as `server-a__Bash`. Raises `BadInput` for patterns. CV-40, X4"""
     if not isinstance(value, str) or not _TOOL.fullmatch(value):
         refuse(
             at,

@@ -1,8 +1,8 @@
 """The assets of a canvas: their paths, blob keys and media types.
 
-Owns the rules for asset paths, which apply to reads and writes: a path that some reader could take for
-another one (a parent folder, an escape, a look-alike, letter case) is refused before any lookup. Does not
-know stores. CV-47
+Owns the rules for asset paths, which apply to reads and writes. A path that a browser, shell or file system
+could take for another path (parent folder, escape, look-alike, letter case) is refused before any lookup.
+Does not know stores. CV-47
 """
 
 import base64
@@ -18,11 +18,11 @@ from easel.ids import CanvasId, UserId, timestamp_of
 
 FOLDER = "assets/"
 ENTRY = "assets/index.html"
-MAX_PATH_LENGTH = 512  # bytes, so that it fits into a blob key
-MAX_NAME_LENGTH = 200  # bytes of one name, below the limit of every file system
+MAX_PATH_LENGTH = 512  # bytes; must fit into a blob key
+MAX_NAME_LENGTH = 200  # bytes of one name; below the limits of file systems
 MAX_NAMES = 16
 
-# Characters with a special meaning in a shell, a browser or a file system; the second group looks like
+# Characters with a special meaning in a shell, a browser or a file system, and characters that look like
 # slashes.
 _UNSAFE = frozenset('\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572")
 _KEY = re.compile(r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})/.+")
@@ -53,7 +53,7 @@ class Asset:
 
 
 def require_asset_path(path: str) -> str:
-    """Return the path. Raises `BadInput` unless every reader takes it for the same file below `assets/`."""
+    """Return the path. Raises `BadInput` unless it is an unambiguous path of a file below `assets/`."""
     if not path.startswith(FOLDER):
         raise BadInput(problem=f"path: must begin with {FOLDER}, such as {ENTRY}.")
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_LENGTH or path.count("/") > MAX_NAMES:
@@ -103,7 +103,7 @@ def decode_base64(encoded: str, at: str) -> bytes:
 
 
 def asset_content(path: str, asset: str | Mapping[str, str]) -> bytes:
-    """Return the bytes of an asset in a request: text, or `{"base64": …}`."""
+    """Return the bytes of an asset from a request, where it is text or `{"base64": …}`."""
     return (
         asset.encode()
         if isinstance(asset, str)
@@ -112,7 +112,7 @@ def asset_content(path: str, asset: str | Mapping[str, str]) -> bytes:
 
 
 def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:
-    """Return the blob key.
+    """Return the blob key of one version of an asset.
 
     `name` is new for every version, so that removing an old version never removes a new one. RS-10
     """
@@ -122,6 +122,6 @@ def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, pa
 
 
 def asset_created_at(key: str) -> datetime | None:
-    """Return when the blob of an asset was created, or None if this is not the key of an asset."""
+    """Return the creation time in the blob key of an asset, or None if this is not the key of an asset."""
     match = _KEY.fullmatch(key)
     return timestamp_of(match[1]) if match else None

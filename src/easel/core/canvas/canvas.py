@@ -1,8 +1,8 @@
 """A stored canvas: title, spec, state, assets, views and log position.
 
-Owns the values and the checks of their fields. A mutation is a `Decide`: a function that receives the current
-snapshot under the canvas's lock and returns the change, so that a rule never works on stale data. Does not
-know stores. CV-44
+Owns the values and the checks of their fields. Does not know stores. A mutation is a `Decide`: a function
+that the store calls with the current snapshot while it locks the canvas, and that returns the change. So a
+rule never decides on stale data. CV-44
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ _ID_RULE = "must be 1 to 128 letters, digits and . _ : - (a letter or digit firs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCanvas:
-    """A canvas to create: checked, with large values offloaded."""
+    """A canvas to create. Its fields are checked, and large values are offloaded."""
 
     user_id: UserId
     canvas_id: CanvasId
@@ -53,10 +53,10 @@ class Canvas:
     state: Mapping[str, Any]
     revision: int
     last_seq: int
-    # The revision that last stored a spec, or a page written by an agent; to accept it a person must have
-    # seen it.
+    # The revision of the last change of the spec, or of the page by an agent. A person may accept the spec
+    # only after seeing this revision or a later one.
     spec_revision: int
-    is_accepted: bool  # a person wrote the spec or accepted it. RS-59
+    is_accepted: bool  # whether a person wrote or accepted the spec. RS-59
     created_at: datetime
     updated_at: datetime
 
@@ -71,7 +71,7 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A client that displays the canvas. Ends with its connection; live while the connection is renewed."""
+    """A client that displays the canvas. A view is live while its connection is open and renewed."""
 
     view_id: str
     client_id: str
@@ -81,12 +81,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CanvasSnapshot:
-    """A canvas with its assets, views and failing jobs, read together. CV-09, CV-46"""
+    """A canvas with its assets, views and failing jobs, read in one transaction. CV-09, CV-46"""
 
     canvas: Canvas
     assets: Sequence[Asset] = field(default_factory=list[Asset])
     views: Sequence[View] = field(default_factory=list[View])
-    failing: Sequence[Failing] = field(default_factory=list[Failing])  # empty in the outcome of a change
+    failing: Sequence[Failing] = field(default_factory=list[Failing])  # always empty in an `Outcome`
 
     @property
     def live_views(self) -> list[View]:
@@ -95,29 +95,29 @@ class CanvasSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a canvas and its events. Fields that are None stay unchanged."""
+    """A change of a canvas and its events. A field that is None leaves its part of the canvas unchanged."""
 
     events: Sequence[Envelope]
-    is_mutation: bool = True  # whether the revision rises; opening a view is no mutation
+    is_mutation: bool = True  # whether the revision is incremented; not when a view is opened
     title: str | None = None
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     owner_session_key: str | None = None
     put: Sequence[Asset] = ()
-    removed: Sequence[str] = ()  # paths
+    removed: Sequence[str] = ()  # paths of assets
     opened: View | None = None
     closed: Sequence[str] = ()  # ids of views
     transition: Transition | None = None  # of an execution
-    refreshes: Sequence[Refresh] | None = None  # the new jobs, if the spec changes
-    is_accepted: bool | None = None  # by a person. RS-59
+    refreshes: Sequence[Refresh] | None = None  # the jobs of the new spec, if the spec changes
+    is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
 
 
-Decide = Callable[[CanvasSnapshot], Change | None]  # None: no change
+Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A canvas after a change. `orphaned_blobs` are the keys of blobs that are no longer assets."""
+    """A canvas after a change. `orphaned_blobs` are the blob keys of assets that were replaced or removed."""
 
     snapshot: CanvasSnapshot
     is_changed: bool
@@ -125,7 +125,7 @@ class Outcome:
 
 
 def check_revision(canvas: Canvas, expected_revision: int | None) -> None:
-    """Raise `RevisionConflict` with the current revision if another one was expected. CV-45"""
+    """Raise `RevisionConflict` if the caller expected another revision than the current one. CV-45"""
     if expected_revision is not None and expected_revision != canvas.revision:
         raise RevisionConflict(
             canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision
@@ -153,7 +153,7 @@ def parse_title(value: str | None, canvas_id: CanvasId) -> str:
 
 
 def require_session_key(value: str | None) -> str | None:
-    """Return the key `agent:{agentId}:{name}`."""
+    """Return the session key, if any. Raises `BadInput` unless it is `agent:{agentId}:{name}`."""
     if value is None:
         return None
     if not is_session_key(value) or len(value) > MAX_SESSION_KEY_LENGTH:

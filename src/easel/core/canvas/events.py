@@ -1,7 +1,7 @@
 """The events of a canvas's log.
 
-Owns the payload of every event type of a canvas. Events without a run name the principal that acted. Does not
-know the log. RS-33, CV-38
+Owns the payload of every event type of a canvas. The provenance of an event names the principal that acted
+and, in place of a run, the operation. Does not know the log. RS-33, CV-38
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from easel.core.values.fingerprint import fingerprint
 from easel.core.values.paths import pointer
 from easel.ids import ArtifactId, CanvasId
 
-STATE_POINTER = ""  # of the complete state
-MAX_PATH_BYTES = 1_000  # of `changedPaths`, so that an event is never offloaded
+STATE_POINTER = ""  # the JSON pointer of the complete state
+MAX_PATH_BYTES = 1_000  # of `changedPaths`, so that no part of the event is offloaded
 
 
 class CanvasEvents:
-    """Builds the events of one operation on a canvas; `event_id` identifies the operation, as no run does."""
+    """Builds the events of one operation on a canvas. `event_id` identifies the operation."""
 
     def __init__(self, canvas_id: CanvasId, *, agent_id: str, event_id: str, node_id: str = "canvas") -> None:
         self._canvas_id = canvas_id
@@ -39,7 +39,7 @@ class CanvasEvents:
     def snapshot(
         self, revision: int, artifact_id: ArtifactId, uri: str, *, media_type: str, size: int, sha256: str
     ) -> Envelope:
-        """Build the event of a snapshot picture. It has a reference, not the pixels. CC-08, CC-24"""
+        """Build the event of a snapshot picture, which refers to the picture's artifact. CC-08, CC-24"""
         sidecar: dict[str, Any] = {
             "uri": uri,
             "artifact_id": artifact_id,
@@ -74,7 +74,7 @@ class CanvasEvents:
 
 
 def asset_path_mark(path: str) -> str:
-    """Return the name of an asset in `changedPaths`; paths of the state begin with a slash."""
+    """Return the entry for an asset in `changedPaths`. `$` distinguishes it from paths of the state."""
     return f"${path}"
 
 
@@ -82,9 +82,11 @@ SPEC_MARK, TITLE_MARK, ACCEPTED_MARK = "$spec", "$title", "$accepted"
 
 
 def limit_paths(paths: Sequence[str]) -> Sequence[str]:
-    """Return the paths, or if they are too long the members that contain them, or the complete state.
+    """Return the changed paths in at most `MAX_PATH_BYTES`.
 
-    The result always covers every changed path. CV-38
+    If the paths are too long, returns their top-level members. If these are too long, returns the complete
+    state for all paths of the state, and `$assets` for all assets. So the result always covers every changed
+    path. CV-38
     """
     if _size(paths) <= MAX_PATH_BYTES:
         return paths
@@ -107,9 +109,9 @@ def _size(paths: Sequence[str]) -> int:
 
 
 def changed_members(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the pointers of the members that differ between two states.
+    """Return the pointers of the top-level members that differ between two states.
 
-    Unlike in Python, 1 and true differ.
+    Values are compared as JSON: 1 and true differ, unlike in Python.
     """
     unchanged = {
         name for name in before if name in after and fingerprint(before[name]) == fingerprint(after[name])

@@ -6,8 +6,8 @@ CV-42, CV-48
       └──► refused
 
 A transition is stored in one transaction with the canvas and its events, and only if the execution still has
-the status that the transition starts from. So a confirmation is used once, and the result of an abandoned
-execution is never stored. CV-23, X6
+the status that the transition starts from. So a confirmation is used at most once, and the result of an
+abandoned execution is never stored. CV-23, X6
 """
 
 from collections.abc import Mapping
@@ -40,13 +40,13 @@ class ExecutionMove(StrEnum):
     REJECT = "reject"
     EXPIRE = "expire"
     COMPLETE = "complete"
-    FAIL = "fail"  # by its tool, by a cancel, or because its instance stopped
-    ADOPT = "adopt"  # another instance waits for the run that the execution started
+    FAIL = "fail"  # the tool failed, the execution was cancelled, or its instance stopped
+    ADOPT = "adopt"  # another instance takes over waiting for the run that the execution started
     OUTPUT = "output"  # live output is appended to the log
 
 
-# How an execution begins. A patch of the state completes at once, an action that cannot be resolved fails at
-# once.
+# The first status of an execution. A patch of the state completes immediately; an action that cannot be
+# resolved fails immediately.
 EXECUTION_STARTS: Mapping[ExecutionMove, ExecutionStatus] = {
     ExecutionMove.ASK: ExecutionStatus.ASKED,
     ExecutionMove.START: ExecutionStatus.RUNNING,
@@ -88,7 +88,7 @@ class Execution:
     answer: Mapping[str, Any] | None = None
     owner_id: str | None = None
     confirmed_by: str | None = None
-    # Set by the store.
+    # The fields below are set by the store.
     revision: int | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -97,14 +97,14 @@ class Execution:
 
     @property
     def event_fields(self) -> dict[str, Any]:
-        """Return the members that every event of this execution has."""
+        """Return the members that are in the payload of every event of this execution."""
         tool = {"tool": self.tool} if self.tool else {}
         return {"actionId": self.action_id, "eventId": self.event_id, "actor": dict(self.actor), **tool}
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """The run that an execution started, and the seconds since then."""
+    """The run that an execution started, and the seconds since its start."""
 
     run_id: RunId
     seconds: float
@@ -118,17 +118,17 @@ class PendingLimit:
     seconds: float
 
     def check(self, pending_count: int) -> None:
-        """Raise TooMany at the limit, so that a page cannot flood a person with confirmations."""
+        """Raise `TooMany` at the limit, so that a page cannot flood a person with confirmations."""
         if pending_count >= self.max_count:
             raise TooMany(what="actions of this canvas that wait for a person", limit=self.max_count)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The step of one execution that a change of its canvas makes. Without `from_status` the execution
-    begins.
+    """A transition of one execution, part of a change of its canvas. `execution` has the new status.
 
-    With `pending_limit` the execution begins only while the canvas has fewer pending confirmations.
+    Without `from_status` the execution is created. With `pending_limit` it is created only if the canvas has
+    fewer pending confirmations.
     """
 
     execution: Execution
@@ -150,9 +150,7 @@ class StaleTransition(Exception):
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
-    """Return who is responsible for an execution: a user's client, an agent in its session, or the host.
-    CV-48
-    """
+    """Return the actor of an execution: a user's client, an agent in its session, or the host. CV-48"""
     return {
         "userId": principal.user_id,
         "kind": principal.kind.value,

@@ -6,9 +6,9 @@
       events/{timestamp}-{eventId}.json
 
 Owns the layout, and the conversion between a canvas and the content of its files. Does not know disks or
-servers. Files that are absent leave their part of a canvas unchanged, except assets: those in the folder are
-the complete set. Records of actions are exported and never imported, because a record that could be edited
-would prove nothing. CV-48
+servers. On import, a missing file leaves its part of the canvas unchanged. Assets are the exception: an asset
+without a file is removed. The records of actions (`events/`) are exported but never imported, because they
+could have been edited. CV-48
 """
 
 import json
@@ -30,7 +30,7 @@ DESCRIPTOR, SPEC, STATE, EVENTS = "descriptor.json", "spec.json", "state/latest.
 AGENTS, CANVASES = "agents", "canvases"
 DEFAULT_AGENT_ID = "main"
 
-# CV-14; the position of the log is not part of a folder.
+# The members of CV-14 without the log position, which is not exported.
 _DESCRIPTOR_MEMBERS = (
     "canvasId",
     "agentId",
@@ -42,7 +42,7 @@ _DESCRIPTOR_MEMBERS = (
     "updatedAt",
     "revision",
 )
-# The limits are settings of a server, so a folder has none.
+# The limits are settings of a server, which checks them on import; a folder is read without limits.
 _NO_LIMITS = SpecLimits(
     spec_bytes=2**31,
     state_bytes=2**31,
@@ -55,7 +55,7 @@ _NO_LIMITS = SpecLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderCanvas:
-    """The parts of a canvas that a folder contains. None: the folder has no such part."""
+    """The parts of a canvas that a folder contains. None: the folder has no file for this part."""
 
     canvas_id: CanvasId
     agent_id: str
@@ -100,11 +100,10 @@ def identify_canvas(
     location: tuple[str, str] | None = None,
     agent_id: str | None = None,
 ) -> tuple[str, CanvasId]:
-    """Return the agent id and canvas id: from the location in the layout, the descriptor, or the folder's
-    name.
+    """Return the agent id and canvas id, from the location in the layout, the descriptor or the folder name.
 
-    Raises `BadInput` if they contradict: a copied folder would otherwise replace the canvas that it was
-    copied from.
+    Raises `BadInput` if these sources contradict each other: otherwise the import of a copied folder would
+    replace the canvas that it was copied from.
     """
     members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
     canvas_id, agent = members.get("canvasId"), members.get("agentId")
@@ -128,7 +127,7 @@ def identify_canvas(
 
 
 def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> ReadResult:
-    """Read a canvas from files, by their paths in its folder. Files outside the layout are ignored."""
+    """Read a canvas from its files, given by path in the folder. Ignores files outside the layout."""
     reader = _Reader(files)
     descriptor = reader.object_at(DESCRIPTOR) or {}
     for name, expected in (("agentId", agent_id), ("canvasId", canvas_id)):
@@ -152,7 +151,7 @@ def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -
 
 
 class _Reader:
-    """Collects all problems instead of stopping at the first one."""
+    """Reads the parts of a canvas. Collects all problems instead of stopping at the first one."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = files
@@ -213,10 +212,10 @@ def _text(descriptor: Mapping[str, Any], name: str) -> str | None:
 
 
 def parse_json_object(content: bytes, path: str) -> dict[str, Any]:
-    """Parse a JSON object as the server would. Raises `BadInput` with the line of a syntax error."""
+    """Parse a JSON object as the server does. Raises `BadInput` with the line of a syntax error."""
     try:
         text = content.decode("utf-8-sig")
-        # Only for its error messages; `len` skips the conversion of numbers.
+        # Parsed first by `json`, for its error messages. `len` avoids the conversion of numbers.
         json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_int=len, parse_float=len)
         value: Any = msgspec.json.decode(text)
     except json.JSONDecodeError as problem:
@@ -251,10 +250,10 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
 def from_view(
     view: Mapping[str, Any], assets: Mapping[str, bytes], fetched: Mapping[ArtifactId, bytes]
 ) -> FolderCanvas:
-    """Build a canvas from the result of `canvas.get`. `fetched` has the artifacts that `find_offloaded`
-    names.
+    """Build a canvas from the result of `canvas.get`.
 
-    Ids and paths become file names, so they are checked again: the server is not trusted.
+    `fetched` must have the content of the artifacts that `find_offloaded` returns. Ids and paths become file
+    names, so they are checked again: the server is not trusted.
     """
     descriptor = view["descriptor"]
     for path in assets:
@@ -272,7 +271,7 @@ def from_view(
 
 
 def find_offloaded(view: Mapping[str, Any]) -> frozenset[ArtifactId]:
-    """Return the ids of the artifacts that this canvas refers to. A folder contains their values instead."""
+    """Return the artifacts with offloaded values of this canvas. A folder contains the values themselves."""
     return markers_in(view["spec"]) | markers_in(view["state"])
 
 
@@ -292,7 +291,7 @@ def to_files(
 
 
 def record_path(record: Mapping[str, Any]) -> str:
-    """Return the path of a record. It begins with the time of the request, so that names sort by time."""
+    """Return the path of a record. The file name begins with a time, so that files sort by time."""
     asked_at, event_id = record.get("askedAt"), record.get("eventId")
     if not isinstance(asked_at, int) or not isinstance(event_id, str) or not is_generated_id(event_id):
         raise BadInput(problem=f"The record {quote_value(event_id)} cannot be a file name.")
@@ -300,12 +299,12 @@ def record_path(record: Mapping[str, Any]) -> str:
 
 
 def format_json(value: Any) -> bytes:
-    """Return indented JSON; equal values give equal bytes."""
+    """Return indented JSON, with a line end. Equal values give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def is_identical_json(left: Any, right: Any) -> bool:
-    """Return whether two values are the same JSON text, in any order of keys. 1, 1.0 and true differ."""
+    """Return whether two values have the same JSON text, except for key order. 1, 1.0 and true differ."""
     return msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")
 
 

@@ -1,8 +1,8 @@
 """Inputs of a canvas's page: which paths a field may write, and the detection of conflicts. RS-41
 
-Owns the rule of `data-gsv-model`. A field sends the value it displayed before the edit; if the state has
-another value now, the input is refused, so that no change is overwritten unseen. Does not know pages or
-stores.
+Owns the rule of `data-gsv-model`. A field sends the value that it displayed before the edit (`was`). If the
+state has another value now, the input is refused, so that it does not overwrite a change that the user has
+not seen. Does not know pages or stores.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ def apply_input(
 ) -> StateChange | None:
     """Return the state with the input applied, or None if the state has this value already.
 
-    Raises `Forbidden` if the page may not write here, and `InputConflict` if the state changed.
+    Raises `Forbidden` if the page may not write this path, and `InputConflict` if its value differs from
+    `was`.
     """
     if not _read_writable_paths(raw_spec).may_write(path):
         raise Forbidden(
@@ -40,7 +41,7 @@ def apply_input(
 
 
 def _read_writable_paths(raw: Mapping[str, Any]) -> CanvasSpec:
-    """Read only the parts of a stored spec that declare where its page may write."""
+    """Parse only those parts of a stored spec that `CanvasSpec.may_write` needs."""
     writable = raw.get("writable")
     return CanvasSpec(
         state=raw.get("state", {}),

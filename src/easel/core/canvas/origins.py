@@ -1,8 +1,8 @@
-"""The origins that `toolPolicy.connect` may name, and a canvas's page may reach. U6, R7
+"""The origins that a canvas's page may connect to, as `toolPolicy.connect` lists them. U6, R7
 
 Owns the check of an origin. Only an exact origin is accepted, because it becomes part of a
-Content-Security-Policy header. Addresses, names of this machine and names of a local network are refused:
-they would give a page access to the network of every viewer.
+Content-Security-Policy header. IP addresses, names of this machine and names in a local network are refused:
+they would give a page access to the local network of every viewer.
 """
 
 import re
@@ -12,7 +12,7 @@ from easel.core.validation import quote_value, refuse
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN = re.compile(rf"(?:https|wss)://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::(?P<port>[1-9][0-9]{{0,4}}))?")
-# Browsers take a host that ends in a number for an address.
+# Browsers parse a host that ends in a number as an IP address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL = frozenset(
     {"localhost", "local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa"}

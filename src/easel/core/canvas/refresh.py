@@ -1,4 +1,4 @@
-"""Refresh jobs: when a job is due next, and how failures delay it. CV-19, X9"""
+"""Refresh jobs: the delay until the next execution of a job, and the backoff after failures. CV-19, X9"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from typing import Any
 
 from easel.ids import CanvasId, UserId
 
-MAX_DOUBLINGS = 6  # a job that keeps failing runs at most 64 times less often
+MAX_DOUBLINGS = 6  # the backoff is at most 64 times the interval
 MAX_BACKOFF_MS = 3_600_000
-JITTER = 0.1  # of the interval, so that canvases created together do not stay in step
+JITTER = 0.1  # share of the delay; spreads the jobs of canvases that were created together
 
 
-Job = tuple[UserId, CanvasId, str]  # owner, canvas, and the id of the refresh in its spec
+Job = tuple[UserId, CanvasId, str]  # owner, canvas, and the id of the refresh in the spec
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A claimed job that is due, and its number of consecutive failures."""
+    """A job that is due and was claimed, with its number of consecutive failures."""
 
     user_id: UserId
     canvas_id: CanvasId
@@ -32,7 +32,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A job whose last run failed: its consecutive failures, its next retry and its last error."""
+    """A job whose last execution failed: consecutive failures, time until the retry, and last error."""
 
     refresh_id: str
     action_id: str
@@ -41,15 +41,16 @@ class Failing:
     error: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the payload of `canvas.refresh.failed`, with the time left until the retry."""
+        """Return the payload of the event `canvas.refresh.failed`."""
         names = {"refreshId": self.refresh_id, "actionId": self.action_id, "failures": self.failures}
         error = {} if self.error is None else {"error": self.error}
         return {**names, **error, "retryInMs": max(0, round(self.retry_seconds * 1000))}
 
 
 def next_delay(every_ms: int, failures: int, jitter: float) -> float:
-    """Return the seconds until the next run: at least the interval, plus up to a tenth of it by `jitter` (0
-    to 1).
+    """Return the seconds until the next execution: the interval, doubled for each consecutive failure.
+
+    `jitter` (0 to 1) adds up to a tenth. The backoff ends at `MAX_BACKOFF_MS`, but is at least the interval.
     """
     backoff = every_ms * 2 ** min(failures, MAX_DOUBLINGS)
     wait = max(every_ms, min(backoff, MAX_BACKOFF_MS))

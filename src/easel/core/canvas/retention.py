@@ -5,16 +5,13 @@ from dataclasses import dataclass
 
 from easel.ids import CanvasId, UserId
 
-LogKey = tuple[UserId, CanvasId]  # also a position in the order of users and ids
+LogKey = tuple[UserId, CanvasId]  # also a cursor: logs are listed in this order
 START: LogKey = (UserId(""), CanvasId(""))
 
 
 @dataclass(frozen=True, slots=True)
 class OldLogs:
-    """Canvases whose logs begin with old events, and the position of the next batch;
-
-    None after the last one.
-    """
+    """A batch of canvases whose logs begin with old events. `next` is None after the last batch."""
 
     keys: Sequence[LogKey]
     next: LogKey | None

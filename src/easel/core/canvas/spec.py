@@ -1,13 +1,13 @@
-"""A canvas's spec: its members, its limits, and error messages that name the invalid member. CV-16
+"""A canvas's spec: its members and its limits. CV-16
 
-Owns the structure of a spec. The JSON is stored as it was sent (CV-02); `parse_spec` reads it. Does not
-know which tools exist: `core/action/policy.py` checks that.
+Owns the structure of a spec. The JSON is stored as it was sent (CV-02); `parse_spec` parses it. Errors name
+the invalid member. Does not know which tools exist: `core/action/policy.py` checks the tools.
 
-Unknown members are refused, because a misspelt `toolPolicy` or `confirm` must not count as absent. Beyond the
-specification's own members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's
-page may reach), `title` and `description` (for people), `$schema` (for editors), and names that begin with
-`x-` (for the author, not read). `version` and `mode` are optional: there is one version, and the default mode
-is `html`.
+Unknown members are refused, so that a misspelt `toolPolicy` or `confirm` is not ignored. In addition to the
+specification's members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page
+may connect to), `title` and `description` (for people), `$schema` (for editors), and names that begin with
+`x-` (for the author; stored, but not interpreted). `version` and `mode` are optional: the only version is 1,
+and the default mode is `html`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Mode(StrEnum):
 class SpecLimits:
     """The maximum size of a spec and of its parts."""
 
-    spec_bytes: int = 524_288  # without its state
+    spec_bytes: int = 524_288  # of the spec without its state
     state_bytes: int = 1_048_576
     actions: int = 500
     bindings: int = 1_000
@@ -98,7 +98,7 @@ class Refresh:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanvasSpec:
     mode: Mode = Mode.HTML
-    tools: frozenset[str] = frozenset()  # toolPolicy.allow; empty allows nothing. CV-40
+    tools: frozenset[str] = frozenset()  # toolPolicy.allow; empty: no tool is allowed. CV-40
     connect: tuple[str, ...] = ()  # toolPolicy.connect
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
@@ -107,13 +107,13 @@ class CanvasSpec:
     writable: tuple[Path, ...] | None = None
 
     def may_write(self, path: Path) -> bool:
-        """Return whether a page may write this path by `data-gsv-model`. RS-41"""
+        """Return whether a field of the page (`data-gsv-model`) may write this path. RS-41"""
         allowed = [(name,) for name in self.state] if self.writable is None else self.writable
         return any(path[: len(prefix)] == prefix for prefix in allowed)
 
 
 def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
-    """Read a spec. Raises `BadInput` or `TooLarge`; cheap checks come first."""
+    """Parse a spec. Raises `BadInput` or `TooLarge`. Sizes are checked before the members are parsed."""
     members = require_object(raw, "spec")
     declared = require_object(members.get("actions", {}), "actions", max_items=limits.actions)
     _check_sizes(members, limits)

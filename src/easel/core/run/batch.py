@@ -1,4 +1,4 @@
-"""Batches of events that a worker appends to a run's log, and the results of the store."""
+"""Values that the store of runs takes and returns: batches of events, and the results of operations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from easel.ids import WorkerId
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of one claim. A repeated key (attempt, number) stores nothing and returns the first result.
+    """Events that a worker appends to a run's log under its claim.
 
-    With `ends_as` the run ends in the same transaction, so that status and `done` always agree, and its
-    answer is stored.
+    A repeated batch, with the same attempt and `number`, stores nothing and returns the first result. With
+    `ends_as`, the same transaction ends the run and stores its answer, so that the run's status always agrees
+    with its `done` event.
     """
 
     claim: Claim
@@ -29,34 +30,34 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Appended:
     last_seq: int
-    thread_seq: int | None  # of the last event added to the thread, if any
+    thread_seq: int | None  # position of the last event that was added to the thread, if any
     cancel_requested: bool
-    turn_passed: bool = False  # another run of the session can be claimed now
+    turn_passed: bool = False  # whether the next run of the session can be claimed now
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAnswer:
-    """The run after a requested cancel; `changed`: the request had an effect."""
+    """The result of a cancel request: the run afterwards, and whether the request `changed` it."""
 
     run: Run
     changed: bool
     turn_passed: bool = False
-    thread_seq: int | None = None  # of the run's answer, if it has one
-    prefers: WorkerId | None = None  # the worker with a head start on the next run
-    must_retry: bool = False  # the run went back into the queue after its closing events were prepared
+    thread_seq: int | None = None  # position of the run's answer in the thread, if it has an answer
+    prefers: WorkerId | None = None  # the worker that may claim the next run first
+    must_retry: bool = False  # the run is queued, but the request has no closing events
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     run: Run
     is_new: bool
-    thread_seq: int | None = None  # of the user's message
-    prefers: WorkerId | None = None  # the worker with a head start
+    thread_seq: int | None = None  # position of the user's message in the thread
+    prefers: WorkerId | None = None  # the worker that may claim the run first
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Number of runs that can be claimed, that wait for their session's active run, and that are executed."""
+    """The numbers of runs: ready to be claimed, waiting for an earlier run of their session, and running."""
 
     ready: int
     waiting: int
@@ -64,7 +65,7 @@ class QueueDepth:
 
 
 def thread_positions(events: Sequence[Envelope]) -> list[int | None]:
-    """Return for each event its position among those of the thread, from 1; None for other events."""
+    """Return for each event its position, from 1, among the thread's events; None for other events."""
     places: list[int | None] = []
     last = 0
     for event in events:

@@ -1,8 +1,8 @@
 """The boards of a run: scope, keys, versions and limits of their values, and the event of a write.
 
-Owns what may be written where. Does not know the store: the state of the board is an argument, the next
-version the result. The whiteboard is shared by the whole run; a value of the blackboard belongs to an edge,
-the handover from one node to another.
+A run has two boards for values that its nodes share. A value of the whiteboard is visible to the whole run. A
+value of the blackboard belongs to an edge, the handover from one node to another. Owns the rules for writes.
+Does not know the store: the state of the boards is an argument, the next version the result.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Board(StrEnum):
     BLACKBOARD = "blackboard"
 
 
-GLOBAL = "global"  # stored as the edge of the whiteboard, which has none
-# Bytes of a key, an edge or a node. Shorter than a marker, so that an event always names all three in full.
+GLOBAL = "global"  # stored as the edge id of whiteboard values, which have no edge
+# Bytes of a key, edge id or node id. Shorter than a marker, so that none of them is ever offloaded.
 MAX_NAME_LENGTH = 200
-LAST_VERSION = 2**63 - 1
+LAST_VERSION = 2**63 - 1  # the longest version number
 
 
 # --- keys ---------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ class BoardKey:
 
     @property
     def edge(self) -> str | None:
-        """The edge as clients see it: None on the whiteboard."""
+        """The edge id as clients see it: None on the whiteboard."""
         return None if self.board is Board.WHITEBOARD else self.edge_id
 
 
@@ -50,7 +50,7 @@ def to_board_key(board: Board, key: str, edge_id: str | None) -> BoardKey:
 
 
 def to_edge_id(board: Board, edge_id: str | None) -> str:
-    """Return the edge to store; GLOBAL on the whiteboard. CC-20, CC-21, CC-27, CC-28"""
+    """Return the edge id to store, `GLOBAL` on the whiteboard. CC-20, CC-21, CC-27, CC-28"""
     if board is Board.WHITEBOARD:
         if edge_id not in (None, GLOBAL):
             raise BadInput(problem=f"edge_id must be left out or `{GLOBAL}`: only the blackboard has edges.")
@@ -74,10 +74,7 @@ def require_name(member: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BoardWriteRequest:
-    """A write as its author sends it.
-
-    Author and run come from the connection, never from the request. CC-17
-    """
+    """A write request. It has neither author nor run: these are known from the connection. CC-17"""
 
     board: Board
     key: str
@@ -90,23 +87,23 @@ class BoardWriteRequest:
 @dataclass(frozen=True, slots=True)
 class BoardLimits:
     value_bytes: int
-    keys: int  # of a run, on both boards
+    keys: int  # of a run, on both boards together
     run_bytes: int  # of all values of a run
 
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """The state of a run's boards under the run's lock, for one key. Version 0: the key does not exist."""
+    """The state of a run and its boards that a write of one key depends on, read under the run's lock."""
 
     status: Status
-    version: int
-    keys: int
-    other_bytes: int
+    version: int  # of the key; 0: the key does not exist
+    keys: int  # number of keys on both boards
+    other_bytes: int  # of the values of all other keys
 
 
 @dataclass(frozen=True, slots=True)
 class BoardValue:
-    """A stored value; `value` is JSON."""
+    """A stored value of a board. `value` is its JSON text."""
 
     board_key: BoardKey
     value: str
@@ -132,11 +129,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardWrite:
-    """A checked write. Only `prepare()` creates one, so it has an author and fits the payload limit.
+    """A checked write, ready to be stored. Only `prepare()` creates one.
 
     `offloaded` must be stored as artifacts before the write; `refers_to` are all artifacts that the value or
-    its event names. The event has the longest possible version: the store replaces it by the one that it
-    assigns.
+    its event names. The event has the version `LAST_VERSION`, which the store replaces by the version that it
+    assigns, so that the event never becomes longer.
     """
 
     user_id: UserId
@@ -156,7 +153,7 @@ class BoardWrite:
         return len(self.value.encode())
 
     def next_version(self, state: BoardState) -> int:
-        """Return the version to store. Raises if the run has ended, or version or limits do not allow it."""
+        """Return the version to store. Raises if the run has ended, versions differ or a limit is reached."""
         if is_terminal(state.status):
             raise RunFinished(run_id=self.run_id, status=state.status.value)
         if self.expected_version not in (None, state.version):
@@ -172,7 +169,7 @@ class BoardWrite:
 def prepare(
     request: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run_id: RunId, agent_id: str
 ) -> BoardWrite:
-    """Check everything that does not depend on the run's state, and seal the event. CC-16, CC-18, CC-19"""
+    """Check a request as far as this needs no state of the run, and seal its event. CC-16, CC-18, CC-19"""
     board_key = to_board_key(request.board, request.key, request.edge_id)
     node_id = require_name("source_node_id", request.node_id)
     if is_too_deep(request.value):

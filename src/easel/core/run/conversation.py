@@ -1,4 +1,4 @@
-"""The conversation of a run so far. Does not know any provider's format."""
+"""The conversation between a user and a model in one run. Does not know the formats of model providers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +36,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer of the model and the results of its calls."""
+    """One answer of the model: its text, its tool calls, and the results of these calls."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -61,5 +61,5 @@ STEP_BREAK = "\n\n"  # between the texts of two steps
 
 
 def assistant_text(steps: tuple[Step, ...]) -> str:
-    """Return the assistant's message: the text of all steps, exactly as its deltas have it."""
+    """Return the assistant's message: the texts of all steps. Equal to the text of all deltas."""
     return STEP_BREAK.join(step.text for step in steps if step.text)

@@ -1,27 +1,27 @@
-"""How streamed text becomes deltas: often enough to feel live, seldom enough to stay cheap.
+"""Deltas: the pieces in which streamed text is logged.
 
-Owns the size of a delta and what is held back: Base64 waits until its run has ended, so that a run of more
-than 2 KB becomes one event, whose text is offloaded as any other. CC-23. Does not know the clock: the caller
-decides when to flush.
+Owns the sizes and intervals of deltas. Base64 is held back until it is complete, so that Base64 over 2 KB
+becomes one event, whose text is offloaded (CC-23). In this module a run is an unbroken sequence of Base64, as
+in `base64_runs`. Does not know the clock: the caller decides when to flush.
 """
 
 import msgspec
 
 from easel.core.stream.base64_runs import find_base64_runs, open_run_start
 
-DELTA_BYTES = 1_500  # with its ids a delta stays under the 2 KB that an event may have (RS-35)
-DELTA_SECONDS = 0.05
-MAX_HELD_CHARACTERS = 262_144  # a longer run is written in several deltas
-MAX_HELD_SECONDS = 2.0  # without new text
-_CONTEXT = 256  # characters before the next text, enough to recognise a run that goes on
+DELTA_BYTES = 1_500  # with its ids, the event of a delta is below the limit of 2 KB (RS-35)
+DELTA_SECONDS = 0.05  # interval between deltas
+MAX_HELD_CHARACTERS = 262_144  # of Base64; longer Base64 becomes several deltas
+MAX_HELD_SECONDS = 2.0  # without new text; then held text is flushed
+_CONTEXT = 256  # preceding characters, enough to recognise Base64 that continues
 
 _encode = msgspec.json.Encoder().encode
-# Characters that take more bytes in JSON than in plain text: a piece is measured as it will be stored.
+# Bytes in JSON of the characters that JSON escapes, because pieces are measured as JSON.
 _ESCAPED = {chr(code): 6 for code in range(32)} | dict.fromkeys('"\\\b\f\n\r\t', 2)
 
 
 def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
-    """Cut the text between characters into pieces of at most `max_bytes` as JSON writes them."""
+    """Split the text into pieces that take at most `max_bytes` in JSON."""
     if len(text) * 6 <= max_bytes:
         return [text] if text else []
     if len(text) <= max_bytes and _json_size(text) <= max_bytes:
@@ -41,7 +41,7 @@ def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
 def _json_size(text: str) -> int:
     try:
         return len(_encode(text)) - 2
-    except UnicodeEncodeError:  # half a surrogate pair: measure character by character instead
+    except UnicodeEncodeError:  # half a surrogate pair; return the upper bound
         return 6 * len(text)
 
 
@@ -83,7 +83,7 @@ class DeltaSplitter:
 
 
 def _split_around_runs(before: str, text: str) -> list[str]:
-    """Return each run as one delta, even if `before` has its first characters, and other text in pieces."""
+    """Split `text` into deltas, with each Base64 run in one delta. `before` is the text that precedes it."""
     deltas: list[str] = []
     at = 0
     for start, end in find_base64_runs(before + text):
@@ -95,7 +95,7 @@ def _split_around_runs(before: str, text: str) -> list[str]:
 
 
 def shorten(reason: str, max_length: int = 1_000) -> str:
-    """Return the beginning and the end of a failure's reason, in about `max_length` characters."""
+    """Return a failure's reason in about `max_length` characters: its beginning and its end."""
     if len(reason) <= max_length:
         return reason
     start, end = reason[: max_length * 2 // 3], reason[-max_length // 3 :]

@@ -1,4 +1,4 @@
-"""The events of a run's log. Owns their data; `seal()` owns visibility and provenance."""
+"""The events of a run's log. Owns the data of each event type; `seal()` adds visibility and provenance."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ class RunEvents:
 
     @classmethod
     def unclaimed_start(cls, *, agent_id: str, node_id: str) -> Envelope:
-        """Return `run.start` for the claim to write, which fills in run and attempt."""
+        """Return a template of `run.start`. The store fills in run id and attempt when a run is claimed."""
         return cls(UNCLAIMED_RUN_ID, agent_id=agent_id, node_id=node_id).start(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
@@ -74,7 +74,7 @@ class RunEvents:
 
 
 def message_of_unstarted_run(run_id: RunId) -> Message:
-    """Return the message that closes a run cancelled before it started; its log has no assistant message."""
+    """Return the empty assistant message for the thread, for a run that was cancelled before it started."""
     message_id = answer_id(run_id)
     data = {
         "role": "assistant",

@@ -1,4 +1,4 @@
-"""The finished steps of a run, read from its log, for the worker that continues it. RX-30, RS-38"""
+"""The progress of a run, read from its log by the worker that continues the run. RX-30, RS-38"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ OUTCOME_UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The steps of earlier attempts in order, and the calls that they have started."""
+    """The steps of earlier attempts in order, and the tool calls that were started."""
 
     steps: tuple[Step, ...] = ()
     started_calls: frozenset[CallId] = frozenset()
 
 
 def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
-    """Return the progress that the events of a log show. RX-06
+    """Return the progress according to the events of a run's log. RX-06
 
-    Deltas of an unfinished model call are ignored: it is repeated.
+    Deltas of an unfinished answer of the model are ignored, because the model is called again.
     """
     steps: list[Step] = []
     started_calls: set[CallId] = set()

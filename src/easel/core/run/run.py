@@ -25,7 +25,7 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
-    # Has the whole input if that was offloaded; `input_text` is its beginning then.
+    # The artifact with the complete input, if it was offloaded; then `input_text` is only its beginning.
     input_artifact: ArtifactId | None = None
 
     @property
@@ -35,7 +35,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A requested run. The digest distinguishes a repeated request from another one with the same key."""
+    """A run to enqueue. `request_digest` detects different requests with the same idempotency key."""
 
     run_id: RunId
     user_id: UserId
@@ -45,7 +45,7 @@ class NewRun:
     idempotency_key: str | None = None
     request_digest: str | None = None
     question: Message | None = None  # the user's message
-    title: str | None = None  # for a session without a title
+    title: str | None = None  # set if the session has no title
     input_artifact: ArtifactId | None = None
 
 
@@ -53,7 +53,7 @@ class NewRun:
 class Claim:
     """A worker's ownership of one attempt of a run.
 
-    Append, renew and finish all compare (worker_id, attempt). RX-13, RS-39
+    The store compares `worker_id` and `attempt` at every append, renewal and end. RX-13, RS-39
     """
 
     run_id: RunId
@@ -63,8 +63,8 @@ class Claim:
     session_id: SessionId
     input_text: str
     max_attempts: int
-    last_seq: int  # last position of the log before this attempt
-    turn_no: int
+    last_seq: int  # position in the log before this attempt
+    turn_no: int  # the run's place in the order in which runs became ready
     queued_seconds: float  # from enqueue to this claim, by the database's clock
     running_seconds: float  # since the first attempt started, by the database's clock
     cancel_requested: bool
@@ -76,12 +76,12 @@ class Claim:
 
     @property
     def is_last_chance(self) -> bool:
-        """This is the last attempt, and all others lost their worker: the run may crash its workers."""
+        """Whether this is the last attempt after lost workers: the run itself may crash its workers."""
         return self.attempt == self.max_attempts and self.is_takeover
 
     @property
     def is_exhausted(self) -> bool:
-        """The run is claimed only to be failed: it has no attempt left. RS-38"""
+        """Whether no attempt is left, so that the worker claims the run only to fail it. RS-38"""
         return self.attempt > self.max_attempts
 
 

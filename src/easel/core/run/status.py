@@ -1,4 +1,4 @@
-"""The lifecycle of a run as a table; the database enforces it with constraints."""
+"""The lifecycle of a run as a table of transitions. The database has constraints for it too."""
 
 from enum import StrEnum
 
@@ -20,10 +20,10 @@ class Move(StrEnum):
 
 
 MOVES: dict[Status, dict[Move, Status]] = {
-    # RS-37: a queued run is cancelled at once
+    # A queued run is cancelled immediately. RS-37
     Status.QUEUED: {Move.CLAIM: Status.RUNNING, Move.CANCEL: Status.CANCELLED},
     Status.RUNNING: {
-        Move.CLAIM: Status.RUNNING,  # the claim has expired: a new attempt of another worker
+        Move.CLAIM: Status.RUNNING,  # after the claim expired: a new attempt
         Move.RELEASE: Status.QUEUED,
         Move.COMPLETE: Status.COMPLETED,
         Move.FAIL: Status.FAILED,

@@ -1,4 +1,4 @@
-"""Messages of a session, of the user and of the assistant. Owns their stored form."""
+"""Messages of a session, by the user and by the assistant. Owns their stored form."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +12,10 @@ from easel.ids import ArtifactId, MessageId, RunId, question_id
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to store. `content` is JSON: a string, or the marker of an offloaded one. RS-35
+    """A message to store.
 
-    Long plain text is not offloaded. `event` is added to the thread, for a message that is in no run's log.
+    `content` is JSON: the text, or a marker if the text has Base64 over 2 KB and was offloaded (RS-35). Long
+    plain text is not offloaded. `event` is added to the thread, for messages that are not in a run's log.
     """
 
     message_id: MessageId
@@ -22,7 +23,7 @@ class Message:
     offloaded: tuple[OffloadedValue, ...] = ()
     refers_to: frozenset[ArtifactId] = frozenset()
     event: Envelope | None = None
-    offloaded_text: ArtifactId | None = None  # the whole text, if it was offloaded
+    offloaded_text: ArtifactId | None = None  # the artifact with the complete text, if it was offloaded
     role: str = "assistant"
 
 
@@ -57,7 +58,7 @@ def message(
 
 
 def question(run_id: RunId, text: str) -> Message:
-    """Return the user's message, which is added to the thread before any event of the run that answers it."""
+    """Return the user's message. It is added to the thread before all events of the run that answers it."""
     message_id = question_id(run_id)
     data = {"role": "user", "message_id": message_id, "run_id": run_id, "text": text}
     return message(

@@ -24,9 +24,9 @@ class Session:
 
 
 def to_session_key(session_id: str) -> str:
-    """Return the key of a session: `agent:{agentId}:{name}`, of the main agent if the id has none.
+    """Return the key of a session, `agent:{agentId}:{name}`. An id without an agent is of agent `main`.
 
-    No two sessions have the same key: it names their working directory.
+    The key names the session's working directory, so no two sessions have the same key.
     """
     is_own = is_session_key(session_id) and not session_id.startswith(_MAIN)
     return session_id if is_own else f"{_MAIN}{session_id}"

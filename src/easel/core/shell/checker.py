@@ -1,8 +1,9 @@
-"""The rules for values in a shell command, checked when a template is stored.
+"""The rules for the positions of values in a shell command, checked when a template is compiled.
 
-A value may be (part of) an argument, a file name, an assignment, or a word of `for` or `case`. It must not be
-(part of) a program's name, nor be evaluated as a program again. A variable that a value was assigned to is
-treated like the value, and must be in double quotes. Does not read text: works on the parsed script.
+A value is the text that replaces a placeholder. It may be an argument, a file name, an assignment, or a word
+of `for` or `case`, or a part of one. It must not be part of a program's name, and no program may evaluate it
+as code. A variable that may contain a value is tainted: the same rules apply to it, and it must be in double
+quotes. Does not know the syntax of the shell: the script is parsed already.
 """
 
 import math
@@ -37,7 +38,7 @@ class TemplateChecker:
         self._first_pipe = self._first_pipe_after_value()
 
     def is_assignment(self, word: Word) -> bool:
-        """Return whether a word sets a variable, so that its value begins after the `=`."""
+        """Return whether a word assigns a variable, so that its value begins after the `=`."""
         return id(word) in self._assignments
 
     def check(self) -> None:
@@ -49,7 +50,7 @@ class TemplateChecker:
                 )
         for loop in self._script.loops:
             self._check_variable(loop.name, loop.words)
-        # An unquoted value could be a keyword in these positions.
+        # An unquoted value could be read as a keyword in these positions.
         for word in (*self._script.compared, *(word for loop in self._script.loops for word in loop.words)):
             for slot in word.slots:
                 slot.needs_quoting = True
@@ -65,8 +66,8 @@ class TemplateChecker:
         return bool(word.slots) or any(self._is_tainted(use.name) for use in word.uses)
 
     def _find_tainted_variables(self) -> frozenset[str]:
-        """Return the variables that may contain a value, directly or copied from another variable."""
-        targets: dict[str, set[str]] = {}  # from a variable to the variables set from it
+        """Return the variables that may contain a value: assigned directly, or copied from a variable."""
+        targets: dict[str, set[str]] = {}  # variable -> the variables that are assigned from it
         waiting = {name for command in self._script.commands for name in _names_read(command)}
         for name, words in self._script_assignments():
             if any(word.slots for word in words):
@@ -87,7 +88,7 @@ class TemplateChecker:
         yield from ((loop.name, loop.words) for loop in self._script.loops)
 
     def _first_pipe_after_value(self) -> float:
-        """Return the position of the first pipe after a value, or infinity."""
+        """Return the position of the first pipe after a value or tainted variable, or infinity."""
         words = [
             word for command in self._script.commands for word in (*command.words, *command.redirections)
         ]
@@ -97,7 +98,7 @@ class TemplateChecker:
         return min((pipe for pipe in self._script.pipes if pipe > first), default=math.inf)
 
     def _refuse(self, words: Sequence[Word], where: str) -> NoReturn:
-        """Raise a refusal that names the placeholder, or the variable that contains it."""
+        """Raise `BadInput` that names the first placeholder or tainted variable in the words."""
         for word in words:
             if word.slots:
                 self._script.refuse_slot(where, word.slots[0].number)
@@ -170,9 +171,9 @@ class TemplateChecker:
     # --- programs that evaluate -----------------------------------------------------------------------------
 
     def _evaluates(self, name: str | None, words: tuple[Word, ...]) -> bool:
-        """Return whether a program evaluates its arguments or its input."""
+        """Return whether a program evaluates its arguments or its standard input as code."""
         if name not in INTERPRETERS:
-            # A wrapper that was not removed has an option that may start a shell.
+            # A wrapper that `_unwrap` did not remove has an unknown option, which may start a shell.
             return name in EVALUATORS or name in WRAPPERS
         if name == "python" and len(words) > 2 and words[1].literal == "-m" and words[2].literal:
             return False

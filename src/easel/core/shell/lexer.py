@@ -1,9 +1,8 @@
-"""Lexer for shell commands with placeholders: splits a command into words and finds the quoting of every
-slot.
+"""Lexer for shell commands with placeholders: finds the words, and the quoting of every slot.
 
-Owns the lexical rules. A placeholder is one `SLOT` character in the text, which is unambiguous because a
-command cannot contain NUL. Accepts only syntax that dash, bash and similar shells read alike: a position that
-one shell reads as quoted and another as unquoted is safe in neither. Does not know commands or programs.
+A slot is the position of a placeholder. In the text it is one `SLOT` character, NUL, which a command cannot
+contain otherwise. Owns the lexical rules. Accepts only syntax that dash, bash and similar shells read alike,
+because a slot that is quoted in one shell and unquoted in another is not safe. Does not know programs.
 """
 
 import re
@@ -21,7 +20,7 @@ ENDS_WORD = " \t\n;&|<>()"
 # Characters without a special meaning in any shell, at any position of a word.
 SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@+-")
 
-# Longest first, so that the first match is the right one.
+# Longest first, so that `<<-` is not read as `<<`.
 OPERATORS = (
     *("<<<", "<<-", "&>>", ";;&", "<<", "<&", "<>", ">>", ">&", ">|", "&>", "&&", "||", "|&", ";;", ";&"),
     *"<>&|;()",
@@ -44,7 +43,7 @@ class Quote(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A position for a value. `needs_quoting`: an unquoted value would combine with the text beside it."""
+    """The position of a placeholder. `needs_quoting`: a bare value would combine with the text beside it."""
 
     number: int
     position: int
@@ -54,7 +53,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class VariableUse:
-    """A variable that is read. Plain is `"$name"`: expanded to its text, without splitting or evaluation."""
+    """A variable that is read. `is_plain`: as `"$name"`, which is neither split nor evaluated."""
 
     name: str
     position: int
@@ -65,8 +64,8 @@ class VariableUse:
 class Word:
     """A word of a command.
 
-    `pieces` is its text without quotes; a number is a slot, None an expansion. `value_from` is the index of
-    the piece where the value of `NAME=…` begins.
+    `pieces` is the text without quotes: a string is literal text, an int the number of a slot, None an
+    expansion. In `NAME=…`, `assigns` is the name and `value_from` the index of the value's first piece.
     """
 
     position: int
@@ -76,14 +75,14 @@ class Word:
     is_quoted: bool = False
     assigns: str | None = None
     value_from: int = 0
-    # The unquoted ones of `{`, `}`, `[`, `=`, and `~` before a `/`.
+    # Those of the characters `{`, `}`, `[`, `=` and `~` that are unquoted; `~` only before the first `/`.
     signs: set[str] = field(default_factory=set[str])
-    # Where the last `$name` without braces ends: an unquoted value there would become part of the name.
+    # Where the last `$name` without braces ends: an unquoted value there could become part of the name.
     name_ends_at: int = -1
 
     @property
     def literal(self) -> str | None:
-        """The complete text of a word without slots and expansions, else None."""
+        """The text of the word without quotes, or None if the word has slots or expansions."""
         return (
             "".join(map(str, self.pieces)) if all(isinstance(piece, str) for piece in self.pieces) else None
         )
@@ -109,16 +108,16 @@ class HereDocument:
 
 
 class Lexer:
-    """Reads a command word by word. The parser reads what is inside `$(…)`, in `_parse_substitution`."""
+    """Reads a command token by token. The subclass parses the commands in `$(…)`: `_parse_substitution`."""
 
     def __init__(self, text: str, names: list[str]) -> None:
         self._text = text
-        self._names = names  # of the placeholders, in order of their slots
+        self._names = names  # the placeholders in the order of their slots, for messages
         self._pos = 0
         self._slot_count = 0
         self._pushed_back: Word | str | None = None
         self._pending_documents: list[HereDocument] = []
-        self.depth = 0  # of substitutions around the current position
+        self.depth = 0  # nesting of `$(…)` at the current position
         self.uses: list[VariableUse] = []
 
     def refuse(self, problem: str) -> NoReturn:
@@ -134,7 +133,7 @@ class Lexer:
     # --- tokens ---------------------------------------------------------------------------------------------
 
     def next_token(self) -> Word | str:
-        """Return the next word, operator or line end; an empty string at the end."""
+        """Return the next word, operator or line end; an empty string at the end of the command."""
         if (pushed := self._pushed_back) is not None:
             self._pushed_back = None
             return pushed
@@ -253,7 +252,7 @@ class Lexer:
             )
         if self._text[self._pos : self._pos + 1] in {"<", ">"}:
             if (word.keyword or "").isdecimal():
-                return self.next_token()  # a file descriptor, part of the redirection
+                return self.next_token()  # the number is a file descriptor and part of the redirection
             for slot in word.slots:
                 slot.needs_quoting = True
         self.uses += word.uses

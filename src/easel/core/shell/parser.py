@@ -1,8 +1,8 @@
 """Parser for shell commands with placeholders: groups the words of a script into simple commands.
 
 Owns the grammar: lists, pipelines, `if`, `while`, `until`, `for`, `case`, groups, substitutions and
-redirections. Need not report every syntax error, because a shell that finds one runs nothing; must never take
-syntax for a plain word. Does not know which programs are safe.
+redirections. Not every syntax error is reported, because the shell does not run a command with a syntax
+error. But syntax must never be parsed as a plain word. Does not know which programs are safe.
 """
 
 import re
@@ -21,7 +21,7 @@ CASE_BRANCH_ENDS = frozenset({";;", ";&", ";;&"})
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command; without words, the redirections of a group."""
+    """A simple command. Without words it has only the redirections of a group or compound command."""
 
     position: int
     words: tuple[Word, ...]
@@ -30,26 +30,26 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for name in words`"""
+    """The head of a loop, `for name in words`."""
 
     name: str
     words: tuple[Word, ...]
 
 
 class Script(Lexer):
-    """A parsed command, read once when it is constructed."""
+    """A parsed script. The constructor parses the complete text."""
 
     def __init__(self, text: str, names: list[str]) -> None:
         super().__init__(text, names)
         self.commands: list[Command] = []
         self.loops: list[Loop] = []
-        self.compared: list[Word] = []  # subjects and patterns of `case`
-        self.pipes: list[int] = []
+        self.compared: list[Word] = []  # the subjects and patterns of `case`
+        self.pipes: list[int] = []  # positions
         self._nesting = 0
         self._parse_list(frozenset({""}))
 
     def _parse_list(self, ends: frozenset[str]) -> str:
-        """Parse commands up to one of `ends` and return that end."""
+        """Parse commands up to one of the tokens `ends`. Returns the token that was found."""
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             self.refuse(f"commands are nested deeper than {MAX_NESTING} levels.")

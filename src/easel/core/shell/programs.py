@@ -1,9 +1,9 @@
 """Tables of programs that evaluate their arguments, and the detection of a command's program.
 
-Owns the lists of shells, interpreters, wrappers and unsafe variables. They name programs that pass text to a
-shell or run it as a program, now or later, here or on another machine, and cannot be complete: a program that
-evaluates its arguments and is not listed is the responsibility of the author of the spec, as it is when it is
-called with an argument list.
+Owns the lists of shells, interpreters, wrappers and unsafe variables. The listed programs pass text to a
+shell or run it as a program, now or later, on this or another machine. The lists cannot be complete: if a
+program that is not listed evaluates its arguments, the author of the spec is responsible, as for a call with
+an argument list.
 """
 
 import re
@@ -20,13 +20,13 @@ def _names(*lists: str) -> frozenset[str]:
 SHELLS = _names(
     "sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu"
 )
-# Pass the arguments after a script on as data.
+# Programs that run a script file; the arguments after the file are data.
 INTERPRETERS = SHELLS | _names(
     "python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell"
 )
 STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
-# No argument of these may contain a value.
+# Programs whose arguments must not contain a value.
 EVALUATORS = _names(
     # Shell builtins: text becomes commands, arithmetic or the name of a variable.
     "eval . source trap alias unalias let exit return shift break continue read readarray mapfile getopts",
@@ -36,26 +36,26 @@ EVALUATORS = _names(
     # Programs with a language of their own that can run commands.
     "awk gawk mawk nawk sed gsed make gmake ninja vi vim nvim ex ed emacs gdb lldb m4 dc",
 )
-# Change how the rest of the command is parsed, so a template must not use them.
+# Builtins that change how the shell parses later commands: a template must not use them.
 SYNTAX_CHANGING_BUILTINS = frozenset({"alias", "unalias", "shopt", "enable"})
-# Some shells evaluate the numbers that `test` compares, and the name after -v, as arithmetic.
+# Operators of `test` whose operands some shells evaluate as arithmetic.
 TEST_ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 FIND_PROGRAMS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
-# Variables that choose which program is run, here or in a child process: no value may be assigned to them.
+# Variables that decide which program the shell or a child process runs: no value may be assigned to them.
 _CHOOSE_PROGRAMS = (
     "PATH CDPATH FPATH ENV SHELL SHELLOPTS BASHOPTS IFS PS[0-4] EDITOR VISUAL PAGER MANPAGER BROWSER "
     "LESSOPEN LESSCLOSE _ LD_.* DYLD_.* BASH.* PYTHON.* PERL.* RUBY.* NODE_OPTIONS NODE_PATH "
     ".*JAVA.*_OPTIONS MAKEFLAGS MAKEFILES .*_COMMAND .*_WRAPPER "
     "GIT_(?:SSH|EDITOR|SEQUENCE_EDITOR|PAGER|ASKPASS|EXTERNAL_DIFF|EXEC_PATH|TEMPLATE_DIR|CONFIG.*)"
 )
-# Assignments to these are evaluated as arithmetic, and arithmetic can run commands.
+# Variables whose assignments are evaluated as arithmetic, which can run commands.
 _ARE_ARITHMETIC = (
     "RANDOM SRANDOM SECONDS OPTIND LINENO HIST.* EPOCH.* PPID UID EUID GID EGID GROUPS COLUMNS LINES TMOUT "
     "FUNCNEST"
 )
 UNSAFE_VARIABLES = re.compile("|".join(_names(_CHOOSE_PROGRAMS, _ARE_ARITHMETIC)))
-# These contain words of other commands, which may come from a value.
+# Variables that the shell sets from words of other commands, which may contain a value.
 ALWAYS_TAINTED = frozenset(
     {"_", "REPLY", "BASH_COMMAND", "BASH_EXECUTION_STRING", "MAPFILE", "OPTARG", "BASH_REMATCH"}
 )
@@ -63,12 +63,12 @@ ALWAYS_TAINTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A program that runs the program named in its arguments."""
+    """A program that runs another program, named in its arguments, and the options it accepts here."""
 
     flags: frozenset[str] = frozenset()
     with_value: frozenset[str] = frozenset()
-    operands: int = 0  # before the program
-    takes_variables: bool = False
+    operands: int = 0  # arguments between the options and the program's name
+    takes_variables: bool = False  # whether NAME=value may precede the program's name
 
 
 def _wrapper(
@@ -97,9 +97,9 @@ WRAPPERS: Mapping[str, Wrapper] = {
 
 
 def program_name(word: Word) -> str | None:
-    """Return the program's name:
+    """Return the program's name: `bash` for /usr/bin/bash, "$HOME"/bin/bash and ba'sh'.
 
-    `bash` for /usr/bin/bash, "$HOME"/bin/bash and ba'sh'. None if only the shell knows it.
+    Removes the version from an interpreter's name. Returns None if the name depends on an expansion or slot.
     """
     if word.literal is None and "/" not in word.tail:
         return None
@@ -112,7 +112,7 @@ def program_name(word: Word) -> str | None:
 
 
 def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
-    """Return the words of the wrapped command, or None if an option of the wrapper is unknown."""
+    """Return the words of the wrapped command, or None if the wrapper has an option that is not listed."""
     index = 1
     while index < len(words) and (option := words[index].literal) is not None and option.startswith("-"):
         index += 1

@@ -1,10 +1,10 @@
 """Shell commands with placeholders: every value stays data. RS-16, RS-57
 
 Owns the compilation of a template and the quoting of values. A tool marks an argument that a shell reads with
-`"x-shell": true` in its schema. Such a template is compiled when the spec is stored (`compile_template`): the
-command is parsed as a shell would parse it, and the spec is invalid if the shell would evaluate a value again
-or take it for a program's name. The other slots are of three kinds, each with one exact way to write any text
-(`_quote`):
+`"x-shell": true` in its schema. The template of such an argument is compiled when the spec is stored
+(`compile_template`): the command is parsed as a shell would parse it, and the spec is invalid if the shell
+would evaluate a value as code or take it for a program's name. A slot, the position of a placeholder, is of
+one of three kinds. For each kind `_quote` has one way to write any value:
 
     not quoted      ./deploy {{x}}       ./deploy 'my service'      plain names stay bare: ./deploy api
     single quotes   ./deploy '{{x}}'     ./deploy 'it'\\''s'
@@ -13,13 +13,13 @@ or take it for a program's name. The other slots are of three kinds, each with o
 Inside single quotes no shell, in any locale, gives a meaning to any character but `'`, so no value can become
 syntax.
 
-Values are not passed through the environment because the tool would need an argument for it, a confirmation
-would show a command with placeholders instead of the command that runs, every child process would inherit the
-values, and the same parsing would be needed: a variable is split, globbed or evaluated in exactly the
-positions that are refused here.
+Values are not passed in environment variables, for four reasons. The tool would need an argument for the
+environment. A confirmation would show variables instead of the command that runs. Every child process would
+inherit the values. And the same parsing would be needed, because a shell splits, globs or evaluates a
+variable in exactly the positions that are refused here.
 
-Does not know what a program does with its arguments, beyond the lists in `programs.py`. A value that begins
-with `-` or `@` could be taken for an option or an argument file and is refused unless the action sets
+Does not know how programs use their arguments, beyond the lists in `programs.py`. A value that begins with
+`-` or `@` could be taken for an option or an argument file. It is refused unless the action sets
 `allowOptions`.
 """
 
@@ -38,13 +38,13 @@ from easel.errors import BadInput
 
 MAX_COMMAND_LENGTH = 20_000  # characters of a template
 _ACTIVE_IN_DOUBLE = frozenset('"$`\\!')
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and line end
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # control characters except tab and line end
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledSlot:
-    """The quoting of a slot, and the pieces of its word before it: text, or the number of another slot."""
+    """The quoting of a slot. `before`: the pieces before it in its word, texts and numbers of other slots."""
 
     quote: Quote
     needs_quoting: bool
@@ -53,14 +53,14 @@ class CompiledSlot:
 
 @dataclass(frozen=True, slots=True)
 class ShellTemplate:
-    """A compiled command. Only `compile_template` constructs one."""
+    """A template whose slots are all safe. Only `compile_template` constructs one."""
 
     template: Template
     slots: tuple[CompiledSlot, ...]
     allows_options: bool
 
     def fill(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
-        """Return the command with its values; None is a missing value. RS-57"""
+        """Return the command with the texts of its placeholders quoted; None is a missing value. RS-57"""
         names = self.template.placeholders
         values: list[str] = []
         for name, text in zip(names, texts, strict=True):
@@ -191,7 +191,7 @@ _MAX_ALTERNATIVES = 1_000
 
 
 def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas and all that they combine or refer to."""
+    """Return the schemas and every schema that they combine (`allOf`, `if`, …) or reference (`$ref`)."""
     found: dict[int, Mapping[str, Any]] = {}
     waiting = list(schemas)
     while waiting and len(found) < _MAX_ALTERNATIVES:

@@ -1,9 +1,9 @@
-"""Runs of Base64 in a text: where they are, and whether the end of a text may belong to one. CC-23, RS-35
+"""Runs of Base64 in a text: where they are, and whether the text ends inside a run. CC-23, RS-35
 
-Owns what counts as Base64: unbroken text of either alphabet, or lines of it divided by white space, plain or
-escaped, and all text of the alphabet after `base64,` in a data URI. Any text may mean anything, so the shape
-of each line decides: it must mix upper and lower case as no word, name or path does. Does not join pieces
-across other separators, so that lists of identifiers and digests stay as they are.
+Owns the recognition of Base64. A run is unbroken text of the standard or URL alphabet, or lines of such text
+separated by white space, plain or escaped. Text after `base64,` in a data URI always counts. Other text is
+recognised by its shape: a line must mix upper and lower case unlike words, names and paths. Lines with other
+separators are not joined, so that lists of identifiers and digests are not taken for Base64.
 """
 
 import re
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from easel.core.stream.marker import LIMIT
 
-MIN_LINE = 40  # a shorter line is an identifier; programs wrap Base64 at 60, 64 or 76 characters
-MIN_OPEN_LINE = 32  # characters at the end of a text that may become a line
-MAX_WORD_SHARE = 0.85  # of a line's letters and digits; Base64 has at most 0.8, names and paths over 0.9
+MIN_LINE = 40  # shorter text may be an identifier; programs wrap Base64 at 60, 64 or 76 characters
+MIN_OPEN_LINE = 32  # a shorter line at the end of a text is not expected to become Base64
+MAX_WORD_SHARE = 0.85  # share of characters in words; at most 0.8 in Base64, over 0.9 in names and paths
 
 Span = tuple[int, int]
 
-_SAMPLE = 4 * LIMIT  # characters by which a line is judged
+_SAMPLE = 4 * LIMIT  # characters of a line whose shape is checked
 _ALPHABET = "[A-Za-z0-9+/_-]"
 _LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_LINE},}}+|(?<=base64,){_ALPHABET}++")
 _LAST_LINE = re.compile(rf"\s*\n\s*({_ALPHABET}++)")
@@ -27,9 +27,9 @@ _PADDING = re.compile(r"={0,6}")
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[0-9]{4,}")
 _PLAIN_WORD = re.compile(r"[A-Za-z][a-z]*|-{5}.*")
 _LIST_ITEM = re.compile(r"[A-Za-z]{2,12}[0-9]{0,4}[-_/]")
-_ID_LENGTHS = {40, 43, 44, 86}  # API keys, digests of 32 and 64 bytes, base58 addresses
+_ID_LENGTHS = {40, 43, 44, 86}  # lengths of API keys, digests of 32 and 64 bytes, and base58 addresses
 _CUT_ESCAPE = re.compile(r"(?:\\\\?(?:u0{0,2}2?)?|%[023]?)\Z")
-# Escapes of the alphabet, of padding and of line breaks, each replaced at the same length.
+# Escaped alphabet, padding and line breaks -> plain text of the same length, so that positions stay valid.
 _ESCAPES = {
     "\\": {r"\u002b": "++++++", r"\u002B": "++++++", r"\u002f": "//////", r"\u002F": "//////", r"\/": "//"}
     | {rf"\{char}": "\n\n\n" for char in (r"\n", r"\r", r"\t")}
@@ -41,7 +41,7 @@ _ESCAPES = {
 
 
 def find_base64_runs(text: str) -> list[Span]:
-    """Return start and end of each run over LIMIT, which counts line breaks, escapes and padding too."""
+    """Return the span of each run over LIMIT characters, including line breaks, escapes and padding."""
     if len(text) <= LIMIT:
         return []
     plain = _unescape(text)
@@ -50,12 +50,12 @@ def find_base64_runs(text: str) -> list[Span]:
 
 
 def holds_base64(text: str) -> bool:
-    """Return whether there is a run of more than LIMIT characters."""
+    """Return whether the text has a run of more than LIMIT characters."""
     return bool(find_base64_runs(text))
 
 
 def open_run_start(text: str) -> int:
-    """Return where the run starts that the text ends in, of any length; else the length of the text."""
+    """Return the start of the run, of any length, at the end of the text; without one, the text's length."""
     plain = _unescape(text)
     plain = plain[:-6] + _CUT_ESCAPE.sub("", plain[-6:])
     lines: list[re.Match[str]] = []
@@ -76,7 +76,7 @@ def _unescape(text: str) -> str:
 
 
 def _groups(plain: str) -> Iterator[list[re.Match[str]]]:
-    """Yield the lines of Base64 between which there is only white space."""
+    """Yield groups of lines that look like Base64 and have only white space between them."""
     lines: list[re.Match[str]] = []
     for line in _LINE.finditer(plain):
         if not _is_line(plain, line):
@@ -90,7 +90,7 @@ def _groups(plain: str) -> Iterator[list[re.Match[str]]]:
 
 
 def _to_run(plain: str, lines: list[re.Match[str]]) -> Span:
-    """Return start and end of a run, with its shorter last line and its padding."""
+    """Return the span of a run, including its shorter last line and its padding."""
     end = lines[-1].end()
     last = _LAST_LINE.match(plain, end)
     if last and not _PLAIN_WORD.fullmatch(last[1]):
@@ -100,11 +100,11 @@ def _to_run(plain: str, lines: list[re.Match[str]]) -> Span:
 
 
 def _is_line(plain: str, token: re.Match[str]) -> bool:
-    """Return whether a token mixes upper and lower case like Base64, or has few different bytes."""
+    """Return whether a token looks like Base64: it mixes upper and lower case, or encodes uniform bytes."""
     text = token[0][:_SAMPLE]
     if plain.endswith("base64,", 0, token.start()):
         return True
-    zeros = text.count("A") + text.count("/")  # Base64 of bytes 0 and 255
+    zeros = text.count("A") + text.count("/")  # characters that encode the bytes 0 and 255
     if (text[4:-4] == text[:-8] or zeros * 2 >= len(text)) and re.search("[A-Z/]", text):
         return True
     text = re.sub("^0x|[-+/_]", "", text)
@@ -115,7 +115,7 @@ def _is_line(plain: str, token: re.Match[str]) -> bool:
 
 
 def _is_list(lines: list[str]) -> bool:
-    """Return whether the lines are identifiers: most have a prefix such as `sha384-`, or all begin alike."""
+    """Return whether the lines are a list of identifiers, by their prefixes (`sha384-`) or lengths."""
     if len(lines) < 4 or len(set(lines)) * 2 < len(lines):
         return False
     heads = sum(1 for line in lines if _LIST_ITEM.match(line))

@@ -1,8 +1,8 @@
 """Envelopes: the only form in which an event enters a log.
 
-Owns the table of event types and `seal()`, which alone creates envelopes: each has the visibility of its
-type, a provenance where it changes state, and data within the payload limit. Does not know logs, clocks or
-wire formats.
+Owns the table of event types and `seal()`, the only function that creates envelopes. Every envelope has the
+visibility of its event type and data within the payload limit, and except in the narrative stream a
+provenance. Does not know logs, clocks or wire formats.
 """
 
 from collections.abc import Mapping
@@ -79,11 +79,11 @@ class Provenance:
 
 
 class Envelope(NamedTuple):
-    """An event that may be logged. Only `seal()` creates one.
+    """An event, ready to be logged. Only `seal()` creates envelopes.
 
-    `json` is `data` as it is stored and sent. `offloaded` must be stored as artifacts before the event;
-    `refers_to` are all artifacts that the event names. A tuple, because a dataclass takes three times as
-    long.
+    `json` is the text of `data` as it is stored and sent. `offloaded` must be stored as artifacts before the
+    event. `refers_to` are all artifacts that the event names. A named tuple, because creating a frozen
+    dataclass takes three times as long.
     """
 
     type: str
@@ -101,7 +101,8 @@ class Envelope(NamedTuple):
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Create an envelope. CC-10, CC-11, CC-16
 
-    Visibility comes from the table, never from the data: a model cannot publish its thoughts.
+    The visibility is that of the event type. Members `visibility` and `provenance` in the data are ignored,
+    so that a model cannot publish internal events.
     """
     kind = EVENT_TYPES[event_type]
     accepted = (
@@ -116,7 +117,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         members, provenance_json = _check_provenance(provenance)
         sealed["provenance"] = dict(members)
         suffix = f'{suffix},"provenance":{provenance_json}'
-    # Joined as text, so that the data is encoded once.
+    # Joined as text, so that the data is encoded only once.
     text = f"{text[:-1]},{suffix}}}" if light else f"{{{suffix}}}"
     return Envelope(
         event_type, kind.visibility, sealed, text, offloaded, mentioned_artifacts(text, offloaded)
@@ -127,11 +128,11 @@ _RESERVED = frozenset({"visibility", "provenance"})
 _VISIBILITY_JSON = {visibility: f'"visibility":"{visibility}"' for visibility in Visibility}
 
 
-@lru_cache(maxsize=1_000)  # a run or an execution has several events in a row
+@lru_cache(maxsize=1_000)  # a run or an execution has many events with the same provenance
 def _check_provenance(provenance: Provenance) -> tuple[dict[str, str], str]:
-    """Return the members and their JSON. CC-16, CC-18, CC-19
+    """Return the provenance as members and as JSON text. CC-16, CC-18, CC-19
 
-    Raises `BadInput` for an empty id: no change of state is anonymous.
+    Raises `BadInput` for an empty or invalid id, so that no change of state is anonymous.
     """
     members = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
     if provenance.edge_id is not None:

@@ -1,4 +1,4 @@
-"""Filters of log events per transport. CC-02, RS-02 … RS-05, RS-36"""
+"""Filters that select the log events a transport sends. CC-02, RS-02 … RS-05, RS-36"""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from easel.core.stream.log import LoggedEvent
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Shows the events of some streams; internal events only on request, system events never."""
+    """Shows the public events of some streams, and internal events if `sees_internal`; no system events."""
 
     streams: frozenset[Stream]
     sees_internal: bool = False
 
     def shows(self, event: LoggedEvent) -> bool:
         kind = EVENT_TYPES.get(event.type)
-        if kind is None or kind.stream not in self.streams:  # None: a type of a newer instance
+        if kind is None or kind.stream not in self.streams:  # None: an event type of a newer instance
             return False
         return event.visibility is Visibility.PUBLIC or (
             self.sees_internal and event.visibility is Visibility.INTERNAL

@@ -1,4 +1,4 @@
-"""The JSON text of stored data, in one form that every database accepts."""
+"""The JSON text of stored data, in a form that every supported database accepts."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 def to_json(data: Any) -> str:
-    """Return compact JSON. NUL and half a surrogate pair become U+FFFD: no database accepts them."""
+    """Return compact JSON. Replaces NUL and half surrogate pairs, which databases refuse, by U+FFFD."""
     try:
         text = _encode(data)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Events and positions of a log. Owns which cursors are valid."""
+"""Events and positions of a log. Owns the validation of cursors."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,14 +6,14 @@ from datetime import datetime
 from easel.core.stream.envelope import Visibility
 from easel.errors import BadInput, CursorOutOfRange
 
-LAST_CURSOR = 2**63 - 1  # seq is a bigint
+LAST_CURSOR = 2**63 - 1  # the database stores `seq` as a bigint
 
 
 @dataclass(slots=True)
 class LoggedEvent:
-    """One event of a log. `data` is the stored JSON text, which is sent without decoding it.
+    """One event of a log. `data` is the stored JSON text, which is sent to clients without decoding it.
 
-    `frame` is the event as a transport sends it, cached so that it is rendered once for all viewers.
+    `frame` caches the event in the form of a transport, so that it is rendered once for all viewers.
     """
 
     seq: int
@@ -26,10 +26,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The first and last position of a log; `newest` is 0 when it is empty.
-
-    `ended`: no more events follow.
-    """
+    """The first and last position of a log, and whether the log has ended. `newest` is 0 for an empty log."""
 
     oldest: int
     newest: int
@@ -46,6 +43,6 @@ def parse_cursor(text: str) -> int:
 
 
 def check_cursor(cursor: int, bounds: Bounds) -> None:
-    """Raise `CursorOutOfRange` for a cursor outside the log: a viewer never gets a silent gap. RS-34"""
+    """Raise `CursorOutOfRange` if the log has no events at the cursor, so that no gap is unnoticed. RS-34"""
     if cursor > bounds.newest or cursor < bounds.oldest - 1:
         raise CursorOutOfRange(cursor=cursor, oldest=bounds.oldest, newest=bounds.newest)

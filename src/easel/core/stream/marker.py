@@ -1,15 +1,15 @@
 """The marker that replaces an offloaded value, and how the value is restored. CC-26, RS-35
 
-Owns the marker's members, the escaping of markers made by clients, and restoring. Does not know where
-artifacts are stored: the host stores and fetches the bytes.
+Owns the marker's members, the escaping of forged markers, and restoring. Does not know where artifacts are
+stored: the host stores and fetches the bytes.
 
-**Text or JSON.** An artifact is named by its bytes, and the string `[1]` and the list `[1]` have the same
-bytes. So the `uri` shows which of the two was offloaded: it ends in `#json` unless the value was a string. A
-fragment is never sent to a server, so the `uri` always returns the exact bytes.
+**Text or JSON.** The id of an artifact is the digest of its bytes, and the string `[1]` and the list `[1]`
+have the same bytes. The `uri` shows which of both was offloaded: it ends in `#json` unless the value was a
+string. The fragment `#json` is never sent to a server, so the `uri` always returns the exact bytes.
 
-**Forged markers.** In the result of `offload_event` or `offload_large_values`, an object with `redacted` true
-is ours. In an object that had it before, the key is written `~redacted`, and `~redacted` is written
-`~~redacted`. Restoring removes one `~`.
+**Forged markers.** In the result of `offload_event` or `offload_large_values`, every object with `redacted`
+true is a marker that these functions made. In an object from a client the key `redacted` with the value true
+is escaped as `~redacted`, and the key `~redacted` as `~~redacted`. Restoring removes one `~`.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ import msgspec
 from easel.core.artifact.artifact import SERVED_AT
 from easel.ids import ArtifactId, artifact_id
 
-MAX_MENTIONED = 1_000  # artifacts named in one offloaded value that count as references
-LIMIT = 2_048  # bytes of UTF-8 of an event's data, and of Base64 anywhere
+MAX_MENTIONED = 1_000  # references counted per offloaded value; further artifacts in it are ignored
+LIMIT = 2_048  # bytes of an event's data as UTF-8, and characters of Base64 in any value
 
 REDACTED = "redacted"
 _AS_JSON = "#json"
@@ -45,7 +45,7 @@ class OffloadedValue:
 
 
 def make_marker(value: Any) -> tuple[dict[str, Any], OffloadedValue]:
-    """Return the marker of a value, and its exact bytes: a string's UTF-8, any other value's compact JSON."""
+    """Return the marker and the artifact of a value. A string is stored as UTF-8, other values as JSON."""
     is_text = isinstance(value, str)
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
@@ -59,7 +59,7 @@ def make_marker(value: Any) -> tuple[dict[str, Any], OffloadedValue]:
 
 
 def marker_size(original_size: int, *, is_text: bool) -> int:
-    """Return the size in JSON of the marker of a value of this size."""
+    """Return the bytes that the marker takes in JSON, for a value of `original_size` bytes."""
     return MIN_MARKER_BYTES - 1 + len(str(original_size)) + (0 if is_text else len(_AS_JSON))
 
 
@@ -68,13 +68,13 @@ MIN_MARKER_BYTES = len(to_bytes(make_marker("")[0]))
 
 # --- forged markers -----------------------------------------------------------------------------------------
 
-MAY_BE_FORGED = REDACTED + '"'  # JSON without this text has no such key
+MAY_BE_FORGED = REDACTED + '"'  # JSON without this text has no key that needs escaping
 _ESCAPED_KEY = re.compile(f"{_ESCAPE}+{REDACTED}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def is_marker(value: Mapping[Any, Any]) -> bool:
-    """Return whether all members of a marker are present: a state may have a member `redacted` of its own."""
+    """Return whether the object has all members of a marker; `redacted` alone may be a client's member."""
     if value.get(REDACTED) is not True:
         return False
     size, digest, uri = value.get("original_size"), value.get("sha256"), value.get("uri")
@@ -115,8 +115,8 @@ def unescape_keys(value: Any) -> Any:
 def restore_markers(value: Any, fetched: Mapping[ArtifactId, bytes]) -> Any:
     """Return the original value. `fetched` must have the bytes of all artifacts that `markers_in` returns.
 
-    An event whose data was offloaded as a whole has visibility and provenance beside the marker; they are
-    kept.
+    If the complete data of an event was offloaded, the marker also has the event's visibility and provenance.
+    They are kept.
     """
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
@@ -132,7 +132,7 @@ def restore_markers(value: Any, fetched: Mapping[ArtifactId, bytes]) -> Any:
 
 
 def markers_in(value: Any) -> frozenset[ArtifactId]:
-    """Return the artifacts that are needed to restore the value."""
+    """Return the artifacts of all markers in the value, which are needed to restore it."""
     return frozenset(_find_artifacts(value))
 
 
@@ -150,7 +150,7 @@ def _find_artifacts(value: Any) -> Iterator[ArtifactId]:
 
 
 def offloaded_bytes(value: Any) -> int:
-    """Return the total size of the values that were offloaded from this one."""
+    """Return the total size of the offloaded values that this value has markers of."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return members["original_size"] if is_marker(members) else sum(map(offloaded_bytes, members.values()))
@@ -172,9 +172,9 @@ _NONE: frozenset[ArtifactId] = frozenset()
 
 
 def mentioned_artifacts(text: str, offloaded: tuple[OffloadedValue, ...] = ()) -> frozenset[ArtifactId]:
-    """Return every artifact that the JSON of an event names, in its offloaded values too.
+    """Return every artifact that a JSON text or its offloaded values name.
 
-    The event refers to all of them.
+    These are the references that keep the artifacts from being deleted.
     """
     found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
     for value in offloaded:

@@ -1,6 +1,6 @@
 """Notifications between instances.
 
-A lost notification costs a poll, never an event: the log is the source of truth.
+A lost notification only delays an event until the next poll: the log is the source of truth.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class CanvasAppended:
 
 @dataclass(frozen=True, slots=True)
 class LogDeleted:
-    """A log was deleted; `what` is its kind, since a session and a canvas may have the same name."""
+    """A log was deleted. `what` is the kind of log, because a session and a canvas may have the same key."""
 
     what: str
     key: str
@@ -40,9 +40,9 @@ class LogDeleted:
 
 @dataclass(frozen=True, slots=True)
 class RunReady:
-    """A run can be claimed; `anywhere`: not near the end of the queue.
+    """A run can be claimed. The worker `prefers`, if any, may claim it before others.
 
-    The worker that it `prefers` has a head start.
+    `anywhere`: the run may be at any position of the queue, so that workers must search the complete queue.
     """
 
     anywhere: bool = False
@@ -56,7 +56,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node has connected, disconnected, or reconnected."""
+    """A node has connected, disconnected or reconnected."""
 
     key: str  # `scoped_key(user_id, node_id)`
     connection_id: str  # the connection that was opened or closed
@@ -64,7 +64,7 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class CallPending:
-    """A call for this connection was placed or cancelled."""
+    """A tool call for this connection of a node was added or cancelled."""
 
     connection_id: str
 
@@ -81,7 +81,7 @@ class SignedOut:
 
 @dataclass(frozen=True, slots=True)
 class ActionStopped:
-    """An execution that another instance runs was cancelled."""
+    """An execution was cancelled; the instance that runs it must stop it."""
 
     event_id: str
 
@@ -125,7 +125,7 @@ def to_text(notification: Notification) -> str:
 
 
 def from_text(text: str) -> Notification | None:
-    """Return the notification; None for a kind that only a newer instance knows."""
+    """Return the notification, or None for a kind that only newer instances know."""
     kind, rest = text[:1], text[1:]
     if kind in ("g", "t", "v"):
         seq, _, key = rest.partition(".")

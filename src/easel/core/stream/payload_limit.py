@@ -1,8 +1,8 @@
 """The size limit of stored values: which values are offloaded to artifacts. RS-35
 
-Owns the choice: the data of an event must take at most 2 KB as it is stored, and no string may hold Base64
-over 2 KB. Does not know what a marker looks like (`marker`), what counts as Base64 (`base64_runs`), or where
-artifacts are stored.
+Owns the choice of these values: the data of an event must take at most 2 KB as it is stored, and no string
+may contain Base64 over 2 KB. Does not know the form of a marker (see `marker`), how Base64 is recognised (see
+`base64_runs`), or where artifacts are stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -51,7 +51,10 @@ def offload_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tupl
 
 
 def offload_large_values(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """Return a value of a message, board or canvas without Base64 over LIMIT, and what was offloaded."""
+    """Return a value of a message, board or canvas with markers in place of Base64 over LIMIT.
+
+    Also returns the offloaded values.
+    """
     if isinstance(value, str) and not holds_base64(value):
         return value, ()
     text = to_json(value)
@@ -69,12 +72,12 @@ def _is_small(text: str) -> bool:
 
 
 _Key = str | int
-_Place = tuple[int, _Key]  # the identity of the container, and the key in it
+_Place = tuple[int, _Key]  # the `id()` of the container, and the key or index in it
 _ROOT: _Place = (0, "")
 
 
 def _base64_places(value: Any, place: _Place) -> Iterator[_Place]:
-    """Yield where strings hold Base64 over LIMIT; for a key, where its object is."""
+    """Yield the places of strings with Base64 over LIMIT. For such a key, yield the place of its object."""
     if isinstance(value, str):
         if holds_base64(value):
             yield place
@@ -87,7 +90,7 @@ def _base64_places(value: Any, place: _Place) -> Iterator[_Place]:
 
 # --- events: by size ----------------------------------------------------------------------------------------
 
-# A container with more items than this takes over LIMIT bytes even when all of them are as small as can be.
+# A container with more items than this takes more than LIMIT bytes, however small the items are.
 _MAX_ITEMS = LIMIT // 2
 
 
@@ -97,14 +100,15 @@ class _Leaf:
     key: _Key
     value: Any
     size: int  # bytes of its JSON, as stored
-    gain: int  # bytes that the event loses when this is offloaded
+    gain: int  # bytes by which the event shrinks if this leaf is offloaded
 
 
 @dataclass(slots=True, eq=False)
 class _Container:
     """An object or array of an event.
 
-    Containers are numbered in document order: those inside this one have the numbers up to `last`.
+    Containers are numbered in document order. The containers inside this one have the numbers after `number`
+    up to `last`.
     """
 
     owner: "_Container | None"
@@ -112,9 +116,9 @@ class _Container:
     value: Any
     number: int
     last: int = 0
-    json_size: int = 0  # bytes of its JSON, as its artifact has them
+    json_size: int = 0  # bytes of its JSON, as in its artifact
     size: int = 0  # bytes of its JSON, as stored
-    min_size: int = 0  # bytes of its JSON as stored when every leaf with a gain is offloaded
+    min_size: int = 0  # bytes of its JSON, as stored, if every leaf with a gain is offloaded
 
     def holds(self, other: "_Container") -> bool:
         return self.number <= other.number <= self.last
@@ -125,11 +129,11 @@ class _EventParts:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._containers: list[_Container] = []
-        self._leaves: list[_Leaf] = []  # those with a gain
+        self._leaves: list[_Leaf] = []  # only leaves with a gain
         self._root = self._measure(data, None, "")
 
     def choose(self) -> set[_Place]:
-        """Return the places to offload: the largest leaves, or a container where leaves do not suffice."""
+        """Return the places to offload: the largest leaves, after a container if leaves do not suffice."""
         chosen: list[_Leaf | _Container] = []
         leaves, size = self._leaves, self._root.min_size
         if size > LIMIT:
@@ -186,7 +190,7 @@ class _EventParts:
 
 
 def _gain(leaf: Any, json_size: int, size: int) -> int:
-    """Return how many bytes smaller an event gets when a leaf is offloaded; 0 if its marker is no smaller."""
+    """Return by how many bytes an event shrinks if the leaf is offloaded; 0 if the marker is not smaller."""
     if size < MIN_MARKER_BYTES:
         return 0
     is_text = isinstance(leaf, str)
@@ -205,7 +209,7 @@ def _items(value: Any) -> Iterable[tuple[_Key, Any]]:
 
 
 def _rebuild(value: Any, places: Set[_Place]) -> tuple[Any, tuple[OffloadedValue, ...]]:
-    """Return the value with markers at these places and forged markers escaped, and what was offloaded."""
+    """Return the value with markers at these places and forged markers escaped, and the offloaded values."""
     artifacts: dict[str, OffloadedValue] = {}
 
     def copy(item: Any, place: _Place) -> Any:

@@ -1,22 +1,22 @@
-"""How many bytes longer a JSON text is in the database: Postgres writes numbers with an exponent out in full.
+"""The growth of a JSON text in the database: Postgres stores numbers without an exponent.
 
-Owns that one difference. As jsonb, `1e308` takes 309 digits and `1e-7` nine characters. An event is measured
-by the longer of both forms for every store.
+Owns the computation of this growth. As jsonb, `1e308` takes 309 digits and `1e-7` nine characters. An event
+is measured by the longer of both forms, with every store.
 """
 
 import re
 from collections.abc import Iterable
 
 _NEVER_AN_EXPONENT = frozenset({str, int, bool, type(None)})
-# Each character that may delimit a number becomes a comma, each character of a number except `e` is removed:
-# `:1.5e-7}` becomes `,e,`. For an ordinary event this one pass is faster than any search for a digit beside
-# an `e`.
+# Translation that replaces delimiters of numbers by commas and removes the characters of numbers except `e`:
+# `:1.5e-7}` becomes `,e,`. One pass over a text finds numbers with an exponent, faster than a regular
+# expression.
 _BESIDE, _INSIDE = bytes.maketrans(b":[]}", b",,,,"), b"0123456789.-"
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?(\d+)(?:\.(\d+))?e(-?\d+)')
 
 
 def added_by_storing(text: str, parts: Iterable[object]) -> int:
-    """Return the growth of the JSON text of an object with these members."""
+    """Return the bytes that the JSON text of an object grows by when stored. `parts` are its members."""
     if _NEVER_AN_EXPONENT.issuperset(map(type, parts)) or b",e," not in text.encode().translate(
         _BESIDE, _INSIDE
     ):
@@ -31,7 +31,7 @@ def added_to_number(written: bytes) -> int:
 
 def _added(number: re.Match[str]) -> int:
     whole, fraction, exponent = len(number[1]), len(number[2] or ""), int(number[3])
-    places = max(0, fraction - exponent)  # behind the point
+    places = max(0, fraction - exponent)  # digits after the decimal point
     stored = max(1, whole + exponent) + (1 + places if places else 0)
     written = len(number[0]) - number[0].startswith("-")
     return max(0, stored - written)

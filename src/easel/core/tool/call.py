@@ -1,8 +1,8 @@
-"""A call across instances: a tool of a node that is connected to another instance. DESIGN §5
+"""A call across instances: the tool's node is connected to another instance than the caller. DESIGN §5
 
-Owns the lifecycle of a call's row and the form in which an answer is stored. The target is one connection:
-when it ends, the call ends, even if the node reconnects. A call is answered once; the instance that fetches
-the answer deletes the row.
+Owns the lifecycle of a call's row and the stored form of an answer. The target of a call is one connection:
+when the connection ends, the call is lost, even if the node reconnects. A call is answered once. The instance
+that made the call fetches the answer, which deletes the row.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ class CallStatus(StrEnum):
 
 
 class CallMove(StrEnum):
-    TAKE = "take"  # by the instance that has the connection
+    TAKE = "take"  # the instance that has the connection sends the call to the node
     ANSWER = "answer"
     LOSE = "lose"  # the connection has ended
 
 
-# Fetching an answer deletes the row, and so does cancelling a call that was not taken: neither is a status.
+# No status for a fetched answer and for a call cancelled before it was taken: their rows are deleted.
 CALL_MOVES: Mapping[CallStatus, Mapping[CallMove, CallStatus]] = {
     CallStatus.ASKED: {CallMove.TAKE: CallStatus.TAKEN, CallMove.LOSE: CallStatus.ANSWERED},
     CallStatus.TAKEN: {CallMove.ANSWER: CallStatus.ANSWERED, CallMove.LOSE: CallStatus.ANSWERED},
@@ -37,11 +37,11 @@ CALL_MOVES: Mapping[CallStatus, Mapping[CallMove, CallStatus]] = {
 class NewCall:
     call_id: CallId
     user_id: UserId
-    target: str  # a connection
+    target: str  # the id of the node's connection
     method: str
-    params: str  # JSON, large values offloaded
+    params: str  # JSON, with large values offloaded to artifacts
     timeout_seconds: float
-    caller_ttl_seconds: float  # the call expires unless its caller renews it within this time
+    caller_ttl_seconds: float  # the call expires unless the caller renews it within this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TakenCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a call: a result, an error, or that the connection ended before either."""
+    """The outcome of a call: a result, an error, or `is_lost` if the connection ended first."""
 
     result: Any = None
     error: str | None = None

@@ -1,4 +1,4 @@
-"""The context of a tool call: an agent in its run, or the user of a canvas action. CV-03"""
+"""The context of a tool call: the caller is an agent in its run, or the user of a canvas action. CV-03"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from easel.ids import CanvasId, UserId
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The execution whose log receives a tool's live output, named so that any instance can write to it."""
+    """Identifies the execution whose live output is logged, so that any instance can append to the log."""
 
     canvas_id: CanvasId
     event_id: str
@@ -24,11 +24,9 @@ class Watched:
 class ToolContext:
     principal: Principal
     session_key: str  # the session whose folder the tool works in
-    claim: Claim | None = (
-        None  # of the run whose agent calls, to fence what the tool changes; None: outside a run
-    )
+    claim: Claim | None = None  # of the run whose agent calls; fences the tool's writes. None: outside a run
     on_output: Callable[[str], None] | None = field(default=None, compare=False)
-    watched: Watched | None = field(default=None, compare=False)  # `on_output` for a tool on another instance
+    watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances
 
     @property
     def user_id(self) -> UserId:

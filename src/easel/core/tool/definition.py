@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-X_SHELL = "x-shell"  # marks an argument in a tool's schema that a shell will interpret. RS-57
+X_SHELL = "x-shell"  # in a tool's schema: marks an argument that a shell reads. RS-57
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,5 +18,5 @@ class ToolDefinition:
 
     @property
     def may_repeat(self) -> bool:
-        """Return whether a call that may or may not have been executed can be made again. RS-38"""
+        """Return whether a call can safely be repeated if it is unknown whether it was executed. RS-38"""
         return self.read_only or self.idempotent

@@ -1,7 +1,7 @@
-"""A tool node: a connected machine that offers tools, which are known as `{nodeId}__{Tool}`.
+"""A tool node: a connected machine that offers tools. The full name of a tool is `{nodeId}__{Tool}`.
 
-Owns which ids a node may have and how a tool's full name is built and split. The tools it declares are read
-by `offer`.
+Owns the rules for node ids, and building and splitting full names. The module `offer` parses the tools that a
+node declares.
 """
 
 import re
@@ -24,9 +24,9 @@ _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A connected node, in one of its connections.
+    """A node and its current connection.
 
-    Each time it connects it gets another `connection_id`, and a call goes to exactly one of them.
+    Every connection has a new `connection_id`. A call is for exactly one connection.
     """
 
     user_id: UserId
@@ -36,7 +36,7 @@ class Node:
     version: str
     platform: str
     tools: Mapping[str, ToolDefinition]  # by full name
-    connected_at: datetime | None = None  # by the clock of the store
+    connected_at: datetime | None = None  # by the store's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +46,21 @@ class LocalNode:
     version: str
     platform: str
     tools: Sequence[str]  # full names
-    bash: str  # how commands are isolated, or why the machine does not run any. RS-61
+    bash: str  # how commands are isolated, or why commands are disabled. RS-61
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredNode:
-    """The result of registering a node; `lost_calls` were placed for its previous connection."""
+    """The result of registering a node. `lost_calls` were for the node's previous connection."""
 
     connected_at: datetime
     lost_calls: Sequence[CallId]
 
 
 def check_node_id(value: str) -> str:
-    """Return the id, or raise `BadInput`.
+    """Return the id. Raises `BadInput` unless it is a valid node id.
 
-    The first `__` of a tool's full name must end the node's id, so that the name splits in one way.
+    It must not contain `__` or end with `_`, because the first `__` in a tool's full name ends the node id.
     """
     if not is_name(value) or SEPARATOR in value or value.endswith("_"):
         raise BadInput(
@@ -77,7 +77,7 @@ def full_tool_name(node_id: str, tool: str) -> str:
 
 
 def split_tool_name(name: str) -> tuple[str, str]:
-    """Return the node id and the tool. A name without `__` is returned whole, with an empty tool."""
+    """Split a full name into node id and tool. Returns a name without `__` as node id with an empty tool."""
     node_id, _, tool = name.partition(SEPARATOR)
     return node_id, tool
 

@@ -1,8 +1,8 @@
 """The tools that a node declares when it connects, parsed strictly. RS-44
 
-A definition decides what an action may do (`readOnlyHint`, `x-shell`), so nothing is guessed: an unknown
-member and a hint that is neither true nor false are refused, with the place. Does not know whether a schema
-is valid JSON Schema: that takes a library, and is checked by the host.
+A definition decides how an action is confirmed and quoted (`readOnlyHint`, `x-shell`), so parsing is strict:
+unknown members, and hints that are neither true nor false, are refused. Does not check whether a schema is
+valid JSON Schema: the host does, because this needs a library.
 """
 
 import re
@@ -38,7 +38,7 @@ DIALECTS = (
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 )
-MAX_SCHEMA_PARTS = 20_000  # with every $ref expanded: bounds the cost of checking one value
+MAX_SCHEMA_PARTS = 20_000  # with every $ref expanded; limits the cost of validating arguments
 _REFERENCES_OUTSIDE = (
     "$id",
     "$anchor",
@@ -112,7 +112,7 @@ def _parse_hints(raw: Any, at: str) -> dict[str, bool]:
 
 
 def check_schema(schema: Mapping[str, Any], at: str) -> None:
-    """Refuse a schema with references outside it or to itself, and one that is costly to validate with."""
+    """Raise `BadInput` for a schema with external or recursive references, or with too many parts."""
     dialect = schema.get("$schema", DIALECTS[0])
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         refuse(f"{at}.$schema", f"must be one of {', '.join(DIALECTS)}.")
@@ -133,18 +133,18 @@ def count_schema_parts(schema: Mapping[str, Any]) -> int:
 
 
 def count_values(value: Any) -> int:
-    """Return how many values are nested in this one, itself included."""
+    """Return the number of values in a JSON value, including the value itself."""
     return 1 + sum(len(container) for container in _containers(value))
 
 
 class _PartCounter:
-    """Counts the parts of a schema with every $ref expanded. Refuses a $ref that cannot be expanded."""
+    """Counts the parts of a schema with every $ref expanded. Raises `BadInput` for an unresolvable $ref."""
 
     def __init__(self, root: Mapping[str, Any], at: str) -> None:
         self._root = root
         self._at = at
         self._counts: dict[str, int] = {}  # by $ref
-        self._open: set[str] = set()
+        self._open: set[str] = set()  # $refs that are being expanded
 
     def count(self, value: Any) -> int:
         total = 0
@@ -190,7 +190,7 @@ class _PartCounter:
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    """Yield every object and list in the value, in examples and defaults too."""
+    """Yield every object and list in the value, including those in `examples` and `default`."""
     pending = [value]
     while pending:
         item = pending.pop()

@@ -1,4 +1,4 @@
-"""The fingerprint of a JSON value: equal for equal values, whatever the order of their members."""
+"""The fingerprint of a JSON value: equal for equal values, regardless of the order of object members."""
 
 import hashlib
 import json

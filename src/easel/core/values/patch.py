@@ -1,9 +1,9 @@
 """JSON Patch (RFC 6902) on a canvas's state: `add`, `replace` and `remove`, all operations or none. CV-25
 
 Owns the syntax and the effect of operations. The given state is never altered: containers on the way to a
-change are copied once and everything else is shared, so that a small patch of a large state is cheap. For
-this, and for `changedPaths`, the library `jsonpatch` is not used: it copies the complete document first. Does
-not know stores.
+change are copied once and all others are shared, so that a small patch of a large state is cheap. The library
+`jsonpatch` is not used, because it copies the complete document and does not report changed paths. Does not
+know stores.
 
 An empty patch changes nothing and has no changed paths.
 """
@@ -53,9 +53,9 @@ Patch = tuple[Operation, ...]
 
 
 def parse_patch(raw: Any, at: str = "patch") -> Patch:
-    """Read a patch.
+    """Parse a list of operations.
 
-    Unknown members are ignored, as RFC 6902 requires; raises `BadInput` for unsupported operations.
+    Ignores unknown members, as RFC 6902 requires. Raises `BadInput` for an invalid or unsupported operation.
     """
     if not isinstance(raw, list):
         raise BadInput(problem=f"{at}: must be a list of JSON Patch operations.")
@@ -70,16 +70,16 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
 
 
 def check_patch_names(patch: Patch, at: str = "patch") -> None:
-    """Raise `BadInput` for unsafe member names in the values.
+    """Raise `BadInput` if the value of an operation has an unsafe member name.
 
-    Called when a patch is stored or sent, not when it is read back.
+    Called for patches from clients, not for stored patches that are read back.
     """
     for number, operation in enumerate(patch):
         check_names(operation.value, f"{at}[{number}].value")
 
 
 def to_json_patch(patch: Patch) -> list[dict[str, Any]]:
-    """Return the JSON that `parse_patch` reads."""
+    """Return the patch as JSON, the inverse of `parse_patch`."""
     return [
         {
             "op": operation.op.value,
@@ -138,7 +138,7 @@ def parse_pointer(text: Any, at: str) -> tuple[str, ...]:
 def apply_patch(patch: Patch, state: Mapping[str, Any], at: str = "patch") -> StateChange:
     """Return the state after all operations.
 
-    Raises `BadInput` for the first operation that fails; then none applies.
+    Raises `BadInput` for the first operation that fails; then no operation takes effect.
     """
     patched = _PatchedState(dict(state))
     for number, operation in enumerate(patch):
@@ -154,9 +154,9 @@ class _OperationFailed(Exception):
 
 
 class _PatchedState:
-    """A state that is being patched.
+    """A state to which operations are being applied.
 
-    `_copies` are the containers made for this patch, which may be altered.
+    `_copies` has the containers that were copied for this patch. Only these may be altered.
     """
 
     def __init__(self, state: dict[str, Any]) -> None:
@@ -200,13 +200,12 @@ class _PatchedState:
                 del parent[index]
             else:
                 parent[index] = operation.value
-        # If elements moved, the complete array is reported: the paths of its elements have other meanings
-        # now.
+        # If elements have moved, their paths name other elements now, so the complete array is reported.
         is_stable = operation.op is Op.REPLACE or (operation.op is Op.ADD and index == length)
         self._changed[(*operation.path[:-1], str(index)) if is_stable else operation.path[:-1]] = None
 
     def _container(self, path: Sequence[str]) -> dict[str, Any] | list[Any]:
-        """Return the container at a path, ready to be altered. Copies every container on the way once."""
+        """Return a container that may be altered. Copies each container on the path to it at most once."""
         container: Any = self.state
         for depth, part in enumerate(path):
             inner = get_at(container, (part,))
@@ -227,7 +226,7 @@ class _PatchedState:
         return copy
 
     def changed_paths(self) -> tuple[str, ...]:
-        """Return the changed paths in order, without paths inside other changed paths."""
+        """Return the changed paths in order of change, without paths inside other changed paths."""
         changed = self._changed
         return tuple(
             pointer(path)

@@ -1,11 +1,11 @@
 """Dot paths: the addresses in a canvas's state that `saveAs`, `writable` and placeholders use.
 
 Owns the syntax of paths, the lookup in plain objects and arrays (never attributes), and the effect of
-`saveAs`. Does not know stores: functions take a state and return the next one, which shares its unchanged
-parts. No state is altered in place.
+`saveAs`. Does not know stores: a function takes a state and returns the next state, which shares its
+unchanged parts with the given one. No state is altered in place.
 
-`null` means "no value yet" (the specification's example begins with `"logsTail": null`): it may be replaced
-by an object, and a placeholder for it has no value.
+`null` means "no value yet" (the specification's example begins with `"logsTail": null`): a `null` on the way
+to a path is replaced by an object, and a placeholder whose path leads to `null` has no value.
 """
 
 import re
@@ -28,7 +28,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Missing(Enum):
-    """The result of a lookup that found nothing; `null` is a value."""
+    """The result of a lookup that found no value. Differs from None, which is the value `null`."""
 
     MISSING = "missing"
 
@@ -46,7 +46,7 @@ class SaveMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A state after a change, and the changed paths as JSON pointers. Without paths nothing changed."""
+    """The state after a change, and the changed paths as JSON pointers. No paths: the state is unchanged."""
 
     state: Mapping[str, Any]
     paths: tuple[str, ...]
@@ -57,7 +57,7 @@ class StateChange:
 
 def check_names(value: Any, at: str) -> None:
     """Raise `BadInput` if any member name in `value` is unsafe, because no path could reach it. Case X7"""
-    # Each entry links to the one above it, so that a location is only formatted for an error.
+    # Each entry links to its parent's entry, so that a location is formatted only when an error is raised.
     pending: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]
     while pending:
         container, steps = pending.pop()
@@ -113,23 +113,22 @@ def pointer(path: Sequence[str]) -> str:
 
 
 def as_index(part: str, length: int) -> int | None:
-    """Return the index that a part names in an array of this length, or None."""
+    """Return the path part as an index of an array of this length, or None if the array has no such index."""
     return int(part) if _INDEX.fullmatch(part) and int(part) < length else None
 
 
 def is_too_deep_at(path: Sequence[str], value: Any) -> bool:
-    """Return whether a value at this path would exceed the maximum depth of a state."""
+    """Return whether storing the value at this path would exceed the maximum depth of a state."""
     for _ in path:
         value = [value]
     return is_too_deep(value)
 
 
-# --- reading and
-# writing--------------------------------------------------------------------------------------------------
+# --- reading and writing ------------------------------------------------------------------------------------
 
 
 def get_at(value: Any, path: Sequence[str]) -> Any | Missing:
-    """Return the value at a path of plain JSON, or `MISSING`."""
+    """Return the value at a path inside plain JSON, or `MISSING`."""
     for part in path:
         if isinstance(value, dict):
             value = cast("dict[str, Any]", value).get(part, MISSING)
@@ -143,9 +142,9 @@ def get_at(value: Any, path: Sequence[str]) -> Any | Missing:
 
 
 def set_at(state: Mapping[str, Any], path: Path, value: Any) -> StateChange:
-    """Return the state with a value at a path.
+    """Return the state with the value stored at a path.
 
-    Creates missing objects; replaces nothing else on the way. CV-21
+    Creates missing objects on the way. Raises `BadInput` if another value is in the way. CV-21
     """
     if is_too_deep_at(path, value):
         raise BadInput(

@@ -1,13 +1,13 @@
 """Placeholders: `{{state.path}}`, `{{input.path}}` and `{{runtime.now}}` inside the strings of an action.
 CV-26…CV-29
 
-Owns the syntax of placeholders and the text they are replaced with. A string is parsed once; a value only
-becomes text in its position, so it can neither change the structure of the arguments nor be parsed as a
-template again. Braces around anything else are ordinary text: nothing is evaluated.
+Owns the syntax of placeholders and the text that replaces them. A string is parsed once. A value is inserted
+as text, so it can neither change the structure of the arguments nor be parsed as a template again. Double
+braces around other text are not placeholders and stay unchanged: there are no expressions.
 
-Text is inserted unchanged; numbers, `true`, `false`, objects and arrays become compact JSON;
-`{{runtime.now}}` is the server's time in milliseconds since 1970, as all times of a canvas. A missing value
-or `null` becomes empty text (for arguments that a shell reads see `core/shell/template.py`).
+A string is inserted unchanged. Numbers, `true`, `false`, objects and arrays become compact JSON.
+`{{runtime.now}}` is the server's time in milliseconds since 1970, like all times of a canvas. A missing value
+or `null` becomes empty text; `core/shell/template.py` has other rules for arguments that a shell reads.
 """
 
 import re
@@ -34,7 +34,7 @@ NOW: Path = ("now",)
 MAX_FILLED_LENGTH = 1_000_000  # characters of all filled templates of one action
 MAX_PLACEHOLDERS = 200  # of one string
 
-# Possessive quantifiers: a text full of braces is scanned once.
+# Possessive quantifiers prevent backtracking: a text full of braces is scanned in linear time.
 _PLACEHOLDER = re.compile(
     rf"\{{\{{[ \t]*+(?:(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now))"
     r"[ \t]*+\}\}"
@@ -63,7 +63,7 @@ class Template:
 
 
 def parse_template(text: str, at: str) -> Template | str:
-    """Parse a template. Returns the text itself if it has no placeholder."""
+    """Parse a string. Returns the string itself if it has no placeholder."""
     parts: list[str | Placeholder] = []
     end = 0
     for count, match in enumerate(_PLACEHOLDER.finditer(text), 1):
@@ -92,7 +92,7 @@ def _placeholder(match: re.Match[str], at: str) -> Placeholder:
 
 
 def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield every value that is neither an object nor an array, with its path."""
+    """Yield every value in the tree that is neither an object nor an array, with its path."""
     if isinstance(tree, Mapping):
         for name, item in cast("Mapping[str, Any]", tree).items():
             yield from leaves(item, (*path, name))
@@ -104,7 +104,7 @@ def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def parse_templates(value: Any, at: str) -> Any:
-    """Return the JSON with every string parsed as a template. Member names are never templates. CV-26"""
+    """Return the JSON value with every string parsed. Member names are never templates. CV-26"""
     if isinstance(value, str):
         return parse_template(value, at)
     if isinstance(value, dict):
@@ -120,7 +120,7 @@ def parse_templates(value: Any, at: str) -> Any:
 
 
 def find_unknown_placeholders(text: str) -> list[str]:
-    """Return the texts in double braces that are not placeholders; they are sent unchanged."""
+    """Return the texts in double braces that are not valid placeholders, to warn the author of a spec."""
     return _BRACES.findall(_PLACEHOLDER.sub("", text))
 
 
@@ -128,7 +128,7 @@ def find_unknown_placeholders(text: str) -> list[str]:
 
 
 class MissingArtifacts(Exception):
-    """A placeholder needs the content of these artifacts, which were not fetched."""
+    """Placeholders need the content of artifacts that were not fetched. Fetch `artifact_ids` and retry."""
 
     def __init__(self, artifact_ids: frozenset[ArtifactId]) -> None:
         super().__init__()
@@ -139,8 +139,8 @@ class MissingArtifacts(Exception):
 class Values:
     """The values of the placeholders of one execution.
 
-    Large values of a state are offloaded to artifacts and replaced by markers. `fetched` has the content of
-    the artifacts that `MissingArtifacts` asked for. Input has no markers.
+    A state has markers in place of large values that were offloaded to artifacts. `fetched` has the content
+    of artifacts that `MissingArtifacts` named. The input has no markers.
     """
 
     state: Any
@@ -158,9 +158,9 @@ class Values:
         )
 
     def _resolve_in_state(self, placeholder: Placeholder) -> Any | Missing:
-        """Return the value in the state.
+        """Return the value at the placeholder's path in the state.
 
-        The path may lead into an offloaded value, and the value may contain offloaded ones.
+        The path may lead into an offloaded value, and the value at its end may contain offloaded values.
         """
         value, remaining = self.state, list(placeholder.path)
         while remaining and not (isinstance(value, dict) and is_marker(cast("dict[str, Any]", value))):
@@ -180,7 +180,7 @@ class Values:
 
 
 def as_text(value: Any | Missing) -> str | None:
-    """Return the text of a value, or None if there is no value."""
+    """Return the text to insert for a value, or None if the value is missing or `null`."""
     if value is MISSING or value is None:
         return None
     return value if isinstance(value, str) else to_json(value)
@@ -217,7 +217,7 @@ class Filler:
     ) -> Any:
         """Return the arguments with every template filled.
 
-        `special` may fill a template differently; None fills it as plain text.
+        `special` may return another text for a template; if it returns None, `fill` is used.
         """
         if isinstance(tree, Template):
             text = special(tree, at)
