@@ -114,7 +114,7 @@ class Blobs:
             raise Unavailable(what="The blob store")
 
     async def sweep(self) -> int:
-        """Delete the staged blobs of crashed processes. Returns how many. `put` calls it once an hour."""
+        """Delete the staged blobs of crashed processes. Returns how many. `put` calls it at most hourly."""
         self._swept_at = time.monotonic()
         return await self._backend.sweep(datetime.now(UTC) - STALE)
 

@@ -46,7 +46,10 @@ def is_transient(problem: BaseException) -> bool:
 
 
 def _matches(text: str | None, pattern: str) -> bool:
-    """Return whether a pattern of `rows.runs.search_pattern` is found in the text."""
+    """Return whether a pattern of `rows.runs.search_pattern` is found in the text.
+
+    SQLite's own `like` ignores the case of ASCII letters only.
+    """
     return text is not None and re.search(pattern, text) is not None
 
 
