@@ -6,11 +6,11 @@ import sys
 
 def main() -> None:
     """Import the command line, then run it."""
-    # Otherwise the parent ignores SIGINT on purpose (`nohup`, a shell's `&`).
+    # If the handler is not the default one, the parent ignores SIGINT on purpose (`nohup`, a shell's `&`).
     handles_interrupt = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if handles_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from easel.cli.app import main as run_command  # noqa: PLC0415 - the import that takes long
+    from easel.cli.app import main as run_command  # noqa: PLC0415 - this import takes long
 
     try:
         if handles_interrupt:

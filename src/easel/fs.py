@@ -1,6 +1,6 @@
 """Safe paths and atomic writes under a directory that other programs can change.
 
-Owns the path walk that cannot leave a directory and the file that gets its name only when it is complete.
+Owns the resolution of paths that cannot leave a directory, and files that get their name when complete.
 Uses the standard library only; does not know sandboxes, canvases or blobs.
 """
 
@@ -14,13 +14,13 @@ from typing import IO
 from uuid import uuid4
 
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
-# Enough to open the entries of a directory, also of one that must not be listed.
+# Sufficient to open the entries of a directory, even without the permission to list them.
 ENTER_DIRECTORY = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 DRAFT_PREFIX = ".easel-draft-"
 
-_OPENAT2 = 437  # the same number on every architecture
+_OPENAT2 = 437  # system call number, the same on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
-_MAX_RACES = 20  # how often a path is resolved again that was renamed during the walk
+_MAX_RACES = 20  # attempts to resolve a path that is being renamed
 _UNSUPPORTED = {errno.ENOSYS, errno.EPERM, errno.E2BIG}
 
 
@@ -83,7 +83,7 @@ def _walk(directory: int, path: str, flags: int, *, follow_symlinks: bool) -> in
             return open_entry(parent, name, flags)
     except OSError as problem:
         if problem.errno == errno.ELOOP and follow_symlinks:
-            raise OutsideDirectory(path) from None  # it may stay inside, but this walk cannot prove it
+            raise OutsideDirectory(path) from None  # the link may stay inside, but `_walk` cannot verify that
         raise
 
 
@@ -95,11 +95,11 @@ def open_directories(
     create_mode: int | None = None,
     sync: bool = False,
 ) -> int:
-    """Open the directory that these names lead to, one name at a time, following no link. Returns its
-    descriptor.
+    """Open the directory that these names lead to and return its descriptor.
 
-    With `create_mode` missing directories are created; with `sync` each of them is durable before it is
-    entered. The `filename` of an OSError is the name that could not be opened.
+    Opens one name after the other and follows no link. With `create_mode` missing directories are created;
+    with `sync` each of them is durable before the next name is opened. The `filename` of an OSError is the
+    name that could not be opened.
     """
     here = os.dup(directory)
     try:
@@ -145,7 +145,7 @@ def _is_link(directory: int, name: str) -> bool:
 
 
 class Draft:
-    """A new file with a temporary name. `publish` gives it its own; `close` and `discard` clean up."""
+    """A new file with a temporary name. `publish` gives it the final name; `close` and `discard` clean up."""
 
     def __init__(self) -> None:
         self.name = DRAFT_PREFIX + uuid4().hex
@@ -164,8 +164,9 @@ class Draft:
         os.fsync(self.descriptor)
 
     def publish(self, directory: int, target: int, name: str, *, replace: bool) -> None:
-        """Move the draft from its directory to the target. Raises FileExistsError unless it may replace a
-        file.
+        """Give the draft in `directory` its final name in the directory `target`.
+
+        Without `replace`, raises FileExistsError if the name exists.
         """
         if replace:
             os.rename(self.name, name, src_dir_fd=directory, dst_dir_fd=target)

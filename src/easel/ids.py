@@ -1,7 +1,7 @@
 """Typed, sortable ids: a short kind, the time of creation, and random bits.
 
-`run_06f8…` sorts by time as text, so that indexes stay compact and lists are in order. Does not know another
-module.
+`run_06f8…` sorts by time as text, so that indexes stay compact and lists are in order. Imports no other
+module of Easel.
 """
 
 import os
@@ -22,7 +22,7 @@ CanvasId = NewType("CanvasId", str)
 OWNER = UserId("owner")  # the only user until there are accounts
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
-# Two characters at a time: every event and request has an id.
+# Ids are encoded two characters at a time, to be fast: every event and request has an id.
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
@@ -121,12 +121,12 @@ def new_reference() -> str:
 
 
 def is_generated_id(value: str) -> bool:
-    """Return whether this has the form of a generated id; other values need no query."""
+    """Return whether the value has the form of a generated id; a lookup of any other value can be skipped."""
     return _GENERATED.fullmatch(value) is not None
 
 
 def is_name(value: str) -> bool:
-    """Return whether this can be a session or canvas id: 1 to 128 letters, digits and `._:-`."""
+    """Return whether the value can be a session or canvas id: 1 to 128 letters, digits and `._:-`."""
     return _NAME.fullmatch(value) is not None
 
 

@@ -13,7 +13,7 @@ import structlog
 
 from easel.errors import BadSettings
 
-_MAX_RUN_LENGTH = 512  # characters without a space
+_MAX_RUN_LENGTH = 512  # a run of at least so many Base64-like characters is cut
 _PAYLOAD = re.compile(rf"[A-Za-z0-9+/=_-]{{{_MAX_RUN_LENGTH},}}")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -43,7 +43,7 @@ def configure(setting: str) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
-    # The edge logs errors of a request itself, with their reference.
+    # The HTTP edge logs the errors of requests itself, with their references.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
@@ -63,14 +63,14 @@ def without_payloads(text: str) -> str:
 
 
 def warn_about_unknown(variables: Mapping[str, str | None]) -> None:
-    """Log variables that no setting reads, each with the nearest known name: it may be a typo."""
+    """Log environment variables that no setting reads, each with the nearest setting: it may be a typo."""
     for name, nearest in variables.items():
         hint = {"did_you_mean": nearest} if nearest else {}
         structlog.get_logger("settings").warning("setting.unknown", name=name, **hint)
 
 
 class _BestEffortStream:
-    """A log stream that never raises: a full disk must not stop the work."""
+    """A log stream that never raises: a full disk must not stop the process."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
@@ -85,12 +85,12 @@ class _BestEffortStream:
 
 
 def _stderr() -> TextIO | None:
-    """Return stderr, or None if the process was started with a closed one."""
+    """Return stderr, or None if the process was started without it."""
     return cast("TextIO | None", sys.stderr)
 
 
 class _Bridge(logging.Handler):
-    """Log the records of libraries in the same format."""
+    """Handler that logs the records of libraries in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = max(record.levelno, logging.WARNING)

@@ -20,7 +20,7 @@ from easel.settings import Settings
 
 
 def choose_sandbox(settings: Settings) -> Choice:
-    """Choose how commands are isolated here. Runs a probe command, so call it once per process. RS-61"""
+    """Choose how commands are isolated. Runs a probe command, so call this once per process. RS-61"""
     is_prod = settings.profile == "prod"
     return modes.choose(settings.sandbox_mode, uid=settings.sandbox_uid, bash=settings.bash, is_prod=is_prod)
 

@@ -32,7 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
 async def serve(
     settings: Settings, services: Services, listening: socket.socket, *, is_api: bool = True
 ) -> AsyncGenerator[HttpServer]:
-    """Serve the API, or only the health of a worker.
+    """Serve the API, or only the health routes of a worker.
 
     At the end the streams are closed before the server, so that their readers reconnect to another instance
     at once.

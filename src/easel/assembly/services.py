@@ -1,7 +1,7 @@
 """Build the services of one process, each once, and pass them down.
 
-`SharedServices` are those that the API and the worker both use; `build_services` adds those that only an edge
-calls. Owns which service gets which part of the settings. Does not know a wire or a driver.
+`SharedServices` are used by the API and the worker; `build_services` adds the services that only edges call.
+Owns which settings each service gets. Does not know wire formats or database drivers.
 """
 
 import contextlib
@@ -61,9 +61,8 @@ class SharedServices:
     library: CanvasLibrary
     boards: Boards
     outputs: LiveOutputs
-    nodes: (
-        NodeRegistry  # one for API and worker: a call to a node that is connected here stays in the process
-    )
+    # One registry for API and worker, so that a call to a node that is connected here stays in the process.
+    nodes: NodeRegistry
     folders: SessionDirs
     tools: ToolRegistry
 
@@ -101,7 +100,7 @@ async def open_shared_services(
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
     folders = session_folders(settings, sandbox.owner)
 
-    # The registry is filled last: the library checks specs against it, and some tools call the library.
+    # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
@@ -120,7 +119,7 @@ async def open_shared_services(
 
 
 def build_services(shared: SharedServices) -> Services:
-    """Build the services that edges call, on the shared ones."""
+    """Build the services that edges call, from the shared services."""
     resources = shared.resources
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
@@ -271,8 +270,7 @@ def refresh_limits(settings: Settings) -> RefreshLimits:
 def node_limits(settings: Settings) -> NodeLimits:
     return NodeLimits(
         ttl_seconds=settings.node_ttl_seconds,
-        # Shorter than a claim: a call stops before the run or execution that made it is adopted and started
-        # again.
+        # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
         caller_ttl_seconds=settings.claim_seconds * 2 / 3,
         poll_seconds=settings.poll_seconds,
         call_seconds=settings.tool_timeout_seconds,

@@ -1,8 +1,8 @@
 """Open the stores that the settings name: the database, the blob store, the audit chain, the owner's token.
 
-Owns which driver is used, how long a start waits for its database, and the messages when one is not
-available. Does not know any service but the two that commands use alone: `Tokens` and the verification of the
-audit chain.
+Owns which driver is used, how long a starting process waits for its database, and the error messages of
+unavailable stores. Knows only the two services that commands use without a server: `Tokens` and the
+verification of the audit chain.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from easel.settings import Settings
 
 DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its database
 RETRY_SECONDS = 0.5
-LOG_SECONDS = 5.0  # between two log lines while it waits
+LOG_SECONDS = 5.0  # between two log lines while the process waits for its database
 POSTGRES_PORT = 5432
 AUDIT_SCHEMA_VERSION = 2  # the first schema with an audit chain
 TOKENS_SCHEMA_VERSION = 5  # the first schema with tokens
@@ -98,7 +98,7 @@ class Database(Protocol):
 async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Database:
     """Open the database that the settings name; retry for `wait_seconds`, because it may be starting too.
 
-    Raises `BadSettings` when it is still unavailable then.
+    Raises `BadSettings` if the database is still unavailable after this time.
     """
     now = asyncio.get_running_loop().time
     deadline, log_at = now() + wait_seconds, now()
@@ -130,7 +130,7 @@ async def migrated_database(
 
 
 async def _connect(settings: Settings) -> Database:
-    """Connect to the database. A driver is imported only where it is used."""
+    """Connect to the database. Only the driver in use is imported."""
     if settings.on_postgres:
         from easel.stores.postgres import open_postgres
 
@@ -153,7 +153,7 @@ def database_address(settings: Settings) -> str:
         return str(_sqlite_file(settings))
     hosts, _, path = re.sub("[?#]", "/", settings.database_url.partition("://")[2]).partition("/")
     hosts = hosts.rpartition("@")[2]
-    # A socket, or a password with an unescaped `/`: part of it would be shown.
+    # There is no host but a Unix socket, or a password has an unescaped `/`, and a part of it would be shown.
     if not hosts or "@" in path:
         return "the address in EASEL_DATABASE_URL"
     return ", ".join(
@@ -189,14 +189,14 @@ def _reason(problem: BaseException | None) -> str:
 class DatabaseInfo:
     """A database as `inspect_database` found it."""
 
-    version: int  # of its schema; 0: it is empty
+    version: int  # of the schema; 0: the database is empty
     newest: int  # the newest schema version of this code
     is_read_only: bool = False
-    holder: str | None = None  # the process that has locked it
+    holder: str | None = None  # the process that has locked the database
 
 
 async def inspect_database(settings: Settings) -> DatabaseInfo | None:
-    """Inspect the database without changing it. Returns None if there is none yet."""
+    """Inspect the database without changing it. Returns None if no database exists yet."""
     from easel.stores import migrations
 
     if settings.on_postgres:
@@ -216,11 +216,11 @@ async def inspect_database(settings: Settings) -> DatabaseInfo | None:
     return None if info is None else DatabaseInfo(info.version, newest, holder=info.holder)
 
 
-# -- parts of it, for commands that run beside a running Easel -----------------------------------------------
+# -- parts of the database, for commands that run beside a running Easel -------------------------------------
 
 
 class AuditDatabase(Protocol):
-    """The audit chain alone."""
+    """A database that is opened for its audit chain only."""
 
     @property
     def audit(self) -> AuditStore: ...

@@ -11,7 +11,7 @@ from easel.llm.scripted import ScriptedModel
 
 
 def build_worker(shared: SharedServices) -> RunWorker:
-    """Build the worker that claims runs, and cleans up what the retention settings allow."""
+    """Build the worker, which executes runs and deletes data after its retention time."""
     resources = shared.resources
     settings, database = resources.settings, resources.database
     retention_seconds = settings.retention_days * 86_400

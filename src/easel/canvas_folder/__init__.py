@@ -1,1 +1,1 @@
-"""Canvases as folders of this machine: export from a running Easel, import, watch."""
+"""Canvases as folders on this machine: export from a running Easel, import, watch."""

@@ -38,7 +38,7 @@ class ServerUnreachable(Exception):
 
 class ApiClient:
     def __init__(self, url: str, token: str | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Without a token only `is_ready` works."""
+        """Create a client; without a token only `is_ready` works."""
         self.url = url.rstrip("/")
         self._parts = parse_url(self.url)
         self._headers = {
@@ -59,10 +59,10 @@ class ApiClient:
         return body
 
     def is_ready(self) -> bool:
-        """Whether the server can do durable work now. Raises `ServerUnreachable` if no Easel answers."""
+        """Return whether the server can store data now. Raises `ServerUnreachable` if no Easel answers."""
         try:
             self._decode(*self._request("GET", "/api/tools", None))
-        except RequestRefused as problem:  # other servers have a health page too; this error is Easel's own
+        except RequestRefused as problem:  # only an Easel refuses with this name; others may have /readyz
             if problem.name != NOT_SIGNED_IN:
                 raise ServerUnreachable(f"The server at {self.url} is not an Easel.") from None
         return self._request("GET", "/readyz", None) == (200, b"ok\n")
@@ -88,11 +88,11 @@ class ApiClient:
         return answer
 
     def _request(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        """Make one request on a new connection, so that a restarted server is found. Follows no redirect."""
+        """Send a request on a new connection: the server may have been restarted. Follows no redirect."""
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds)
         try:
-            # The server may refuse a body before it has read all of it; its answer is read then.
+            # The server may refuse a body before it has read all of it; its response is read nevertheless.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(verb, path, body, self._headers)
             answer = connection.getresponse()
@@ -121,7 +121,7 @@ def local_address(settings: Settings) -> str:
 
 
 def is_running_and_ready(settings: Settings) -> bool | None:
-    """Whether the Easel at its local address is ready; None if none is running. Sends no token."""
+    """Return whether the Easel at its local address is ready, or None if none runs. Sends no token."""
     try:
         client = ApiClient(local_address(settings), None, READY_TIMEOUT_SECONDS)
         return client.is_ready() if settings.port else None
@@ -130,7 +130,7 @@ def is_running_and_ready(settings: Settings) -> bool | None:
 
 
 def client_for(settings: Settings, url: str | None, token: str | None) -> ApiClient:
-    """Return a client for these options; by default for the local Easel with these settings, as its owner."""
+    """Return a client for these options; by default for the local Easel, with the owner's token."""
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
     local = local_address(settings)
@@ -160,7 +160,7 @@ def _owner_token(data: Path, address: str, local: str, public: str) -> str:
 
 
 def parse_url(url: str) -> SplitResult:
-    """Return the parts of a server address. Raises `BadInput` if it is anything else."""
+    """Return the parts of a server address. Raises `BadInput` for an invalid address."""
     try:
         parts = urlsplit(url)
         is_valid = (

@@ -33,7 +33,7 @@ MAX_JSON_BYTES = 8_388_608  # of one JSON file; more than any server accepts
 MAX_TOTAL_BYTES = 268_435_456  # of one canvas, which is kept in memory
 MAX_FILES = 5_000  # of one canvas; more than any server accepts
 MAX_CANVASES = 1_000
-MAX_READ_ATTEMPTS = 25  # at a folder that is being written to
+MAX_READ_ATTEMPTS = 25  # of a folder that is being written to
 RETRY_SECONDS = 0.2
 EDITOR_SUFFIXES = ("~", "___jb_tmp___", "___jb_old___")  # of temporary files that editors create
 
@@ -68,7 +68,7 @@ class Scan:
 
 
 def find_canvases(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
-    """Return the canvases of a folder: itself, or those below its `agents/`. Raises `BadInput`."""
+    """Return the canvas folders: the folder itself, or those below its `agents/`. Raises `BadInput`."""
     if not folder.is_dir():
         raise BadInput(problem=f"{_display(folder)} is not a folder.")
     found = [identify(canvas, agent_id) for canvas in find_folders(folder, agent_id)]
@@ -82,7 +82,7 @@ def find_canvases(folder: Path, agent_id: str | None = None) -> list[CanvasDir]:
 
 
 def find_folders(folder: Path, agent_id: str | None = None) -> list[Path]:
-    """Return the canvas folders, found by their paths alone."""
+    """Return the canvas folders by the names of their files, without reading a file."""
     if _is_canvas(folder):
         return [folder]
     found = [
@@ -147,7 +147,7 @@ def _read_optional(folder: Path, path: str) -> bytes | None:
 
 
 def is_editor_file(path: str) -> bool:
-    """Whether an editor created this file next to an asset; it is neither sent nor removed from a canvas."""
+    """Return whether an editor created this file beside an asset; it is neither sent nor removed."""
     return path.startswith(FOLDER) and path.endswith(EDITOR_SUFFIXES)
 
 
@@ -159,7 +159,7 @@ def _display(folder: Path) -> str:
 
 
 def scan(folder: Path) -> Scan:
-    """Collect names and times of the files of the layout. Cheap enough for several calls a second."""
+    """Collect the paths and stamps of a canvas's files. Cheap enough for several calls a second."""
     stamps: dict[str, FileStamp] = {}
     problems: list[Problem] = []
     with _open_folder(folder) as root:
@@ -180,7 +180,7 @@ def scan(folder: Path) -> Scan:
 def _scan_assets(
     parent: int, name: str, path: str, stamps: dict[str, FileStamp], problems: list[Problem]
 ) -> None:
-    """Add all files below. Names that start with a dot belong to editors or the system and are no assets."""
+    """Add all files below the folder. Names that start with a dot are skipped: they are not assets."""
     try:
         folder = fs.open_entry(parent, name, fs.READ_DIRECTORY)
     except OSError as problem:
@@ -199,7 +199,7 @@ def _scan_assets(
                 continue
             if len(stamps) + len(problems) >= MAX_FILES:
                 raise BadInput(problem=f"{FOLDER} must contain at most {MAX_FILES} files.")
-            with contextlib.suppress(FileNotFoundError):  # it was removed during the scan
+            with contextlib.suppress(FileNotFoundError):  # the entry was removed during the scan
                 if not entry.is_dir(follow_symlinks=False):
                     _add_entry(path + entry.name, entry.stat(follow_symlinks=False), stamps, problems)
                 elif path.count("/") > MAX_NAMES:
@@ -234,7 +234,7 @@ def _stamp(status: os.stat_result) -> FileStamp:
 def read(folder: Path, scanned: Scan, *, max_bytes: int) -> tuple[dict[str, bytes], list[Problem]]:
     """Return the content of the scanned files. Raises `FileChanging` if one has changed since the scan.
 
-    Assets over `max_bytes` are problems.
+    Assets over `max_bytes` are reported as problems.
     """
     files: dict[str, bytes] = {}
     problems = list(scanned.problems)
@@ -299,7 +299,7 @@ def _open_parent(root: int, path: str, *, create: bool = False) -> Generator[int
 
 
 def _read_file(root: int, path: str, limit: int) -> tuple[bytes, FileStamp]:
-    """Return the content of a regular file and its stamp, which was the same before and after."""
+    """Return the content and stamp of a regular file. Raises `FileChanging` if it changes during the read."""
     not_regular = BadInput(problem=f"{escape_unprintable(path)}: must be a regular file.")
     with _open_parent(root, path) as parent:
         try:
@@ -359,15 +359,15 @@ def remove(base: Path, directory: str, paths: Iterable[str]) -> None:
                     with _open_parent(root, emptied) as parent:
                         os.rmdir(PurePosixPath(emptied).name, dir_fd=parent)
                 except OSError:
-                    break  # it is not empty
+                    break  # the folder is not empty
 
 
 def find_overwritten(base: Path, directory: str, files: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
-    """Return the existing files that writing these would change, and existing assets not among them."""
+    """Return the existing files that writing `files` would change, and existing assets not in `files`."""
     folder = base / directory
     if not folder.is_dir():
         return [], []
-    with _open_folder(base) as root, _open_parent(root, f"{directory}/{SPEC}"):  # no link on the path
+    with _open_folder(base) as root, _open_parent(root, f"{directory}/{SPEC}"):  # raises at a link
         existing = scan(folder).stamps
         changed = [
             path

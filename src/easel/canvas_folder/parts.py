@@ -1,4 +1,4 @@
-"""The part of a canvas that each file of its folder defines, and canvases with one file replaced."""
+"""The part of a canvas that each file of its folder defines: read it, or replace it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ def part(canvas: FolderCanvas, file: str) -> Any:
 
 
 def defines(canvas: FolderCanvas, file: str) -> bool:
-    """Whether the canvas has the part of this JSON file."""
+    """Return whether the canvas has the part that this JSON file defines."""
     return any(getattr(canvas, name) is not None for name in JSON_PARTS[file])
 
 
@@ -42,7 +42,7 @@ def without_assets(canvas: FolderCanvas, paths: Sequence[str]) -> FolderCanvas:
 
 
 def with_all(canvas: FolderCanvas, changes: FolderCanvas) -> FolderCanvas:
-    """Return the canvas with all parts that the other defines, and the other's assets."""
+    """Return the canvas with the assets of `changes` and all parts that `changes` defines."""
     values = {name: getattr(changes, name) for names in JSON_PARTS.values() for name in names}
     return replace(
         canvas, **{name: value for name, value in values.items() if value is not None}, assets=changes.assets

@@ -1,8 +1,8 @@
 """Synchronise a canvas between a server and a folder: fetch it, plan the calls that change it, and make them.
 
-Owns that a canvas is changed completely or not at all. All changes go in one call where one call can express
-them. Where it cannot (the request would be too large, or the server has assets that the folder does not
-define), they go in steps, and when a step is refused those before it are undone.
+Owns that a canvas is changed completely or not at all. All changes are sent in one call if possible.
+Otherwise (the request would be too large, or the server has assets that the folder does not define) they are
+sent in steps, and when a step is refused, the steps before it are undone.
 """
 
 import base64
@@ -26,7 +26,7 @@ from easel.core.canvas.folder import (
 )
 from easel.errors import BadInput
 
-MAX_ATTEMPTS = 3  # at reading a canvas at one revision while it is being changed
+MAX_ATTEMPTS = 3  # to read a canvas at one revision while it is being changed
 RECORDS_PAGE_SIZE = 200
 MAX_NAMED_FILES = 4  # in a message
 UPSERT, PUT_ASSET, DELETE_ASSET = "canvas.upsert", "canvas.asset.put", "canvas.asset.delete"
@@ -88,10 +88,11 @@ def _names(paths: Sequence[str]) -> str:
 
 
 def fetch(client: ApiClient, canvas_id: str) -> ServerCanvas | None:
-    """Return the canvas with its assets, None if there is none.
+    """Return the canvas with its assets, or None if it does not exist.
 
-    Assets are fetched one by one, and again if the canvas has changed in between. If it changes all the time
-    the last attempt counts: such fast changes are changes of the state, which comes in one piece.
+    Assets are fetched one by one, and again if the canvas has changed in between. If the canvas changes all
+    the time, the last attempt is used: such frequent changes are changes of the state, which one response
+    contains completely.
     """
     view, assets = _get_view(client, canvas_id), dict[str, bytes]()
     for _ in range(MAX_ATTEMPTS):
@@ -118,7 +119,7 @@ def fetch(client: ApiClient, canvas_id: str) -> ServerCanvas | None:
 
 
 def changed_on_server(client: ApiClient, canvas_id: str, assets: Mapping[str, bytes]) -> list[str]:
-    """Return the paths of those assets that differ on the server or were deleted there."""
+    """Return the paths of the given assets that differ on the server or were deleted there."""
     changed: list[str] = []
     for path, content in assets.items():
         try:
@@ -270,7 +271,7 @@ def _upsert(
 
 
 def _put_steps(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[SyncStep]:
-    """Put the assets, the page last, so that everything it refers to exists."""
+    """Return the steps that put assets, the page last, so that all assets it refers to exist."""
     canvas_id, old_assets = new.canvas_id, _assets(old)
     steps: list[SyncStep] = []
     for path in sorted(put, key=lambda path: (path == ENTRY, path)):
@@ -358,7 +359,7 @@ def _run_steps(
             answer = client.call(step.method, **step.params)
         except RequestRefused as problem:
             if step.method == DELETE_ASSET and problem.name == NOT_FOUND:
-                continue  # it was deleted already
+                continue  # the asset was deleted already
             raise RequestRefused(problem.name, _with_files(step, problem) + _undo(client, done)) from None
         except ServerUnreachable as problem:
             if not done:
@@ -408,7 +409,7 @@ def _undo(client: ApiClient, done: Sequence[SyncStep]) -> str:
 
 
 def _with_files(step: SyncStep, problem: RequestRefused) -> str:
-    """Return the server's message with the files of the step, which the server does not know."""
+    """Return the server's message after the files of the step, which the server does not know."""
     files = [path for path in step.files if path != DESCRIPTOR] or list(step.files)
     if not files or problem.message.startswith(files[0]):
         return problem.message

@@ -6,8 +6,8 @@ of files. A file that is invalid or refused is reported once and sent again afte
 keeps the last good version, and all other files are synchronised.
 
 Users work on the canvas at the same time. Its state is replaced only when the state file of the folder was
-changed. Assets that were never in the folder are kept, and so are those that users changed and the author did
-not save since.
+changed. Assets that were never in the folder are kept, and so are assets that users changed after the author
+last saved them.
 """
 
 import time
@@ -46,7 +46,7 @@ from easel.core.canvas.folder import (
 from easel.errors import BadInput
 
 POLL_SECONDS = 0.2
-MAX_WAIT_SECONDS = 2.0  # for a folder that changes all the time; then it is read as it is
+MAX_WAIT_SECONDS = 2.0  # a folder that changes all the time is read after this time
 RETRY_SECONDS = 1.0
 FIND_SECONDS = 1.0  # between two searches for new canvases
 MAX_COMPARED_ASSETS = 40  # with more unchanged assets the changed files are sent one by one
@@ -98,9 +98,9 @@ class CanvasWatcher:
         self._report_once = _OnceReporter(report)
         self._now = now
         self._sent = self._empty()  # the content of the folder that the server has
-        self._known_revision: int | None = None  # at which the server's assets were those
-        self._kept: Sequence[str] = ()  # assets that users have changed since
-        self._refused: dict[str, FileStamp | None] = {}  # files that the server refused, as they were then
+        self._known_revision: int | None = None  # the revision at which the server had the assets of `_sent`
+        self._kept: Sequence[str] = ()  # assets that users have changed since that revision
+        self._refused: dict[str, FileStamp | None] = {}  # refused files with their stamps
         self._handled: Scan | None = None
         self._scanned = Scan()
         self._changed_at: float | None = None
@@ -145,7 +145,7 @@ class CanvasWatcher:
         try:
             self._handle(scanned)
         except (FileChanging, OSError):
-            return False  # it is being written to
+            return False  # the folder is being written to
         except ServerUnreachable as problem:
             self._retry_at = now + RETRY_SECONDS
             self._report_once(f"{problem} Saved changes are sent when it answers again.")
@@ -202,7 +202,7 @@ class CanvasWatcher:
     # -- to the server ---------------------------------------------------------------------------------------
 
     def _update(self, canvas: FolderCanvas) -> None:
-        """Send everything that was saved since it was last sent."""
+        """Send all files that were saved since they were last sent."""
         changes = self._changes(canvas)
         if changes == replace(self._empty(), assets=self._sent.assets):
             return
@@ -225,9 +225,7 @@ class CanvasWatcher:
                 return
 
     def _send_changes(self, view: Mapping[str, Any], changes: FolderCanvas, *, is_last: bool) -> None:
-        """Send changes to the canvas of this view. Raises `RequestRefused`, CONFLICT only if not
-        `is_last`.
-        """
+        """Send changes to the canvas of this view. Unless `is_last`, a conflict raises `RequestRefused`."""
         own = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
         current = replace(
             self._empty(),
@@ -251,7 +249,7 @@ class CanvasWatcher:
     def _changed_by_users(
         self, revision: int, current: FolderCanvas, changes: FolderCanvas, others: Sequence[str]
     ) -> Sequence[str]:
-        """Return assets that users changed on the canvas and a replacement of all would overwrite."""
+        """Return assets that users may have changed and that a call with all assets would overwrite."""
         steps = plan_steps(current, changes, max_bytes=self._limits.request_bytes, others=others)
         if revision == self._known_revision or not any(map(replaces_all_assets, steps)):
             return ()
@@ -339,8 +337,7 @@ class CanvasWatcher:
         if self._is_accepted:
             before, after = accept(self._client, changes.canvas_id)
             new_revision = after if before == new_revision else None
-        # The revision is known only after exactly one call that raised it by one: then nothing else was
-        # changed.
+        # The revision is known only after exactly one call that raised it by one: nothing else was changed.
         is_only_change = result is None or (
             result.call_count == 1 and revision is not None and result.revision == revision + 1
         )

@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null for closed standard streams: libuv aborts if it gets one of their numbers."""
+    """Open /dev/null for closed standard streams: libuv aborts if it gets descriptor 0, 1 or 2."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

@@ -190,9 +190,8 @@ def watch_canvas(
     try:
         with _failing_in_one_sentence():
             settings = load_settings(data=data)
-            files.find_canvases(
-                folder, agent
-            )  # problems of the folder are reported before those of the server
+            # Problems of the folder are reported before those of the server.
+            files.find_canvases(folder, agent)
             server = _server(settings, url, token)
             limits = WatchLimits(settings.max_asset_bytes, settings.max_body_bytes)
             watcher = FolderWatcher(folder, agent, server, limits, _say_with_time, is_accepted=accept)

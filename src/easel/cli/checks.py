@@ -1,6 +1,6 @@
 """The checks of `easel doctor`: each thing that Easel needs, whether it is available, and what to do if not.
 
-They change nothing: missing folders are not created and an old database is not migrated.
+The checks change nothing: missing folders are not created and an old database is not migrated.
 """
 
 import os
@@ -23,7 +23,7 @@ MIN_FREE_BYTES = 500_000_000
 
 class Verdict(Enum):
     OK = "ok"
-    WARN = "warn"  # works, but may not be what was intended
+    WARN = "warn"  # Easel works, but the setting may be a mistake
     FAIL = "fail"
 
 
@@ -69,7 +69,7 @@ async def lock_holder(settings: Settings) -> str | None:
 
 
 def _folder_problem(folder: Path) -> str | None:
-    """Return why the folder cannot be written to, or None if it can, once it is created."""
+    """Return why the folder cannot be created or written to, or None if it can."""
     existing = _nearest_existing(folder)
     if not existing.is_dir():
         return f"{existing} is not a folder"
@@ -174,7 +174,7 @@ async def _check_blobs(settings: Settings) -> Check:
 
 
 def _check_bash(settings: Settings) -> Check:
-    """Check the sandbox. Fails only if the configured mode cannot be used; no Bash at all is fine. RS-61"""
+    """Check the sandbox. Fails only if the configured mode cannot be used; Bash may be disabled. RS-61"""
     folder = settings.sandbox_folder
     if problem := _folder_problem(folder):
         return fail(

@@ -79,7 +79,7 @@ def node(
                 settings, choice, url=url, node_id=node_id, token=secret, roots=roots, report=typer.echo
             )
         except BadInput as problem:
-            # The message names the field of the protocol; here it is an option.
+            # The message names the protocol's field `client.id`; here the user gave the option `--id`.
             raise BadInput(problem=problem.message.replace("client.id", "--id", 1)) from None
         await client.run(stop)
 

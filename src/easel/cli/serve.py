@@ -139,7 +139,7 @@ async def _serve_demo(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def _check_postgres(settings: Settings, command: str) -> None:
-    """Refuse a command that needs several processes on SQLite, which serves one. RS-50"""
+    """Exit with an error unless the database is Postgres: on SQLite only one process may run. RS-50"""
     if not settings.on_postgres:
         problem = f"`easel {command}` needs Postgres: set EASEL_DATABASE_URL. On SQLite use `easel up`."
         fail(BadSettings(problem=problem))
@@ -154,7 +154,7 @@ def _check_token(settings: Settings) -> None:
 
 
 def _tune_gc() -> None:
-    """Collect rarely: few objects here are in reference cycles, and a collection delays every stream."""
+    """Collect garbage rarely: few objects are in reference cycles, and a collection delays every stream."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)

@@ -1,4 +1,4 @@
-"""Helpers of every command: settings, signals, output, and one sentence when it fails."""
+"""Helpers of all commands: load settings, handle signals, and print one sentence when a command fails."""
 
 import asyncio
 import signal
@@ -34,11 +34,11 @@ def fail(problem: HostError) -> NoReturn:
 
 
 class _Stopped(Exception):
-    """A signal arrived before there was anything to shut down."""
+    """A signal cancelled work that `unless_stopped` waited for."""
 
 
 def run(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run a command that shuts down cleanly: the first signal sets the event, the second ends the process."""
+    """Run `work`. The first signal sets its event for a clean shutdown, the second ends the process."""
 
     async def main() -> None:
         await work(_stop_on_signal("Stopping; press Ctrl-C again to stop at once."))

@@ -59,7 +59,7 @@ def create_token(
             try:
                 token, secret = await tokens.create(user, kind, name=name, node_id=node)
             except BadInput as problem:
-                # The message names the field of the protocol; here it is an option.
+                # The message names the protocol's field `client.id`; here the user gave the option `--node`.
                 raise BadInput(problem=problem.message.replace("client.id", "--node", 1)) from None
             except NotFound:
                 raise BadInput(

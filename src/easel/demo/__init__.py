@@ -1,8 +1,8 @@
 """Demo canvases: a deploy cockpit, a live log viewer and a release checklist with an approval.
 
-Owns their specs; the HTML files beside this one are their pages. Each can be sent with `canvas.create`. The
-first button of each calls a native tool, so that it works on a machine without a sandbox too. Refresh jobs
-run only while the canvas is watched, so an unattended demo writes nothing.
+Owns the specs of these canvases; the HTML files in this folder are their pages. The first button of each page
+calls a native tool, which works on a machine without a sandbox too. Refresh jobs run only while the canvas is
+watched, so an unattended demo writes nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class DemoCanvas:
 
 
 # The example of the specification, on the local node. `setDeploying` replaces `/status`, so the state has
-# one. `refreshLogs` calls a read-only tool, because a refresh job cannot ask for confirmation.
+# a `status`. `refreshLogs` calls a read-only tool, because a refresh job cannot ask for confirmation.
 DEPLOY_COCKPIT = DemoCanvas(
     "deploy-cockpit",
     "Deploy Cockpit",

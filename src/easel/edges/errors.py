@@ -7,7 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.errors import BadInput, HostError
 
-# The ASGI extension with the number of unsent bytes of a connection and a way to abort it.
+# Name of our ASGI extension, a dict of functions of the connection: `abort`, `unsent` (the number of unsent
+# bytes) and, for a WebSocket, `watch`.
 CONNECTION = "easel.connection"
 
 
@@ -25,12 +26,15 @@ def error_detail(problem: HostError) -> ErrorDetail:
 
 def refuse_duplicate_keys(text: bytes | str) -> None:
     """Raise `BadInput` if an object has the same key twice: two readers could use different values."""
-    # Numbers are not converted: they do not matter here, and a long one would be slow.
+    # Numbers are not converted: only keys are checked, and the conversion of a long number is slow.
     json.loads(text, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
 
 
 def refuse_duplicate_keys_of(text: str, decoded: Any) -> None:
-    """Do the same for decoded JSON, faster: with as many colons as keys, no key was lost."""
+    """Raise `BadInput` if an object of `text` has the same key twice; `decoded` is the decoded text.
+
+    Faster than `refuse_duplicate_keys`: with as many colons as decoded keys, no key was overwritten.
+    """
     if text.count(":") != _count_keys(decoded):
         refuse_duplicate_keys(text)
 

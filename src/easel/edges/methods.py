@@ -56,7 +56,7 @@ CONNECTION_METHODS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a method, and over which connection."""
+    """The caller of a method: its principal, client and connection, and the services to call."""
 
     services: Services
     principal: Principal

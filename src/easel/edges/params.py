@@ -80,7 +80,7 @@ class Confirmation(Params):
 class CancelAction(Params):
     canvasId: str
     eventId: str
-    onlyRunning: bool = False  # leave an execution alone that is waiting for confirmation
+    onlyRunning: bool = False  # do not cancel an execution that waits for confirmation
 
 
 class AcceptSpec(Params):
@@ -96,7 +96,7 @@ class ListRecords(Params):
 
 
 class EnterInput(Params):
-    """`was` is the value that the caller knows; if the state has another one, nothing is written."""
+    """`was` is the value that the caller last saw; nothing is written if the state has another value."""
 
     canvasId: str
     path: str

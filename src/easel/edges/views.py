@@ -15,7 +15,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def descriptor(canvas: Canvas) -> dict[str, Any]:
-    """Return the descriptor, with the last seq of the log to subscribe after. CV-14"""
+    """Return the descriptor of a canvas; a client subscribes to events after `lastSeq`. CV-14"""
     return {
         "canvasId": canvas.canvas_id,
         "agentId": canvas.agent_id,
@@ -62,7 +62,7 @@ def result_view(result: ActionResult) -> dict[str, Any]:
 
 
 def record_view(record: Execution) -> dict[str, Any]:
-    """Return the record of an execution; its result is in the state, if it was saved. CV-48"""
+    """Return the record of an execution, without its result: `saveAs` stores that in the state. CV-48"""
     fields = {
         "eventId": record.event_id,
         "canvasId": record.canvas_id,

@@ -1,4 +1,4 @@
-"""The address that a node connects to, as people write it: of the gateway, or of the server."""
+"""The address of the gateway that a node connects to. Users give this address or that of the server."""
 
 from urllib.parse import urlsplit
 

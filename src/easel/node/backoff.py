@@ -1,6 +1,6 @@
 """The delay before the next attempt to connect: exponential, bounded, and with jitter.
 
-The jitter spreads the nodes of a restarted server over time.
+When a server restarts, the jitter spreads the reconnects of its nodes over time.
 """
 
 from dataclasses import dataclass
@@ -27,5 +27,5 @@ class Backoff:
             self.failures = 0
 
     def use_max_delay(self) -> None:
-        """Use the longest delay from now on, for a failure that will not pass soon."""
+        """Use the longest delay from now on, for a failure that will probably last."""
         self.failures = _MAX_EXPONENT

@@ -1,7 +1,7 @@
-"""The calls that run on a node: concurrent, each cancellable, none able to end the node.
+"""The concurrent calls that run on a node. Each can be cancelled, and a failed call does not stop the node.
 
-Owns the answers and the output of calls. Has no socket: frames go to `send`, as method and params. Output is
-sent while a command runs, batched and bounded.
+Owns the answers and the output of calls. Has no socket: method and params of each frame go to `send`.
+Output is sent in bounded batches while a command runs.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RESULT, PROGRESS = "tool.result", "tool.progress"
 MAX_CONCURRENT_CALLS = 64
 BATCH_SECONDS = 0.1  # output within this time is sent in one frame
 MAX_BATCH_LENGTH = 16_384  # characters; of more output only the end is sent
-FRAME_OVERHEAD_BYTES = 1_024  # of a frame around its result
+FRAME_OVERHEAD_BYTES = 1_024  # bytes of a frame in addition to its result
 
 Send = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 OnOutput = Callable[[str], None]
@@ -39,7 +39,7 @@ class MachineTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """The limits that the server sent in its hello."""
+    """The limits that the server sent in its `hello-ok` response."""
 
     frame_bytes: int = 1_048_576
     result_bytes: int = 262_144
@@ -138,13 +138,13 @@ class _OutputBatcher:
             self._sending = asyncio.create_task(self._send_batches())
 
     async def flush(self) -> None:
-        """Send the rest at once, so that it arrives before the answer."""
+        """Send the buffered output at once, so that it arrives before the answer."""
         self._is_flushing.set()
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
 
     async def close(self) -> None:
-        """Drop the rest: no output is sent after the answer, or after the call was cancelled."""
+        """Drop the buffered output: no output is sent after the answer, or after the call was cancelled."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)

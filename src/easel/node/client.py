@@ -1,7 +1,7 @@
 """The node's side of the gateway: connects, declares its tools, runs calls, and reconnects.
 
-Owns the connection and the messages for people. Ends when it is stopped, when the server refuses it for good,
-or when another node has connected under its id. A frame that is not understood is logged and ignored.
+Owns the connection and the messages to the user of the command. Ends when it is stopped, when the server
+refuses the node for good, or when another node connects with its id. Unknown frames are logged and ignored.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from easel.node.address import is_loopback
 from easel.node.backoff import Backoff
 from easel.node.calls import CallLimits, Calls, MachineTool
 
-# Below the idle limit of common proxies. A connection without a pong for as long is closed.
+# Interval of pings, below the idle timeout of common proxies; also the time in which a pong must arrive.
 HEARTBEAT_SECONDS = 5.0
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
@@ -62,7 +62,7 @@ class NodeClient:
     heartbeat_seconds: float = HEARTBEAT_SECONDS
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stay connected until `stop` is set. Raises `BadSettings` if a retry is of no use."""
+        """Stay connected until `stop` is set. Raises `BadSettings` if a retry cannot succeed."""
         backoff = Backoff()
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -77,7 +77,7 @@ class NodeClient:
             stopping.cancel()
 
     async def _connect_once(self, stopping: "asyncio.Task[Any]", backoff: Backoff) -> str:
-        """Connect and serve until the connection ends. Returns the reason."""
+        """Connect and serve until the connection ends. Returns why it ended."""
         now = asyncio.get_running_loop().time
         started_at = now()
         try:
@@ -159,7 +159,7 @@ class NodeClient:
 
 
 class _Connection:
-    """Receives frames, and runs the calls that they start."""
+    """An open connection: receives frames, and runs the calls that they request."""
 
     def __init__(self, socket: ClientConnection, tools: Sequence[MachineTool], limits: CallLimits) -> None:
         self._socket = socket
@@ -171,7 +171,7 @@ class _Connection:
         try:
             await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
             if receiving.done():
-                await receiving  # raises how the connection ended
+                await receiving  # raises the exception that ended the connection
             return "Stopped."
         finally:
             receiving.cancel()
@@ -200,7 +200,7 @@ class _Connection:
                 log.warning("node.unknown_frame", type=str(kind)[:50], event_name=str(event)[:50])
 
     async def _send(self, method: str, params: Mapping[str, Any]) -> None:
-        with contextlib.suppress(ConnectionClosed):  # the server has ended the call by then
+        with contextlib.suppress(ConnectionClosed):  # the server has ended the call already
             await self._socket.send(_encode(method, params, str(next(self._numbers))))
 
 

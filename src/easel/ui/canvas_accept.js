@@ -19,14 +19,14 @@ export class AcceptPanel {
       try {
         await send(this.#revision);
       } catch (problem) {
-        this.#shown = null; // draw the panel again
+        this.#shown = null; // so that the panel is drawn again
         byId("accept-problem").textContent = problem.message;
         await reload().catch(() => {}); // the next connection reads the canvas
       }
     };
   }
 
-  /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page was written. */
+  /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page has changed. */
   show({ accepted, spec, revision, descriptor: { ownerSessionKey } }, isChanged) {
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;

@@ -4,7 +4,7 @@ import { byId, element } from "./values.js";
 
 const MAX_ANNOUNCEMENTS = 5;
 
-/** Have a screen reader read the text once, after what it reads now. */
+/** Have a screen reader read the text once, after its current text. */
 export function announce(text) {
   const log = byId("announcements");
   log.append(element("p", "", text));

@@ -3,9 +3,9 @@
 //
 // A message is accepted if it comes from the frame, from an opaque origin, with the nonce of this document of
 // the frame, within the size and rate limits, and is of a known kind. Other messages are dropped, counted and
-// reported. No kind names a tool and none approves a confirmation: a page requests actions of its spec, which
-// the gateway checks; it requests that a running action stops, which the shell checks against the actions
-// that this page has started. CV-05, RS-59, U5
+// reported. No kind names a tool, and none approves a confirmation. A page can request an action of its spec,
+// which the gateway checks, and the stop of a running action, which the shell checks against the actions that
+// this page has started. CV-05, RS-59, U5
 //
 //   page → shell   hello | action {id, actionId, input, isUnsaved} | cancel {id, eventId} | idle | pong
 //                  input {id, pointer, value, was} | problem {place, message} | broken {broken}
@@ -42,14 +42,14 @@ export class Bridge {
   attach(frame) {
     this.#frame = frame;
     this.#nonce = null;
-    this.startedRequests = new Set(); // a new page may have another author and inherits nothing
+    this.startedRequests = new Set(); // a new page may have another author: it must not stop earlier actions
   }
 
   get isGreeted() { return this.#nonce !== null; }
 
   send(kind, members = {}) {
     if (this.#nonce === null) return;
-    // An opaque origin has no name to send to; our policy restricts what the frame can load.
+    // The target is "*" because an opaque origin has no name; our policy restricts what the frame can load.
     this.#frame?.contentWindow?.postMessage({ gsv: 1, nonce: this.#nonce, kind, ...members }, "*");
   }
 

@@ -2,7 +2,7 @@
 // confirmations.
 //
 // Owns that a decision counts once. If the connection breaks before the server responds, the page does not
-// know whether the action started, and shows that until the server reports its status.
+// know whether the action started. It shows this until the server reports the status of the action.
 
 import { announce } from "./canvas_announce.js";
 import { ConsentDialog } from "./canvas_consent.js";
@@ -39,7 +39,7 @@ export class Confirmations {
 
   /**
    * Ask the user. Returns the outcome, or `needs_confirmation` while undecided. `getStatus` requests the
-   * status of the action. Without `why` the user opened the dialog from the list.
+   * status of the action. `why` describes the page's request; without it the user opened the dialog.
    */
   async decide({ actionId, confirmationId, actor, askedAt }, { why, getStatus } = {}) {
     const pending = { status: "needs_confirmation", confirmationId };
@@ -71,14 +71,14 @@ export class Confirmations {
       this.#draw();
     }
     if (decision === "later") return pending;
-    // Started by another page.
+    // The default of `getStatus`, for an action that another page has started.
     const isPending = async () => ((await this.#readCall(confirmationId)) ? pending : {});
     return this.#send({ confirmationId, approve: decision === "approve" }, actionId, getStatus ?? isPending);
   }
 
   /**
-   * Return the complete call, because an event has only a marker for a long value; undefined if it was
-   * decided.
+   * Return the complete call of a confirmation, or undefined if it was decided. The event of the
+   * confirmation is not enough: it has only a marker for a long value.
    */
   async #readCall(confirmationId) {
     const params = { canvasId: this.canvasId };
@@ -170,7 +170,8 @@ const UNCERTAIN = ": the connection broke before the server responded. Its statu
 const POSTPONED = "Its dialog did not open because you had just closed another one. ";
 
 /**
- * Describe whether the user did something before the page requested the action. Some browsers do not know.
+ * Describe whether the user clicked or typed before the page requested the action. `isActive` is undefined in
+ * browsers that do not report it.
  */
 export function describeTrigger(isActive) {
   if (isActive === undefined) return "The page of this canvas requests this, and it needs your consent.";

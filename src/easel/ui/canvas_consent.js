@@ -6,7 +6,7 @@
 
 import { byId, element } from "./values.js";
 
-// After a refusal no dialog opens for this long: new questions wait in a line above the page.
+// After a refusal no dialog opens for this long: new confirmations are only listed above the page.
 const REST_MS = 3_000;
 export const PAUSE_MS = 700; // after the dialog opens, clicks on Approve do not count for this long
 const SCROLL_TOLERANCE_PX = 4;
@@ -35,15 +35,15 @@ export class ConsentDialog {
     };
     byId("consent").onscroll = () => this.#update();
     addEventListener("resize", () => this.#update());
-    // After one Escape a browser closes the next dialog without a cancel event. A late event may be about an
-    // earlier dialog.
+    // After one Escape a browser closes the next dialog without a cancel event. A late close event may belong
+    // to an earlier dialog.
     byId("consent").onclose = () => { if (!byId("consent").open) this.#decide("later"); };
   }
 
   /** Return whether a page may open the dialog now. */
   get isAvailable() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
 
-  /** Return `approve`, `refuse` or `later`; `later` also if the question was withdrawn. */
+  /** Ask the user. Returns `approve`, `refuse` or `later`; `later` also if the question was withdrawn. */
   ask({ confirmationId, title, why, resolved, from = null }) {
     return new Promise((resolve) => {
       this.#queue.push({ confirmationId, title, why, resolved, from, resolve });
@@ -62,7 +62,7 @@ export class ConsentDialog {
     if (this.#shown || !this.#queue.length) return;
     this.#shown = this.#queue.shift();
     const { title, why, resolved, from } = this.#shown;
-    // A frame behind a dialog is inert and loses its focus.
+    // Remember the focused element: a frame behind a dialog is inert and loses the focus.
     this.#focusBefore ??= from ?? document.activeElement;
     byId("consent-title").textContent = `Run “${title}”?`;
     byId("consent-why").textContent = why;

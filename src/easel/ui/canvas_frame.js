@@ -1,7 +1,7 @@
 // The frame of a canvas's page: sandboxed, with an opaque origin, and created again whenever the page has
 // changed.
 
-// Characters of state passed in the frame's name; more is sent over the bridge.
+// Characters of the state that is passed in the frame's name; a longer state is sent over the bridge.
 const MAX_INITIAL_LENGTH = 400_000;
 const PING_MS = 2_000; // a loaded page must answer the shell within this time
 const SAVE_MS = 1_500; // a page may take this long to save its fields before it is replaced
@@ -15,7 +15,7 @@ export class Frame {
     Object.assign(this, { stage, address, bridge, on });
   }
 
-  hasFailed = false; // the frame loaded something without the SDK: usually the server was unreachable
+  hasFailed = false; // the loaded document has no SDK: usually the server was unreachable
 
   get exists() { return this.#frame !== null; }
 
@@ -45,7 +45,7 @@ export class Frame {
     }, isGreeted ? PING_MS : 0);
   }
 
-  /** Let the page save its fields, then create it again. */
+  /** Let the page save its fields, then create the frame again. */
   async reload(getInitial) {
     if (this.bridge.isGreeted) {
       await new Promise((resolve) => {

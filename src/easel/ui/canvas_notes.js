@@ -1,4 +1,4 @@
-// The list of problems below a canvas: where each happened, and what it was. Always shown as text.
+// The list of problems below a canvas, each with its place and its message. Both are shown as text.
 
 import { announce } from "./canvas_announce.js";
 import { byId, element, shorten } from "./values.js";
@@ -39,7 +39,7 @@ export class Notes {
     this.#draw();
   }
 
-  /** Remove all notes: another page is shown. */
+  /** Remove all notes, because another page is shown. */
   clear() {
     [this.#notes, this.#brokenBindings] = [[], []];
     this.#draw();

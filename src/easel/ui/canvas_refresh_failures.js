@@ -1,5 +1,5 @@
-// One line for each failing refresh job of a canvas: a job runs without a click, and its last result is still
-// on the page.
+// One line for each failing refresh job of a canvas. Otherwise the failure would not be visible: a job runs
+// without a click, and its last result is still on the page.
 //
 // A line stays until its job succeeds or is removed. Titles and reasons are shown as text.
 
@@ -22,7 +22,7 @@ export class RefreshFailures {
     this.#shown = content;
     const visible = rows.slice(0, MAX_LINES);
     this.#countdowns = visible.map(({ nextAt }) => [element("span", "faint"), nextAt]);
-    // Do not announce seconds.
+    // A screen reader must not announce every second.
     for (const [countdown] of this.#countdowns) countdown.setAttribute("aria-live", "off");
     const line = (row, index) => element(
       "p", "", `“${row.title}” fails to refresh: `, element("span", "reason", reasonOf(row)), " ",

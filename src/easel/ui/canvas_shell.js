@@ -1,5 +1,5 @@
-// The page around a canvas. It has the sign-in and the connection and makes the decisions; the canvas's page
-// in the frame has none of these.
+// The shell: the page around a canvas. Only the shell has the sign-in and the connection to the gateway, and
+// only the shell asks the user for decisions. The canvas's page is in a frame of the shell.
 
 import { AcceptPanel } from "./canvas_accept.js";
 import { announce } from "./canvas_announce.js";
@@ -26,7 +26,7 @@ const LINK_TEXTS = {
 
 let requestCount = 0;
 let unsavedCount = 0;
-const conflicts = new Map(); // by pointer: the user's value
+const conflicts = new Map(); // by JSON pointer: the value that the user entered
 
 const notes = new Notes();
 const refreshFailures = new RefreshFailures();
@@ -156,13 +156,13 @@ async function answer({ id }, work) {
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
- * Run an action. The gateway decides whether it exists and may run, and records a refusal. Nothing is queued
- * without a connection, or while an entry could not be saved: an action must not run minutes after the click.
+ * Run an action. The gateway decides whether it exists and may run, and records a refusal. Without a
+ * connection, or with an unsaved entry, the action fails at once: it must not run minutes after the click.
  */
 async function runAction({ actionId, input, isUnsaved }) {
   const isActive = navigator.userActivation?.isActive; // from the browser: the page cannot forge it
   const name = String(actionId).slice(0, 200);
-  const { startedRequests } = bridge; // of this page: another one may be attached when the response arrives
+  const { startedRequests } = bridge; // of this page: a new page may be attached before the response arrives
   const requestId = crypto.randomUUID();
   startedRequests.add(requestId);
   let outcome = null;
@@ -174,19 +174,19 @@ async function runAction({ actionId, input, isUnsaved }) {
     const reason = { why: describeTrigger(isActive), getStatus: send };
     const isPending = first.status === "needs_confirmation";
     outcome = isPending ? await confirmations.decide({ actionId: name, ...first }, reason) : first;
-    // The page gets the new state first.
+    // The page must get the new state before the outcome.
     if (outcome.revision) await watch.reach(outcome.revision).catch(() => {});
     if (outcome.status === "completed") announce(`${titleOf(name)}: done.`);
     return outcome;
   } catch (problem) {
-    if (!problem.details?.eventId) { // else an event reports it to every viewer
+    if (!problem.details?.eventId) { // otherwise an event reports the failure to every viewer
       const isRefused = problem instanceof RequestRefused;
       const message = isRefused ? problem.message : "There is no connection to the server; nothing was run.";
       notes.add(`action ${titleOf(name)}`, message);
     }
     throw problem;
   } finally {
-    // A pending one may still run.
+    // An action that waits for confirmation may still run.
     if (outcome?.status !== "needs_confirmation") startedRequests.delete(requestId);
   }
 }
@@ -197,7 +197,7 @@ async function cancelAction({ eventId }) {
 }
 
 /**
- * Cancel an execution for the page: one that it started or, if a person has accepted the canvas, any. RS-59
+ * Cancel an execution for the page: one that the page started or, on an accepted canvas, any other. RS-59
  */
 async function cancelFromPage(message) {
   const eventId = String(message.eventId).slice(0, 200);
@@ -219,7 +219,8 @@ async function cancelFromPage(message) {
 
 let shownRunning = "";
 /**
- * Show a stop button for each execution. Drawn only after a change: a button must not move under the pointer.
+ * Show a stop button for each running execution. The buttons are drawn only after a change: a button must not
+ * move under the pointer.
  */
 function showRunning() {
   const rows = watch.running.map((execution) => ({ ...execution, title: titleOf(execution.actionId) }));
@@ -279,7 +280,7 @@ let leftPanel = null; // covers the frame
 function showLeftPanel() {
   leftPanel?.remove();
   const showAgain = button("main", "Show the canvas again", () => {
-    leftPanel = null; // the page did leave: its note stays
+    leftPanel = null; // the page has left the canvas: the note about it stays
     frame.show(pageMessage({ state: true, info: true }));
   });
   const text = "The page of this canvas went somewhere else, or could not be loaded.";
@@ -391,6 +392,6 @@ function over(reason) {
 byId("sign-in").href = location.pathname;
 byId("try-now").onclick = () => gateway.retryNow();
 addEventListener("beforeunload", (event) => { if (unsavedCount) event.preventDefault(); });
-// The user may have signed out.
+// The browser restored the page from its cache: the user may have signed out.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 gateway.open();

@@ -1,4 +1,4 @@
-// The newest snapshot of one canvas, by reference. Nothing is requested until the user names a canvas.
+// The newest snapshot of one canvas, a picture. Nothing is requested until the user names a canvas.
 
 import { attempt, byId, element, request, time } from "./values.js";
 

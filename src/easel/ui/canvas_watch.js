@@ -1,5 +1,4 @@
-// A copy of a canvas that follows the server: read once, then updated by events, and read again after
-// changes.
+// A copy of a canvas of the server: read once, updated by events, and read again after changes.
 //
 // Owns the cursor and the copy. `on` has: changed({state, spec, assets, isReset, failed}), over(reason).
 
@@ -18,12 +17,12 @@ const REFRESH = "canvas.refresh.";
 
 export class CanvasWatch {
   #seq = null;
-  #readSeq = 0; // the position of the first snapshot: events up to it are replayed only for their output
+  #readSeq = 0; // sequence number of the first snapshot; earlier events are replayed for output only
   #changeTimer = null;
   #isReading = false;
   #isStale = false;
-  #marks = { spec: 0, assets: 0 }; // the revision of a change that was not read yet
-  #failingSeq = 0; // the position of what is known about failing jobs
+  #marks = { spec: 0, assets: 0 }; // revision of a change that was not read yet; 0: none
+  #failingSeq = 0; // sequence number up to which the failing jobs are known
   #latest = new Map(); // by action: its latest execution, {eventId, status, error?, errorName?, at}
   #running = new Map(); // by eventId: {actionId, eventId, at}; an action may run several times at once
   #outputs = new Map(); // by eventId: the output of its tool so far
@@ -38,7 +37,7 @@ export class CanvasWatch {
 
   #call(method, params = {}) { return this.gateway.call(method, { canvasId: this.canvasId, ...params }); }
 
-  /** Read and subscribe; called after each handshake. Missed changes arrive as events. */
+  /** Read the canvas and subscribe to it after each handshake. Missed changes arrive as events. */
   async start() {
     try {
       const snapshot = await this.#read();
@@ -58,7 +57,7 @@ export class CanvasWatch {
   }
 
   async #readActions() {
-    // In this order: an execution that ends between the two reads is in the second one with its end.
+    // In this order: an execution that ends between the two reads is in the second read as ended.
     const running = await this.#call("canvas.records", { status: "running", limit: MAX_RUNNING });
     const latest = await this.#call("canvas.records", { limit: RECORD_LIMIT });
     this.#latest.clear();
@@ -125,7 +124,7 @@ export class CanvasWatch {
     if (payload.canvasId !== this.canvasId) return;
     if (name === "canvas.unsubscribed") {
       if (payload.reason === "DELETED") this.on.over("This canvas was deleted.");
-      else this.#subscribe().catch(() => {}); // without a connection, the next one subscribes
+      else this.#subscribe().catch(() => {}); // if the connection broke, the next one subscribes
       return;
     }
     if (seq !== undefined) {
@@ -156,10 +155,10 @@ export class CanvasWatch {
 
   async refresh() { this.update(await this.#read()); }
 
-  /** Read the canvas. Only canvas.get lists failing jobs, and leaves the member out if none fails. */
+  /** Read the canvas. Only canvas.get lists failing jobs; it has no member `failing` if no job fails. */
   async #read() { return { failing: [], ...(await this.#call("canvas.get")) }; }
 
-  /** Read the canvas, one read at a time: the next read includes all changes of the meantime. */
+  /** Read the canvas, one read at a time. All changes during a read are in the next one. */
   async #readAgain() {
     this.#isStale = true;
     if (this.#isReading) return;
@@ -230,7 +229,7 @@ export class CanvasWatch {
   }
 
   #handleRefresh(type, payload, seq) {
-    if (seq <= this.#failingSeq) return; // a read was newer
+    if (seq <= this.#failingSeq) return; // the last read is newer
     this.#failingSeq = seq;
     if (type === "failed") this.failing.set(payload.refreshId, failingJob(payload));
     else if (type === "recovered") this.failing.delete(payload.refreshId);

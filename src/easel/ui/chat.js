@@ -10,7 +10,7 @@ import {
 
 const DRAW_MS = 20; // events that arrive within this time are drawn together
 const NEAR_END_PX = 60; // a reader this close to the end is kept at the end
-const MAX_AUTO_FETCH_BYTES = 65_536; // of a message whose text was offloaded
+const MAX_AUTO_FETCH_BYTES = 65_536; // a longer offloaded text is fetched on request
 const EARLIER_LIMIT = 50;
 
 const ORDINALS = ["next", "2nd", "3rd"];
@@ -75,7 +75,7 @@ export class Chat {
 
   #addEvent(event) {
     const { visibility } = event.data;
-    // CC-12.
+    // Internal events are shown in debug mode only. CC-12
     const isVisible = visibility === "public" || (visibility === "internal" && this.#includeInternal);
     if (isVisible) this.#thread.addEvent(event);
   }

@@ -1,5 +1,5 @@
-// `data-gsv-text`, `data-gsv-action`, `data-gsv-control`: what a page shows of the state, and the actions it
-// runs.
+// `data-gsv-text`, `data-gsv-action`, `data-gsv-control`: elements that show a value of the state or run an
+// action.
 //
 // Values are inserted as text, so nothing in a state becomes HTML. All bindings are evaluated again whenever
 // the state or the page changes, so elements that a script adds later are bound too.
@@ -108,7 +108,7 @@ async function runAction(actionId, input = {}) {
   try {
     await allSaved();
   } catch (problem) {
-    // The shell refuses it.
+    // Send the request anyway: the shell refuses it and shows the reason.
     if (problem.name === "UNAVAILABLE") return request("action", { ...params, isUnsaved: true });
     reportProblem(`action ${actionId}`, `It was not run: ${problem.message}`);
     throw problem;

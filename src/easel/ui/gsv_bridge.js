@@ -1,8 +1,8 @@
-// The page's end of the bridge to the shell. The page has no sign-in and no network: this is its only
+// The page's end of the bridge to the shell. The page has no sign-in and no network: the bridge is its only
 // connection.
 //
-// Owns the latest state and the pending requests. The messages are listed in `canvas_bridge.js`, the other
-// end, which decides. This bundle runs in a sandboxed page and cannot import the shell's modules.
+// Owns the latest state and the pending requests. The shell's end, `canvas_bridge.js`, lists the messages and
+// checks them. This bundle runs in a sandboxed page and cannot import the shell's modules.
 
 const MAX_PROBLEMS = 50;
 
@@ -18,7 +18,7 @@ let onMessage = () => {};
 
 function send(kind, members = {}) {
   if (nonce === null && kind !== "hello") queued.push([kind, members]);
-  // Only our shell may frame us.
+  // The target can be "*": only our shell may frame this page.
   else if (parent !== window) parent.postMessage({ gsv: 1, nonce, kind, ...members }, "*");
 }
 

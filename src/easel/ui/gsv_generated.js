@@ -2,13 +2,14 @@
 // Draws the generated page of a canvas: writable values as fields, saved results, lists of objects as tables.
 // It uses the same API and hooks as any other page.
 //
-// A node stays as long as the kind of its value does, so changes of other users appear around the focused
-// field. A field keeps its kind, its caret and its entry until it has lost the focus and is saved.
+// A node is kept as long as the kind of its value stays the same, so that changes of other users do not
+// disturb the focused field. A field keeps its kind, its caret and its entry until it has lost the focus and
+// its entry is saved.
 (() => {
   const { writable, results, saves, numbers } = JSON.parse(document.getElementById("paths").textContent);
-  const LONG_TEXT = 80; // characters of a text that gets more than one line
+  const LONG_TEXT = 80; // characters; a longer text gets a field with several lines
   const MAX_ROWS = 200;
-  const MAX_RESULTS = 20; // of a list of results
+  const MAX_RESULTS = 20; // shown of a list of results
   const MAX_DEPTH = 3; // deeper values are shown as JSON
   const BLUR_MS = 400; // wait after a field loses the focus: a button must not move while it is clicked
   const FIELDS = ["check", "number", "long", "short"];
@@ -234,7 +235,7 @@
         sections.set(name, section(sections.get(name), name, value[name], [...path, name], depth + 1));
       }
       fields.hidden = !plain.size;
-      // Removed ones last.
+      // Removed members whose field is in use come last.
       const inOrder = (nodes) => [...names, ...nodes.keys()].flatMap((name) => nodes.get(name) ?? []);
       arrange(fields, inOrder(plain));
       arrange(node, [fields, ...inOrder(sections)]);
@@ -288,7 +289,7 @@
   document.addEventListener("compositionstart", () => { isComposing = true; });
   document.addEventListener("compositionend", () => { isComposing = false; });
 
-  // The SDK writes the state of an entry to its field.
+  // The SDK marks a field with these attributes while its entry is unsaved or incomplete.
   new MutationObserver((changes) => {
     for (const { target, attributeName } of changes) {
       if (attributeName !== "data-gsv-half") continue;
@@ -329,7 +330,7 @@
     outputNode.textContent = outputNode.hidden ? "" : lastLines(output);
   }
 
-  /** Return the notes on the result of this execution, if the state has it already. */
+  /** Return the notes on the result of this execution, if the state contains that result already. */
   function savedNotes(actionId, endedAt) {
     if (!Object.hasOwn(saves, actionId)) return [];
     const member = (value, part) => (isObject(value) && Object.hasOwn(value, part) ? value[part] : null);

@@ -4,8 +4,8 @@
 // value that the field showed before; if the state has another value by then, nothing is saved and the shell
 // asks the person to choose.
 
-const PAUSE_MS = 250; // after the last key
-const MAX_PAUSE_MS = 1_000; // while typing continues
+const PAUSE_MS = 250; // wait after the last key before an entry is sent
+const MAX_PAUSE_MS = 1_000; // longest wait while typing continues
 const NONE = Symbol("none");
 const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 const NUMBER_PREFIX = /^\s*[+-]?\d*\.?\d*(?:e[+-]?)?\s*$/i;
@@ -40,7 +40,7 @@ class Model {
   }
 
   /**
-   * Take the type of entries from the stored value; keep the type while there is none or an entry is unsaved.
+   * Take the type of entries from the stored value. Keep it while that value is null or an entry is unsaved.
    */
   updateType() { if (!this.isDirty && this.stored !== null) this.isNumber = typeof this.stored === "number"; }
 
@@ -111,7 +111,7 @@ function entryOf(field, stored, isNumber = typeof stored === "number") {
     return field.validity.badInput || (field.required && stored !== null) ? MISSING : null;
   }
   if (NUMBER.test(field.value)) return Number(field.value);
-  // After a number was removed a text may follow; the beginning of a number waits for its rest.
+  // A text may replace a removed number, but the beginning of a number is an incomplete entry.
   const mayBeText = stored === null && !isNumberField && !NUMBER_PREFIX.test(field.value);
   return mayBeText ? field.value : MISSING;
 }

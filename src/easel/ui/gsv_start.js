@@ -1,7 +1,7 @@
-// `window.gsvCanvas`, the API of a canvas's page, and the reports to its author.
+// `window.gsvCanvas`, the API of a canvas's page, and the reports of problems to the page's author.
 
 const api = {
-  /** Return the latest state. It is frozen: actions and fields change it. */
+  /** Return the latest state. The object is frozen: a page changes the state by actions and fields. */
   getState: () => known.state,
   /**
    * Call a function now and after every change of the state. Returns a function that ends the subscription.
@@ -13,20 +13,20 @@ const api = {
     return () => listeners.delete(listener);
   },
   /**
-   * Run an action of this canvas. The promise settles when it has ended. The shell asks the person for
-   * consent.
+   * Run an action of this canvas. The promise settles when the action has ended. If the action needs consent,
+   * the shell asks the person first.
    */
   runAction: (actionId, input) => runAction(actionId, input),
   /**
    * Stop a running action by the `eventId` of the event `gsv:status`: its tool ends and its result is not
-   * saved. Until a person has accepted the canvas, only actions that this page has started. A pending
-   * confirmation cannot be stopped.
+   * saved. Until a person has accepted the canvas, a page can stop only actions that it has started. A
+   * pending confirmation cannot be stopped.
    */
   cancelAction: (eventId) => request("cancel", { eventId: String(eventId) }),
 };
 Object.defineProperty(window, "gsvCanvas", { value: Object.freeze(api), enumerable: true });
 
-// Browsers that do not enforce `Connection-Allowlist` let these connect in spite of every other policy.
+// Browsers that do not enforce `Connection-Allowlist` let these APIs connect in spite of every other policy.
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) {
   if (name in window) Object.defineProperty(window, name, { value: undefined });
 }
@@ -46,7 +46,7 @@ addEventListener("error", (event) => {
   }
 }, true);
 addEventListener("unhandledrejection", ({ reason }) => {
-  if (reason instanceof RequestRefused) return; // the shell shows it
+  if (reason instanceof RequestRefused) return; // the shell shows the refusal
   reportProblem("promise", reason?.stack ? `${reason.name}: ${reason.message}` : String(reason));
 });
 document.addEventListener("securitypolicyviolation", (event) => {

@@ -1,7 +1,7 @@
 // The console: sessions, the chat of one session, the state of its run, and a canvas, all live.
 //
-// Owns what is selected, which is stored in the address, so that a reload or a link shows the same, and the
-// subscriptions for it. The page subscribes to the chat, the run and the canvas at the same time (CC-30).
+// Owns the selection and its subscriptions. The selection is stored in the address, so that a reload or a
+// link shows the same. The page subscribes to the chat, the run and the canvas at the same time. CC-30
 
 import { Overview } from "./canvas_list.js";
 import { SnapshotPanel } from "./canvas_snapshots.js";
@@ -33,7 +33,7 @@ const EXAMPLES = {
 const FIRST_SESSION = "main";
 const DRAFT_KEY = "easel-draft-"; // followed by the session id: an unsent message survives a reload
 const DEBUG_KEY = "easel-debug"; // stored for this tab only: a link cannot switch it on
-const RELOAD_MS = 60; // a replayed thread requests the same reload many times
+const RELOAD_MS = 60; // requests within this time cause one reload: a replayed thread makes many
 
 const shown = { session: null, run: null, canvas: undefined };
 const streams = { chat: null, run: null, canvas: null };
@@ -161,7 +161,7 @@ async function loadActiveRuns() {
   const number = (requestCount += 1);
   const { session } = shown;
   const query = `session_id=${encodeURIComponent(session)}&statuses=queued,running&limit=200`;
-  // After a reconnect the chat loads again.
+  // A failure is ignored: after a reconnect the runs are loaded again.
   const found = await request("GET", `/api/runs?${query}`).catch(() => null);
   if (!found || number !== requestCount || session !== shown.session) return;
   const active = found.runs.reverse().map((row) => row.run_id);
@@ -245,9 +245,9 @@ function handleCanvasCreated(canvasId) {
   subscriptions.broadcast("canvases");
 }
 
-// --- the rest of the page ----------------------------------------------------------------------------------
+// --- other tabs, drafts and controls -----------------------------------------------------------------------
 
-/** Reload what another tab has changed. */
+/** Reload the list that another tab has changed. */
 function handleBroadcast(topic) {
   if (topic === "sessions") sessions.refresh();
   if (topic === "runs") loadActiveRuns();
@@ -311,7 +311,7 @@ for (const [index, [name, message]] of Object.entries(EXAMPLES).entries()) {
 }
 document.addEventListener("signed-out", showSignedOut);
 addEventListener("beforeunload", (event) => { if (chat.hasUnsent) event.preventDefault(); });
-// The user may have signed out.
+// The browser restored the page from its cache: the user may have signed out.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 byId("debug").checked = sessionStorage.getItem(DEBUG_KEY) === "on";
 

@@ -1,9 +1,9 @@
 // Reconnecting subscriptions: the chat's WebSocket and the event streams.
 //
-// Owns cursors and the meaning of an HTTP error. Does not know tabs, and of most events only their sequence
-// number. A link calls its `listener` with messages {type}: reset (drop what is shown), event, state, outbox,
-// problem. States: connecting; live; waiting (for the next attempt); ended (the stream is complete); missing,
-// signed-out, refused.
+// Owns cursors and the reaction to HTTP errors. Does not know tabs; of most events it reads only the sequence
+// number. A link calls its `listener` with messages {type}: reset (drop all earlier events), event, state,
+// outbox, problem. States: connecting; live; waiting (for the next attempt); ended (the stream is complete);
+// missing, signed-out, refused.
 
 import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
 
@@ -116,10 +116,10 @@ export class EventLink extends Link {
 export class ChatLink extends Link {
   #thread;
   #includeInternal;
-  #isNew; // the tab knows of no message in the thread: the log alone is read
+  #isNew; // the tab knows that the thread has no messages, so they are not requested
   #socket = null;
   #hasHistory = false; // whether the first messages of the thread were passed on
-  #fromOldest = false;
+  #fromOldest = false; // whether the log is read from its oldest event
   #refusals = 0;
   outbox = []; // {key, text, is: "waiting" | "sent" | "refused", message?}
 
@@ -164,7 +164,7 @@ export class ChatLink extends Link {
       return null;
     }
     const { messages, next = null } = await response.json();
-    // No event of a run follows its final message, so the log is complete for every later run.
+    // Start after the first final message: no event of its run follows, so all later runs are complete.
     const isComplete = next === null || this.#fromOldest;
     const finished = isComplete ? undefined : messages.find((message) => message.role === "assistant");
     return { history: { messages, next }, cursor: finished?.seq ?? null };

@@ -47,7 +47,7 @@ export class Reconnecting {
     this.disconnect();
   }
 
-  /** Close for good and report why. */
+  /** Close without a further attempt and report the final state. */
   end(state, details) {
     this.close();
     this.onState(state, details);
@@ -81,7 +81,7 @@ export class Reconnecting {
     if (this.#timer !== null) this.#connect();
   }
 
-  /** Request /healthz and reconnect if it fails: a WebSocket does not notice a dead network. */
+  /** Request /healthz and reconnect if it fails: a WebSocket does not detect a broken network. */
   async probe() {
     const { attempt } = this;
     if (!this.isLive) return;

@@ -35,7 +35,7 @@ export class RunPanel {
     if (runId) attempt(byId("run-problem"), () => this.#load(runId));
   }
 
-  /** Load what the log may have lost to retention. Versions decide which entry is newer. */
+  /** Load the run and its boards: retention may delete events. Older versions of an entry are ignored. */
   async #load(runId) {
     const path = `/api/runs/${encodeURIComponent(runId)}`;
     const [run, ...boards] = await Promise.all([

@@ -2,7 +2,7 @@
 
 import { arrange, attempt, button, byId, element, request, time } from "./values.js";
 
-const TYPING_MS = 150;
+const TYPING_MS = 150; // wait after the last key before the search starts
 
 export class SessionList {
   #requestCount = 0;
@@ -109,7 +109,7 @@ export class SessionList {
 
   async #create() {
     byId("search").value = "";
-    // One empty session is enough.
+    // Choose an existing empty session instead of creating another.
     const unused = this.#rows.find((row) => row.last_seq === 0 && row.title === null);
     const { session_id: sessionId } = unused ?? (await request("POST", "/api/sessions", {}));
     await this.#reload();
@@ -124,7 +124,7 @@ export class SessionList {
     const response = known
       ? request("PATCH", this.#path(), { title })
       : request("POST", "/api/sessions", { session_id: this.chosen, title });
-    await response.catch(() => null); // then the server makes a title from the message
+    await response.catch(() => null); // after a failure the server makes a title from the message
   }
 
   async #rename(title) {
@@ -157,7 +157,7 @@ export class SessionList {
     byId("new-title").select();
   }
 
-  // The focus returns to the button that opened the form.
+  // Closing a form returns the focus to the button that opened it.
 
   #endEditTitle() {
     this.#editTitle(false);

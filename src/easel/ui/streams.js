@@ -1,4 +1,4 @@
-// All subscriptions of a browser in one SharedWorker, or in the page where there is none. RS-55
+// All subscriptions of a browser in one SharedWorker, or in the page if there is no SharedWorker. RS-55
 //
 // Owns which tab subscribes to which stream. Any number of tabs share one connection per thread, run or
 // canvas; a tab that subscribes later gets the stored events. Does not know pages: a tab is a port that sends
@@ -61,7 +61,7 @@ class Stream {
   }
 
   subscribe(id, tab) {
-    if (this.isFinal && this.state.is !== "ended") this.restart(); // it may exist by now
+    if (this.isFinal && this.state.is !== "ended") this.restart(); // the thread, run or canvas may exist now
     this.subscribers.set(id, tab);
     const { history, events, state } = this;
     if (events.length || history) tab.postMessage({ id, type: "reset", history, events });
@@ -189,7 +189,7 @@ export class Streams {
     this.#probe();
   }
 
-  /** Check the WebSockets. An event stream notices a dead connection by its missing heartbeats. */
+  /** Check the WebSockets. An event stream detects a broken connection by its missing heartbeats. */
   #probe() {
     for (const stream of this.#streams.values()) if (stream.kind === "chat") stream.link.probe();
   }

@@ -7,7 +7,7 @@ import { isMarker, sizeOf } from "./values.js";
 
 export class Thread {
   turns = new Map(); // by run id
-  changed = new Set(); // turns to draw again; the reader clears it
+  changed = new Set(); // turns to draw again; the chat clears the set
   #active = null;
   #isActiveGuessed = false;
 
@@ -33,7 +33,7 @@ export class Thread {
       Object.assign(answer, { text, at: ts, status: data.status, error: data.error });
       this.#active = null;
     } else if (type === "message.delta" || type === "reasoning.delta") {
-      // A message has the id of its run.
+      // The id of an answer is derived from the id of its run.
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
       const { items } = this.#activate(turn, seq, ts);
       const isAnswer = type === "message.delta";
@@ -46,7 +46,7 @@ export class Thread {
     } // ignore unknown types
   }
 
-  /** Note that a run was restarted: it repeats what its lost worker had not finished. */
+  /** Record that a run was restarted: its new worker repeats the unfinished step of the lost worker. */
   restart(runId, ts) {
     this.#restartsOf(runId).push(ts);
     const turn = this.turns.get(runId);
@@ -65,7 +65,7 @@ export class Thread {
     return [...this.turns.values()].sort((first, second) => {
       const difference = first.askedAt - second.askedAt;
       if (!Number.isNaN(difference)) return difference;
-      // The question may not be loaded.
+      // Compare the answers if a question is not loaded.
       return (first.answeredAt ?? Infinity) - (second.answeredAt ?? Infinity);
     });
   }

@@ -4,7 +4,7 @@
 import { RequestRefused, Unreachable } from "./errors.js";
 
 const MARKER_URI = /^\/api\/artifacts\/art_[0-9a-f]{64}(#json)?$/;
-const MAX_FETCHED_BYTES = 262_144; // of an offloaded value; its link leads to all of it
+const MAX_FETCHED_BYTES = 262_144; // shown of an offloaded value; its link opens the complete value
 const MAX_LINE_LENGTH = 60; // characters of JSON that are shown on one line
 const ESCAPED_KEY = /^~+redacted$/;
 
@@ -109,7 +109,7 @@ export function valueNode(value) {
   return node;
 }
 
-/** Remove the `~` that escapes a key which would look like a marker's. */
+/** Remove the `~` that escapes the key `redacted` of an object that is not a marker. */
 function unescapeKeys(part) {
   if (!Object.keys(part).some((key) => ESCAPED_KEY.test(key))) return part;
   const unescape = ([key, value]) => [ESCAPED_KEY.test(key) ? key.slice(1) : key, value];

@@ -1,8 +1,8 @@
 """One connection to the gateway: its handshake, its requests, its subscriptions and its end.
 
-Each request has a task of its own, so that a slow one delays no other; all of them are cancelled with the
-connection. Nothing is queued for the client: a sender waits until earlier frames were read, and a client that
-reads nothing is disconnected.
+Each request runs in its own task, so that a slow request delays no other; these tasks are cancelled when the
+connection ends. Frames for the client are not queued: sending waits until the client has read earlier frames,
+and a client that does not read is disconnected.
 """
 
 import asyncio
@@ -74,16 +74,15 @@ class Connection:
         self.client_id = ""
         self._services = services
         self._socket = socket
-        self._handshake_principal = (
-            principal  # from the cookie, link or header of the HTTP request, or ANONYMOUS
-        )
+        # From the cookie, link or header of the HTTP request, or ANONYMOUS.
+        self._handshake_principal = principal
         self._limits = limits
         self._register = register
         self._requests: dict[str, asyncio.Task[None]] = {}
         self._subscriptions = Subscriptions(services, self._send, self._report_error, limits.subscriptions)
         self._sending = asyncio.Lock()
         self._closed = asyncio.Event()
-        self._node: NodeSide | None = None  # in node mode
+        self._node: NodeSide | None = None  # set in node mode only
         self._registration: NodeRegistration | None = None
         self._stop_watching_sign_in: Callable[[], None] | None = None
         self._signing_out: asyncio.Task[None] | None = None
@@ -131,7 +130,7 @@ class Connection:
             await self._services.views.close_connection(self.principal, self.id)
 
     async def close(self, code: int, reason: str) -> None:
-        """Send a close frame, or abort if the client does not read it in time. Nothing is sent after it."""
+        """Send a close frame, or abort if the client does not read it in time. Nothing is sent afterwards."""
         if self._closed.is_set():
             return
         try:
@@ -157,7 +156,7 @@ class Connection:
             await self.close(REFUSED, "Send `connect` first.")
 
     async def _handle_frame(self, text: str | None) -> None:
-        """Start the request of a frame, or answer with an error before the next frame is read."""
+        """Handle `connect` and the requests of a node directly; start a task for any other request."""
         try:
             request = frames.parse(text)
         except frames.BadFrame as bad:
@@ -209,7 +208,7 @@ class Connection:
         self._stop_watching_sign_in = self._services.sign_in.watch(principal, self._sign_out)
 
     async def _authenticate(self, params: Connect) -> Principal:
-        """Return the principal of the token, or of the HTTP request if there is none."""
+        """Return the principal of the token in `params`, else of the HTTP request. Raises `NotSignedIn`."""
         sign_in = self._services.sign_in
         principal = self._handshake_principal
         if params.auth is not None:
@@ -226,14 +225,14 @@ class Connection:
         return principal
 
     async def _connect_node(self, request_id: str, params: Connect, principal: Principal) -> None:
-        """Register the node. A connection in node mode is only a node, whatever else its token allows."""
+        """Register the node. The connection gets no scopes, even if its token is a user's."""
         limits, client = self._limits, params.client
         registration = NodeRegistration(
             principal, client.id, params.tools, self.id, client.version, client.platform
         )
         side = NodeSide(self._send, lambda: self.close(DONE, REPLACED))
-        # Set before the call: once it is registered, other instances may know it, and it must be
-        # disconnected.
+        # Set before the call: if the call is cancelled, the node may be registered already, and `_clean_up`
+        # must disconnect it.
         self._registration = registration
         try:
             side.node = await self._services.nodes.connect(registration, side)
@@ -291,7 +290,7 @@ class Connection:
             message = {"type": "websocket.send", "text": text}
             try:
                 if not self._socket.scope["extensions"][CONNECTION]["unsent"]():
-                    # The client has read all earlier frames: this one cannot block.
+                    # The client has read all earlier frames, so this send cannot block.
                     await self._socket.send(message)
                     return
                 async with asyncio.timeout(self._limits.stall_seconds):

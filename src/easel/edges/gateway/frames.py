@@ -11,7 +11,7 @@ from easel.edges.errors import error_detail, refuse_duplicate_keys_of
 from easel.errors import BadInput, HostError
 
 MAX_ID_LENGTH = 200
-MAX_DEPTH = 500  # levels of nesting; a method may accept less
+MAX_DEPTH = 500  # levels of nesting; a method may have a lower limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,5 @@ def event(logged: LoggedEvent) -> str:
 
 
 def notice(name: str, payload: dict[str, Any]) -> str:
-    """Return the frame of an event of this connection only, which is in no log and has no `seq`."""
+    """Return the frame of an event for this connection only: it is not logged and has no `seq`."""
     return msgspec.json.encode({"type": "evt", "event": name, "payload": payload}).decode()

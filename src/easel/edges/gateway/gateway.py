@@ -41,7 +41,7 @@ class Gateway:
                 del self._by_client[connection.client_key]
 
     def _register(self, connection: Connection) -> None:
-        """Make this the connection of its client, and close the one that it replaces in the background."""
+        """Register the connection of a client, and close its previous connection in the background."""
         replaced = self._by_client.get(connection.client_key)
         self._by_client[connection.client_key] = connection
         if replaced is not None:

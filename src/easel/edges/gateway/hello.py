@@ -14,7 +14,7 @@ PROTOCOL = 1
 MAX_CLIENT_ID_LENGTH = 128
 ENDED = "canvas.unsubscribed"  # the event at the end of a subscription
 
-# Methods of a connection, in addition to the table METHODS.
+# Methods that a client can call in addition to those of the table METHODS.
 _CONNECTION_METHODS = ("connect", "canvas.subscribe", "canvas.unsubscribe")
 
 CLIENT, NODE = "client", "node"
@@ -38,7 +38,7 @@ class Connect(Struct):
     minProtocol: int = PROTOCOL  # noqa: N815 - a word of the protocol
     maxProtocol: int = PROTOCOL  # noqa: N815
     auth: Auth | None = None
-    tools: Any = None  # of a node; validated by the node registry
+    tools: Any = None  # the tools of a node; validated by the node registry
 
 
 def check_protocol(params: Connect) -> None:
@@ -47,7 +47,7 @@ def check_protocol(params: Connect) -> None:
 
 
 def check_mode(params: Connect, principal: Principal) -> None:
-    """Check that the token may connect in this mode: a node needs a node's or a user's token."""
+    """Raise `WrongMode` if the mode is unknown or not for this principal, or if a node offers no tools."""
     match params.client.mode:
         case "node" if principal.kind not in (PrincipalKind.NODE, PrincipalKind.USER):
             raise WrongMode(
@@ -70,13 +70,13 @@ def check_client(client: ClientInfo) -> None:
 
 
 def hello(connection_id: str) -> dict[str, Any]:
-    """Return the `hello-ok` of a client: exactly the methods and events that exist."""
+    """Return the `hello-ok` response to a client, with all methods and events of the gateway."""
     events = [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.VISUALS]
     return _hello(connection_id, [*_CONNECTION_METHODS, *METHODS], [*events, ENDED])
 
 
 def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
-    """Return the `hello-ok` of a node, with its limits."""
+    """Return the `hello-ok` response to a node, with the limits on its frames and results."""
     return {**_hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL]), "limits": limits}
 
 

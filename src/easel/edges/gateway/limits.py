@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    connections: int  # of this instance
-    requests: int  # concurrent requests of one connection
-    subscriptions: int  # of one connection
-    connect_seconds: float  # in which `connect` must arrive
-    stall_seconds: float  # after which a client that reads nothing is disconnected
-    node_heartbeat_seconds: float  # ping interval of a node, and the time in which it must answer
+    connections: int  # per instance
+    requests: int  # concurrent requests per connection
+    subscriptions: int  # per connection
+    connect_seconds: float  # time in which `connect` must arrive
+    stall_seconds: float  # a client that reads nothing for this long is disconnected
+    node_heartbeat_seconds: float  # interval of pings to a node, and the time in which a pong must arrive
     frame_bytes: int
-    result_bytes: int
+    result_bytes: int  # of a tool result that a node sends

@@ -1,7 +1,7 @@
 """A connection in node mode: sends calls to the node and receives their results and progress, nothing else.
 
-A result is handled without a task of its own, to keep calls cheap. Receipts are sent in batches a moment
-later, because the node does not wait for them and each frame costs as much as a call.
+Results are handled without a task of their own, to keep calls cheap. Receipts, the responses to results and
+progress, are sent a moment later and together, because the node does not wait for them.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from easel.errors import BadInput, NotInMode
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
 
-MAX_ERROR_LENGTH = 4_000  # characters; the rest is cut
-MAX_PROGRESS_LENGTH = 65_536
-RECEIPT_SECONDS = 0.005
-MAX_RECEIPTS = 64
+MAX_ERROR_LENGTH = 4_000  # characters; a longer message is cut
+MAX_PROGRESS_LENGTH = 65_536  # characters
+RECEIPT_SECONDS = 0.005  # delay before receipts are sent
+MAX_RECEIPTS = 64  # this many pending receipts are sent without the delay
 
 
 class ToolResult(Struct, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class NodeSide:
     ) -> None:
         self._send = send
         self._close_replaced = close_replaced
-        self.node: ConnectedNode | None = None  # once it is registered
+        self.node: ConnectedNode | None = None  # set when the node is registered
         self._receipts: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
 
@@ -57,7 +57,7 @@ class NodeSide:
         await self._close_replaced()
 
     async def handle(self, request: frames.Request) -> None:
-        """Handle a request of the node. Raises a `HostError` if it is refused."""
+        """Handle a request of the node. Raises a `HostError` if the request is refused."""
         is_accepted = self._accept(request)
         payload = {"ok": True} if is_accepted else {"ok": True, "dropped": True}
         self._receipts.append(frames.response(request.id, payload))
@@ -81,7 +81,7 @@ class NodeSide:
             await self._send(receipt)
 
     def _accept(self, request: frames.Request) -> bool:
-        """Pass a result or progress on. Returns False if its call is no longer running."""
+        """Pass a result or progress to its call. Returns False if the call is no longer running."""
         assert self.node is not None
         match request.method:
             case "tool.result":

@@ -1,6 +1,7 @@
 """The canvas subscriptions of one connection: each forwards the events of a canvas log.
 
-Owns the tasks that forward, and the reason that a client gets when one ends. Does not know the socket.
+Owns a task per subscription, and the reason that the client gets when a subscription ends. Does not know the
+socket.
 """
 
 import asyncio
@@ -49,14 +50,14 @@ class Subscriptions:
         return list(self._tasks.values())
 
     async def add(self, principal: Principal, request_id: str, params: Subscribe) -> None:
-        """Open a subscription and answer the request. Its task outlives the request."""
+        """Open a subscription and respond to the request. The subscription's task outlives the request."""
         canvas_id = params.canvasId
         if canvas_id in self._tasks:
             raise BadInput(problem=f"This connection is already subscribed to {canvas_id}.")
         if len(self._tasks) >= self._max_count:
             raise TooMany(what="subscriptions of one connection", limit=self._max_count)
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The task sends the response itself, so that no event precedes it.
+        # The task sends the response itself, so that no event precedes the response.
         task = asyncio.create_task(self._follow(principal, request_id, params, opened))
         self._tasks[canvas_id] = task
         task.add_done_callback(lambda done: self._remove(canvas_id, done))
@@ -102,7 +103,7 @@ class Subscriptions:
             log.close()
             if not opened.done():
                 opened.cancel()
-        # Before the notice: a client may subscribe again as soon as it gets it.
+        # Remove the subscription before the notice is sent: the client may then subscribe again at once.
         self._remove(canvas_id, asyncio.current_task())
         await self._send(frames.notice(ENDED, {"canvasId": canvas_id, "reason": reason}))
 

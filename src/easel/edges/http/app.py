@@ -55,7 +55,7 @@ from easel.ids import new_reference
 
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    # With `no-referrer` the forms of a browser would have the origin "null".
+    # With `no-referrer` a browser would send our forms with the origin "null".
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (
@@ -136,7 +136,7 @@ class HttpEdge:
                 self._host.audit.record_slow("http.slow", seconds, details=details)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a WebSocket with the same checks; refuse it before its handshake."""
+        """Serve a WebSocket after the same checks as for a request; a refusal precedes the handshake."""
         scope["state"] = {}
         is_accepted = False
 
@@ -178,11 +178,11 @@ class HttpEdge:
             if not principal.is_revocable:
                 await response(scope, receive, send)
                 return
-            # A stream ends with the token or the sign-in that opened it.
+            # A stream ends when the token or the sign-in that opened it is revoked.
             async with self._host.sign_in.while_valid(principal):
                 await response(scope, receive, send)
 
-        # The router wraps a function, and passes the ASGI call through to an instance.
+        # Starlette wraps a function as a request handler, but calls an instance of a class as an ASGI app.
         return _Asgi(endpoint)
 
     def _methods_of(self, scope: Scope) -> str:
@@ -216,7 +216,7 @@ class HttpEdge:
             raise Forbidden(problem="this request comes from another site.")
 
     def _is_own_host(self, name: str) -> bool:
-        """Return whether a host is ours. DNS rebinding needs a name, so any IP address is accepted."""
+        """Return whether a host name is ours. DNS rebinding needs a name, so any IP address is accepted."""
         if name == "localhost" or name.endswith(".localhost") or name == self._public.hostname:
             return True
         if name in self._settings.allowed_hosts or "*" in self._settings.allowed_hosts:
@@ -282,9 +282,7 @@ class _Receiver:
         return message
 
     async def discard(self) -> None:
-        """Read the rest of the body, within limits: many clients send all of it before they read a
-        response.
-        """
+        """Drop the unread body, within limits: many clients send all of it before they read a response."""
         left = MAX_DISCARDED_BYTES
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
@@ -310,7 +308,7 @@ class _Sender:
                 for name, value in message["headers"]
             )
             safe = VIEW_HEADERS if self._scope["path"].startswith(VIEWS) else SAFE_HEADERS
-            named = {name for name, _ in message["headers"]}  # a response may set its own instead
+            named = {name for name, _ in message["headers"]}  # headers that the response sets itself
             message["headers"] = [
                 *message["headers"],
                 *(header for header in (*safe, NO_STORE) if header[0] not in named),

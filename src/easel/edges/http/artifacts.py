@@ -22,14 +22,14 @@ from easel.edges.http.calls import Call, check_head, json_response
 from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES, is_form, open_form_file
 from easel.errors import HostError, RangeNotSatisfiable
 
-STALL_SECONDS = 60.0  # a reader that takes nothing for this long is disconnected; it can resume with a range
+STALL_SECONDS = 60.0  # a client that reads nothing for this long is disconnected; it can resume by range
 
 _RANGE = re.compile(r"bytes=(\d{0,30})-(\d{0,30})", re.ASCII | re.IGNORECASE)
 _SAFE = {
     "content-security-policy": "sandbox; default-src 'none'",
     "cross-origin-resource-policy": "same-origin",
     "accept-ranges": "bytes",
-    "cache-control": "private, no-cache",  # the reader may store it and must revalidate
+    "cache-control": "private, no-cache",  # a browser may store the artifact and must revalidate it
 }
 
 
@@ -93,8 +93,7 @@ async def download_artifact(call: Call) -> Response:
         headers["content-range"] = f"bytes {start}-{end - 1}/{artifact.size}"
     headers["content-length"] = str(end - start)
     chunks = await call.host.artifacts.open(artifact, start, end)
-    # Read the first chunk before the headers are sent: a missing or corrupt blob is then reported as an
-    # error.
+    # Read the first chunk before the headers are sent: a missing or corrupt blob is then an error response.
     return Download(206 if part else 200, headers, await anext(chunks, b""), chunks)
 
 
@@ -121,7 +120,7 @@ def _part(header: str, size: int) -> tuple[int, int] | None:
 
 
 class Download(Response):
-    """Sends the chunks of an artifact. A failure aborts the connection, so that the client notices it."""
+    """Sends the chunks of an artifact. A failure aborts the connection, so that the client detects it."""
 
     def __init__(
         self, status: int, headers: dict[str, str], first: bytes, rest: AsyncIterator[bytes]

@@ -17,8 +17,8 @@ from easel.edges.http.canvas_policy import redact_token
 from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
 from easel.host.audit import Audit
 
-REFUSED = (403, 421)  # the statuses of a guardrail
-UNAVAILABLE_SECONDS = 10.0  # interval of the records of an unavailable database
+REFUSED = (403, 421)  # statuses of requests that a guardrail refused
+UNAVAILABLE_SECONDS = 10.0  # minimum time between two records of an unavailable database
 
 
 class ListAudit(Struct):
@@ -117,7 +117,7 @@ def record_problem(audit: Audit, scope: Scope, problem: Exception, reference: st
 
 
 def client_details(request: Request) -> dict[str, str]:
-    """Return the address of the client; behind a proxy that is the proxy."""
+    """Return the address of the client; behind a proxy this is the address of the proxy."""
     return {"address": request.client.host} if request.client else {}
 
 

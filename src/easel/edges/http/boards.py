@@ -14,7 +14,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A write. The server sets its author and its run. CC-17, P4"""
+    """The body of a write. The server sets the author and the run. CC-17, P4"""
 
     key: Name
     value: Annotated[Any, Meta(description="Any JSON.")]

@@ -19,7 +19,8 @@ from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Services
 
 COOKIE = "easel"
-# Of JSON outside of its strings: many small values take far longer to decode than one long string.
+# Limit on the JSON of a body outside of strings: many small values take far longer to decode than one long
+# string.
 MAX_STRUCTURE_BYTES = 1_048_576
 
 
@@ -81,7 +82,7 @@ def refuse_nodes(principal: Principal) -> None:
 
 
 def check_head(request: Request, limit: int, setting: str | None = None) -> None:
-    """Refuse a body by its headers, before it is read."""
+    """Raise BadInput or TooLarge if the headers declare a compressed or too long body."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise BadInput(problem="The body must not be compressed (content-encoding).")
     declared = request.headers.get("content-length", "0")
@@ -105,7 +106,7 @@ def _too_large(limit: int, setting: str | None) -> TooLarge:
 
 
 def check_structure_size(body: bytes) -> None:
-    """Refuse JSON with too much structure. Long strings, such as a file in Base64, are not counted."""
+    """Raise TooLarge for too many bytes outside of strings. A long string, such as a file, is allowed."""
     if len(body) <= MAX_STRUCTURE_BYTES:
         return
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -137,7 +138,8 @@ def decode_query(request: HTTPConnection, shape: type[Any]) -> Any:
 
 
 def set_cookie(response: Response, value: str, *, secure: bool) -> None:
-    # Lax, so that the printed link works from a mail or a terminal; a change also needs a matching Origin.
+    # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
+    # Requests that change data also need a matching Origin.
     response.set_cookie(
         COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure, path="/"
     )

@@ -1,7 +1,7 @@
 """The generated page of a canvas without an index.html: a button per action, the state as fields and tables.
 
-Owns the part that follows from the spec; `gsv_generated.js` draws the state and follows its changes. The page
-uses the same hooks as any other page (`data-gsv-action`, `data-gsv-model`) and has the same policy.
+Owns the HTML that is generated from the spec; `gsv_generated.js` draws the state and follows its changes. The
+page uses the same attributes as any other page (`data-gsv-action`, `data-gsv-model`) and has the same policy.
 """
 
 import html
@@ -64,9 +64,8 @@ def _action(action_id: str, action: Mapping[str, Any]) -> str:
         f'<pre class="value" data-output="{name}" hidden></pre>'
     )
     fields = "".join(map(_field, dict.fromkeys(_inputs(action))))
-    if (
-        fields
-    ):  # the button has the hook and not the form: a field could hide a property of the form by its name
+    if fields:
+        # `data-gsv-action` is on the button and not on the form: a field's name could hide a form's property.
         return f'<form class="action asks">{fields}<button data-gsv-action="{name}" {label}{status}</form>'
     return f'<div class="action"><button type="button" data-gsv-action="{name}" {label}{status}</div>'
 
@@ -77,7 +76,7 @@ def _field(name: str) -> str:
 
 
 def _inputs(action: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of an action's inputs. A form field cannot set a nested input."""
+    """Yield the names of an action's inputs. Nested inputs are left out: no form field can set them."""
     for _, leaf in leaves(parse_templates([action.get("args"), action.get("message")], "")):
         if isinstance(leaf, Template):
             yield from (

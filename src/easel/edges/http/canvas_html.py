@@ -1,7 +1,8 @@
 """The HTML of a canvas's page as it is served: with the SDK in front, and the hashes of its inline scripts.
 
-Owns the search for scripts. The stored asset is not changed (CV-06). An inline script of the page is allowed
-by its hash; a script that a value injects later is not. The search is linear in the length of the page.
+Owns the search for scripts, in time linear in the length of the page. The stored asset is not changed
+(CV-06). An inline script of the stored page is allowed by its hash; a script that is injected later, such as
+by a value of the state, is not allowed.
 """
 
 import base64
@@ -17,7 +18,7 @@ _SPACE = " \t\n\f"
 _TAG = re.compile(r"<script(?=[\s/>])|<!--", re.IGNORECASE)
 _END = re.compile(r"</script(?=[\s/>])", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?""")
-_DATA = ("json", "template", "plain")  # in the type of a script that is data
+_DATA = ("json", "template", "plain")  # words in the `type` of a script element that contains data
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class PreparedPage:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script element. Attributes can be inserted at `name_end`; `text` is None for a loaded script."""
+    """A script element. `name_end` is the position after `<script`; `text` is None if it has a `src`."""
 
     name_end: int
     attributes: dict[str, str]
@@ -54,7 +55,7 @@ def prepare_page(content: bytes, sdk: str) -> PreparedPage:
 
 
 def decode_html(content: bytes) -> str:
-    """Decode a page as a browser does for UTF-8, with normalized line ends as for the hash of a script."""
+    """Decode a page as a browser does, with normalized line ends: browsers hash scripts in this form."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if wide else "utf-8-sig", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")

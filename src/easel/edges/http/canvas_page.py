@@ -1,7 +1,8 @@
 """The page of a canvas: the shell for a signed-in person, and in its frame the view, which has no sign-in.
 
-The shell is ours and connects to the gateway. The view is the canvas's own HTML and files, behind an
-unguessable address that expires. Does not own the headers that isolate a view: see `canvas_policy`.
+The shell is our own page and connects to the gateway. The view consists of the HTML and the files of the
+canvas, at an unguessable address that expires. Does not own the headers that isolate a view: see
+`canvas_policy`.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from easel.errors import NotFound
 from easel.host.canvases.pages import PageView
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
-# Files of a view that are not its assets.
+# Files of the SDK: every view has them in addition to its assets.
 SDK_FILES = {
     "gsv.js": "text/javascript",
     "generated.js": "text/javascript",

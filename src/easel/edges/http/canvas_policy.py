@@ -1,9 +1,9 @@
 """The origins of canvas pages, and the headers that isolate them in a browser.
 
-Owns every header of this kind. A page runs in a sandboxed frame of opaque origin without a sign-in. It may
-load from its own view only, and cannot navigate. No layer is enough alone: a sandbox without a policy leaks
-in twenty ways, a policy without the shell's `frame-src` by navigation, and both without the list of
-connections by WebRTC and by prefetching.
+Owns all of these headers. A page runs in a sandboxed frame of opaque origin without a sign-in. It may load
+from its own view only, and cannot navigate. No layer is enough alone. A sandboxed page could still send data
+to other sites: by any request without the content security policy, by navigation without the shell's
+`frame-src`, and by WebRTC and prefetching without the `Connection-Allowlist`.
 """
 
 import re
@@ -16,19 +16,18 @@ from starlette.requests import HTTPConnection
 from easel.errors import Forbidden, NotFound, WrongHost
 
 VIEWS = "/canvas-view/"
-SANDBOX = "allow-scripts allow-forms"  # a page may handle the submission of a form; the form is never sent
+SANDBOX = "allow-scripts allow-forms"  # scripts may handle `submit` events; no form is ever sent
 
 Header = tuple[bytes, bytes]
 
 _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
-# Chromium 156 rejects an IPv6 address in a list of connections, and then blocks the shell with its frame.
+# Chromium 156 rejects an IPv6 address in a `Connection-Allowlist`, and then blocks the shell and its frame.
 _V6 = re.compile(r"\[[^\]]*\]")
-# What our own pages may fetch of a view; all other files are fetched by the page of the view.
+# Values of `Sec-Fetch-Dest` with which our own pages may load a view. Its other files are loaded by the view.
 _FRAMED = frozenset({"iframe", "document"})
 
 _BLOCK_ALL = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
-# For every response below VIEWS without headers of its own, such as an error or a picture; also outside of a
-# frame.
+# Default headers of responses below VIEWS, such as an error or a picture, in a frame or opened on their own.
 VIEW_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),  # the address contains the token
@@ -59,7 +58,7 @@ class SiteOrigins:
         return _origin(self.assets_url) if self.assets_url else self._requested(request)
 
     def _requested(self, request: HTTPConnection) -> str:
-        """Return the requested origin. Behind a TLS proxy, `http` in a policy matches both schemes."""
+        """Return the requested origin. Behind a TLS proxy it may be `http`: in a policy it allows `https`."""
         host = request.headers.get("host", "")
         if not _HOST.fullmatch(host):
             raise WrongHost(host=host[:200])
@@ -89,7 +88,7 @@ def redact_token(path: str) -> str:
 
 
 def is_view_origin(request: HTTPConnection, origin: str) -> bool:
-    """Return whether a view fetches: it has an opaque origin (`null`) and may fetch only its files. U9"""
+    """Return whether a view sends the request: its origin is opaque (`null`), its path below VIEWS. U9"""
     return origin == "null" and request.scope["path"].startswith(VIEWS)
 
 
@@ -104,7 +103,7 @@ def check_fetch_metadata(request: HTTPConnection) -> None:
 
 
 def _source(address: str) -> str:
-    """Return a source expression. A policy cannot name an IPv6 address: use the whole origin."""
+    """Return the address for a policy; 'self' for an IPv6 address, which a policy cannot name."""
     return "'self'" if "[" in address else address
 
 
@@ -118,7 +117,7 @@ def shell_policy(view: str) -> str:
 
 
 def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable[str]) -> dict[str, str]:
-    """Return the headers of a canvas's page. `connect` are the origins of its spec, if it is accepted."""
+    """Return the headers of a canvas's page. `connect`: the origins that an accepted spec allows."""
     allowlist = " ".join(f'"{url}"' for url in (f"{_V6.sub('*', view)}*", *connect))
     view, shell = _source(view), _source(shell)
     scripts = "".join(f" '{value}'" for value in hashes)
@@ -139,7 +138,7 @@ def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable
 
 
 def file_headers(request: HTTPConnection) -> dict[str, str]:
-    """Return the headers of another file of a view. Fonts and modules are fetched with the opaque origin."""
+    """Return the headers of a view's file that is no HTML. Fonts and modules are loaded by origin `null`."""
     allowed = (
         {"access-control-allow-origin": "null", "vary": "origin"}
         if request.headers.get("origin") == "null"

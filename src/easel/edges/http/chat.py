@@ -1,8 +1,8 @@
 """The chat of a session over a WebSocket. CC-03, RS-03
 
-The server sends the events of the thread, the client sends messages and cancels. Incoming frames are handled
-one after the other, so messages keep their order. A refused frame is answered with an `error` frame, and the
-connection stays open.
+The server sends the events of the thread, the client sends messages and cancels runs. Incoming frames are
+handled one after the other, so messages keep their order. A refused frame is answered with an `error` frame,
+and the connection stays open.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ async def chat(call: SocketCall) -> None:
     view = CHAT.with_internal() if query.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
     cursor = parse_cursor(query.last_event_id) if query.last_event_id is not None else None
     subscription = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
-    if subscription is None:  # a thread never ends
+    if subscription is None:  # does not happen: the log of a thread has no end
         return
     try:
         await call.socket.accept()

@@ -1,7 +1,7 @@
 """The file of a form (`multipart/form-data`, RFC 7578), read as a stream.
 
 Owns the search for boundaries. Buffers a few kilobytes for a file of any size; other fields are skipped,
-within a limit. Starlette's own parser would first write the file to a temporary place, without a limit.
+within a limit. Starlette's own parser would first write all of the file to a temporary file, unlimited.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -10,11 +10,11 @@ from email.utils import collapse_rfc2231_value
 
 from easel.errors import BadInput
 
-FILE = "file"  # the name of the part
+FILE = "file"  # the name of the form part that contains the file
 MAX_TYPE_LENGTH = 1_000
 MAX_BOUNDARY_LENGTH = 70  # RFC 2046
-MAX_HEADER_BYTES = 8_192  # of one part
-MAX_FORM_OVERHEAD_BYTES = 65_536  # of everything outside of the file
+MAX_HEADER_BYTES = 8_192  # headers of one part
+MAX_FORM_OVERHEAD_BYTES = 65_536  # all bytes outside of the file
 
 
 def is_form(content_type: str) -> bool:
@@ -22,7 +22,7 @@ def is_form(content_type: str) -> bool:
 
 
 async def open_form_file(body: AsyncIterator[bytes], content_type: str) -> tuple[str, AsyncIterator[bytes]]:
-    """Return the declared type of the file and a stream of its bytes; the body is read up to the file."""
+    """Read the body up to the file. Returns the declared type of the file and a stream of its bytes."""
     form = _FormReader(body, _boundary(content_type))
     while True:
         heading = await form.heading()
@@ -50,7 +50,7 @@ class _FormReader:
     def __init__(self, body: AsyncIterator[bytes], boundary: bytes) -> None:
         self._body = body
         self._boundary = b"\r\n--" + boundary
-        # Every boundary but the first has a line break in front of it.
+        # Every boundary but the first has a line break in front of it: add one for the first.
         self._buffer = bytearray(b"\r\n")
         self._overhead = 0
         self._has_started = False
@@ -69,9 +69,9 @@ class _FormReader:
             if len(self._buffer) > MAX_HEADER_BYTES:
                 raise BadInput(problem="The headers of a part of the form are too long.")
             await self._more()
-        lines = self._buffer[:end].split(b"\r\n")[1:]  # the first line is the rest of the boundary
+        lines = self._buffer[:end].split(b"\r\n")[1:]  # the first line ends the boundary
         self._count(end)
-        del self._buffer[: end + 2]  # keep the line break: an empty part has its boundary there
+        del self._buffer[: end + 2]  # keep a line break: an empty part's boundary starts with it
         heading = Message()
         for line in lines:
             name, _, value = line.decode("utf-8", "replace").partition(":")
@@ -79,7 +79,7 @@ class _FormReader:
         return heading
 
     async def part(self, *, is_counted: bool = False) -> AsyncGenerator[bytes]:
-        """Yield the bytes up to the next boundary; counted bytes are dropped."""
+        """Yield the bytes up to the next boundary; with `is_counted`, drop them and count them."""
         is_first = True
         while True:
             end = self._buffer.find(self._boundary)

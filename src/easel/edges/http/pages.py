@@ -1,6 +1,6 @@
 """The HTML pages: sign-in, home, the description of the API, and error pages.
 
-Owns the values that are filled into them; everything else is a static file.
+Owns the values that are filled into the static HTML files.
 """
 
 import html
@@ -23,9 +23,9 @@ from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
 from easel.errors import NotFound, NotSignedIn
 
-FORM_LIMIT = 4_096
+FORM_LIMIT = 4_096  # bytes
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# The pages, besides the home page, to which a sign-in may redirect.
+# Paths of canvas pages: a sign-in redirects to one of them or to the home page only.
 _CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")
 _REFUSED = "That token is wrong. The link that easel up prints contains the right one."
 _NOT_A_PERSON = (
@@ -55,7 +55,7 @@ async def sign_in(call: Call) -> Response:
 
 
 async def sign_out(call: Call) -> Response:
-    """Revoke the cookie, also its copies, and close the connections that it opened."""
+    """Revoke the cookie and all copies of it, and close the connections that were opened with it."""
     if (principal := await authenticate_visitor(call.request, call.host.sign_in, time.time())) is not None:
         await call.host.sign_in.sign_out(principal)
         await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
@@ -67,9 +67,8 @@ async def sign_out(call: Call) -> Response:
 async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") -> Response:
     details = {"by": method, **client_details(call.request)}
     principal = await call.host.sign_in.authenticate_token(token)
-    if (
-        principal is None or not principal.is_person
-    ):  # programs and machines send their token with each request
+    # Programs and machines cannot sign in: they send their token with each request.
+    if principal is None or not principal.is_person:
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
         return sign_in_page(_REFUSED if principal is None else _NOT_A_PERSON, target)
     await call.host.audit.record(principal, "sign_in.succeeded", details=details)
@@ -95,7 +94,7 @@ def sign_in_page(problem: str, target: str = "/") -> Response:
 
 
 def prefers_html(scope: Scope) -> bool:
-    """Return whether a browser navigates here: then it accepts HTML first. Programs and frames get JSON."""
+    """Return whether a browser opens the address as a page: it accepts HTML first. Others get JSON."""
     first = HTTPConnection(scope).headers.get("accept", "").partition(",")[0].partition(";")[0].strip()
     return scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(VIEWS) and first == "text/html"
 

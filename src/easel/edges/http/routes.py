@@ -73,7 +73,7 @@ class Row:
     takes_file: bool = False  # any bytes, as the body or as the part `file` of a form
     query: type[Any] | None = None
     status: int = 200
-    response: type[Any] | str = "text/plain"  # a shape, or a media type; `*/*`: bytes, whole or by range
+    response: type[Any] | str = "text/plain"  # a struct or a media type; `*/*`: any bytes, also by range
     errors: tuple[type[HostError], ...] = ()
     is_listed: bool = True  # in the OpenAPI description
 

@@ -17,7 +17,7 @@ async def start_run(call: Call) -> Response:
         )
     key = params.idempotency_key if header is None else header
     run = await call.host.queue.start(call.principal, params.session_id, params.message, key)
-    return json_response(RunStarted(run.run_id, "queued"), 202)  # the same for a repeated key
+    return json_response(RunStarted(run.run_id, "queued"), 202)  # a repeated key gets the same response
 
 
 async def get_run(call: Call) -> Response:

@@ -1,7 +1,7 @@
 """The listening socket and the uvicorn server on it.
 
 Owns limits on headers and frames, timeouts of slow clients, and shutdown. Installs no signal handlers: the
-caller stops it.
+caller stops the server.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_HEADER_BYTES = 65_536
 TOO_LARGE = (
     "A frame must be at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 )
-SHUTDOWN_SECONDS = 4  # for responses in progress; streams have ended before
+SHUTDOWN_SECONDS = 4  # time for responses in progress; streams were ended before
 
 
 def listen_on(host: str, port: int) -> socket.socket:
@@ -43,17 +43,16 @@ def listen_on(host: str, port: int) -> socket.socket:
 
 
 class _BoundedHttp(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with a limit on headers, a timeout for idle clients, and an abort function for
-    responses.
+    """uvicorn's HTTP protocol with a limit on headers, a timeout for idle clients, and an abort function.
 
-    One timer per connection closes it when the header is not complete in time, or no byte of the body
-    arrives. A body that arrives slowly may take any time.
+    A timer closes the connection if the headers are not complete in time, or if no byte of the body arrives
+    in that time. A body of which bytes keep arriving may take any time.
     """
 
     header_timeout = 30.0  # seconds
     _head_bytes = 0
     _is_in_head = True
-    _waiting_since: float | None = None  # None: the client has nothing to send now
+    _waiting_since: float | None = None  # None: no request is being received
 
     def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, transport: asyncio.Transport
@@ -85,7 +84,7 @@ class _BoundedHttp(HttpToolsProtocol):
             self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
-            # Everything before this chunk belonged to the header.
+            # All bytes before this chunk belong to the headers; this chunk may contain a part of the body.
             if self._head_bytes > MAX_HEADER_BYTES + len(data):
                 self.send_400_response("Headers too large.")
                 return
@@ -124,7 +123,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # uvicorn does not send the refusal of a bad handshake.
+        # uvicorn does not send the error response to a bad handshake.
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
@@ -140,7 +139,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
             }
 
     def watch(self, seconds: float) -> None:
-        """Ping the client at this interval, and close the connection if a pong takes as long."""
+        """Ping the client at this interval, and close the connection if a pong takes longer."""
         self.stop_keepalive()
         self.ping_interval = self.ping_timeout = seconds
         self.last_ping_rtt = 0.0
@@ -151,7 +150,7 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
         self.transport.abort()  # uvicorn would wait until the buffer is sent, and the client does not read
 
     async def send(self, message: Any) -> None:
-        # uvicorn would ignore an `accept`, or report a later message as an error of the application.
+        # If the connection is closing, uvicorn would ignore `accept` and report later messages as errors.
         if self.transport.is_closing():
             raise ClientDisconnected
         await super().send(message)

@@ -1,4 +1,4 @@
-"""WebSocket routes: authenticated as any request, and refused with a status and the usual JSON error."""
+"""WebSocket routes: authenticated like any request, and refused with an HTTP status and a JSON error."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ async def serve_socket(
 
 
 async def _serve(row: SocketRow, call: SocketCall) -> None:
-    """Run the handler while the sign-in is valid, and close the socket when it ends."""
+    """Run the handler while the sign-in is valid, and close the socket when the sign-in ends."""
     if call.principal is ANONYMOUS:
         raise NotSignedIn
     refuse_nodes(call.principal)

@@ -63,13 +63,13 @@ class EventStream(Response):
                     subscription.sending_since = None
             subscription.sending_since = now()
             await send(_body(b"" if subscription.has_seen_all else RETRY, more=False))
-            # Until the reader has received the rest, or is disconnected as too slow.
+            # Wait until the reader has received all bytes, or was disconnected because it is too slow.
             while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
                 await asyncio.sleep(DRAIN_POLL_SECONDS)
         except asyncio.CancelledError:
             if not subscription.is_cut:
                 raise
-            connection["abort"]()  # a plain close would keep the buffer until the reader takes it
+            connection["abort"]()  # a plain close would keep the buffer until it is read
         finally:
             subscription.close()
             disconnect.cancel()
@@ -78,7 +78,7 @@ class EventStream(Response):
 
 
 def _chunks(events: list[LoggedEvent]) -> Iterator[bytes]:
-    """Join events to chunks of at most MAX_UNSENT_BYTES. Without events, yield a heartbeat."""
+    """Yield chunks of at most MAX_UNSENT_BYTES, or of one longer event; without events, a heartbeat."""
     if not events:
         yield HEARTBEAT
         return
