@@ -1,7 +1,7 @@
 """Artifacts: content that is too large for a log, stored once per user and returned exactly or not at all.
 
 Owns the order in which rows and blobs are written and deleted. A row is written before its blob and deleted
-before it, and no key is reused: a crash leaves at most a row or a blob without references, which a later
+its blob, and no blob key is reused: a crash leaves at most a row or a blob without references, which a later
 sweep deletes. Does not know databases.
 """
 
@@ -25,9 +25,9 @@ from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
-# A lower bound for the setting: an artifact that was just stored may be about to be referred to.
+# Lower bound of the configured grace period: a reference is written only after its artifact is stored.
 MIN_GRACE_SECONDS = 3600.0
-# Half of it, so that a row outlasts its upload.
+# Shorter than the grace period, so that the row of an upload is not swept before the upload ends.
 MAX_UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
 MAX_CONCURRENT_PUTS = 8
 MAX_ATTEMPTS = 5
@@ -50,7 +50,7 @@ class Artifacts:
     # -- storing ---------------------------------------------------------------------------------------------
 
     async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
-        """Store offloaded values; they may be referred to when this returns. Equal content is stored once."""
+        """Store offloaded values durably, equal content once. A log may refer to them after this call."""
         pending = {value.artifact_id: value for value in offloaded}
         for _ in range(MAX_ATTEMPTS):
             if not pending:
@@ -87,7 +87,7 @@ class Artifacts:
         Returns the existing artifact if the content is stored already.
         """
         name = new_blob_name()
-        # The digest is known only at the end; until then the row has an id that no reader can ask for.
+        # The digest is known only after the upload. Until then the row has an id that `find` rejects.
         upload_id, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
         incoming = _UploadReader(self.max_bytes)
         await self._store.claim(principal.user_id, [NewArtifact(upload_id, 0, BINARY, key)])
@@ -106,18 +106,18 @@ class Artifacts:
                 problem=f"An upload must end within {MAX_UPLOAD_SECONDS / 60:g} minutes."
             ) from None
         finally:
-            if artifact is None:  # after a lost reply the row has its final id, and this deletes nothing
+            if artifact is None:  # if only the reply was lost, the row has its final id and is not deleted
                 with contextlib.suppress(Unavailable):
                     await self._store.withdraw(principal.user_id, upload_id)
         if artifact is None:  # the row was swept during the upload
             raise Unavailable(what="The artifact store")
         if artifact.blob_key != key:
-            with contextlib.suppress(Unavailable):  # a later sweep deletes it
+            with contextlib.suppress(Unavailable):  # if the delete fails, a later sweep deletes the blob
                 await self._blobs.delete(key)
         return replace(artifact, is_new=artifact.blob_key == key)
 
     async def _corrupt_key(self, user_id: UserId, artifact_id: ArtifactId) -> str | None:
-        """Return the blob key of a row whose blob is corrupt, so that an upload replaces it. Else None."""
+        """Return the artifact's blob key if the blob is corrupt and the upload must replace it, else None."""
         artifact = await self._store.get(user_id, artifact_id)
         return artifact.blob_key if artifact is not None and not await self._is_intact(artifact) else None
 
@@ -142,15 +142,14 @@ class Artifacts:
         return artifact
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
-        """Return the complete content. Raises `CorruptData` if it differs from what was stored."""
+        """Return the complete content. Raises `CorruptData` if the content does not match its digest."""
         return b"".join([chunk async for chunk in await self.open(await self._find(user_id, artifact_id))])
 
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Return the bytes from `start` up to `end` as a stream.
 
-        A complete read is verified: its last bytes are yielded only if the digest is right. A partial read
-        cannot be verified without reading the rest; a client can compare the complete content with the digest
-        in the artifact's id.
+        A complete read is verified: its last chunk is yielded only if the digest matches. A partial read is
+        not verified; a client can compare the complete content with the digest in the artifact's id.
         """
         is_complete = start == 0 and (end is None or end >= artifact.size)
         try:
@@ -162,11 +161,11 @@ class Artifacts:
     # -- sweeping --------------------------------------------------------------------------------------------
 
     def periodic(self) -> Periodic:
-        """Return the background work of a worker. Several workers may sweep at the same time."""
+        """Return the periodic sweep, which workers run. Several workers may sweep at the same time."""
         return Periodic("artifacts.sweep", SWEEP_SECONDS, self.sweep)
 
     async def sweep(self) -> int:
-        """Delete artifacts without references that are older than the grace period.
+        """Delete artifacts without references and blobs without a row, after the grace period.
 
         Returns how many blobs were deleted.
         """
@@ -189,8 +188,8 @@ class Artifacts:
     async def _sweep_unknown_blobs(self) -> int:
         """Delete blobs without a row, left by a sweep that crashed or by an upload that was paused too long.
 
-        They can get no row, because the row is written first. The grace period applies all the same, so that
-        an operator who restored an older copy of the database has time to notice.
+        Such a blob never gets a row, because a row is written before its blob. The grace period applies all
+        the same, so that an operator who restored an older copy of the database can notice the missing rows.
         """
         swept, batch = 0, dict[str, datetime]()
         async for key in self._blobs.list(FOLDER):
@@ -209,7 +208,7 @@ class Artifacts:
 
 
 class _UploadReader:
-    """Reads an upload; its size, head and digest are known at the end."""
+    """Reads an upload, counts its size, keeps its first bytes and computes its digest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -244,7 +243,7 @@ def _to_new_artifact(user_id: UserId, offloaded: OffloadedValue) -> NewArtifact:
 
 
 async def _verify(artifact: Artifact, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the chunks, the last one only after the digest of all was verified. Raises `CorruptData`."""
+    """Yield the chunks, the last one only if the digest of all chunks matches. Raises `CorruptData`."""
     digest, size, last = hashlib.sha256(), 0, b""
     try:
         async for chunk in chunks:
@@ -276,6 +275,6 @@ def _corrupt(artifact: Artifact, reason: str) -> CorruptData:
 
 
 async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any:
-    """Return a stored value with every offloaded value put back in its place."""
+    """Return a stored value in which each marker of an offloaded value is replaced by that value."""
     fetched = {artifact_id: await artifacts.read(user_id, artifact_id) for artifact_id in markers_in(value)}
     return restore_markers(value, fetched)

@@ -1,9 +1,9 @@
 """The audit trail: records for operators, never for a user's stream. CC-05, RS-06
 
-Owns how records reach the chain: `record` at once, `note` soon and in batches, `record_throttled` at most
-once a second with a count. None of them fails or blocks because the database is unavailable: records wait in
-a bounded queue, and one that does not fit or cannot be stored is logged. The content of a record is defined
-in the core.
+Owns how records reach the chain: `record` stores a record at once, `note` queues it for the next batch,
+`record_throttled` queues at most one record per second with a count of repetitions. None of them fails or
+blocks while the database is unavailable: records wait in a bounded queue, and a record that does not fit or
+cannot be stored is logged. `core.audit` defines the content of a record.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ CLOSE_SECONDS = 3.0  # how long a stopping process tries to store its last notes
 MAX_QUEUED = 2_000  # notes that are not stored yet; at 3 KB each they take 6 MB
 MAX_BATCH = 200
 VERIFY_PAGE_SIZE = 1_000
-_BELOW_ALL = -(2**63)  # below any record, also one that was inserted before the first
+_BELOW_ALL = -(2**63)  # less than any seq: a record forged before the first one is verified too
 
 Details = Mapping[str, Any]
 
@@ -79,24 +79,20 @@ class Audit:
         self._closing = asyncio.Event()
 
     def add_secret(self, *secrets: str) -> None:
-        """Redact these from now on, whatever they look like."""
+        """Redact these secrets from all later records, whatever their format."""
         self._secrets |= frozenset(secrets)
         self._redaction = Redaction(self._secrets)
 
     def redact(self, text: str) -> str:
-        """Return the text without secrets: an error message may quote a key. P6"""
+        """Return the text with secrets redacted: an error message may quote an API key. P6"""
         return self._redaction(text)
 
-    # -- recording
-    # -------------------------------------------------------------------------------------------------
+    # -- recording -------------------------------------------------------------------------------------------
 
     async def record(
         self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
-        """Store a record; durable when it returns.
-
-        While the database is unavailable it is queued like a note.
-        """
+        """Store a record durably. While the database is unavailable, the record is queued as by `note`."""
         entry = self._new_entry(principal, action, subject, details)
         try:
             await self._store.append([entry])
@@ -126,7 +122,7 @@ class Audit:
         details: Details | None = None,
         every: float = THROTTLE_SECONDS,
     ) -> None:
-        """Queue a record at most once in `every` seconds per actor and action, with a count."""
+        """Queue at most one record per actor and action in `every` seconds, with the number of calls."""
         throttled = self._throttled.get(((principal or EASEL).user_id, action))
         if throttled is not None:
             throttled.count += 1
@@ -145,7 +141,7 @@ class Audit:
         subject: str | None = None,
         details: Details | None = None,
     ) -> None:
-        """Queue a record of an exception with its traceback. The user gets only the reference."""
+        """Queue a record of an exception with its traceback. Users are shown only the `reference`."""
         recorded: dict[str, Any] = {"reference": reference} if reference else {}
         try:
             recorded |= {**(details or {}), **_describe(problem)}
@@ -156,7 +152,7 @@ class Audit:
     def record_slow(
         self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None
     ) -> None:
-        """Queue a record, throttled, if this took longer than EASEL_SLOW_SECONDS."""
+        """Queue a throttled record if `seconds` exceeds EASEL_SLOW_SECONDS."""
         if seconds > self._slow_seconds:
             self.record_throttled(
                 None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
@@ -169,8 +165,7 @@ class Audit:
             self._now(), principal, action, redact=self._redaction, subject=subject, details=details
         )
 
-    # -- storing queued records
-    # ------------------------------------------------------------------------------------
+    # -- storing queued records ------------------------------------------------------------------------------
 
     def _enqueue(self, entry: Entry) -> None:
         if len(self._queue) >= MAX_QUEUED or self._closing.is_set():
@@ -206,7 +201,7 @@ class Audit:
             self._writer = None
 
     def _overflow_entry(self, count: int) -> list[Entry]:
-        """Return a record of how many records are only in the log."""
+        """Return a record with the number of records that were only logged; no record if there are none."""
         return [self._new_entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
 
     def _throttle(self, principal: Principal | None, action: str, seconds: float) -> None:
@@ -230,7 +225,7 @@ class Audit:
                 await self._closing.wait()
 
     async def close(self) -> None:
-        """Store what is queued, or log it."""
+        """Store the queued records, or log those that cannot be stored in time."""
         for (_, action), throttled in self._throttled.items():
             throttled.timer.cancel()
             if throttled.count:
@@ -244,8 +239,7 @@ class Audit:
         _log_entries(self._queue)
         self._queue.clear()
 
-    # -- reading
-    # ---------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     async def list_records(
         self,
@@ -257,7 +251,7 @@ class Audit:
         before: int | None = None,
         limit: int,
     ) -> list[Link]:
-        """Return records, newest first. The caller must have checked the scope of the principal."""
+        """Return records, newest first. The caller must check the principal's scope before."""
         if action is not None and action not in ACTIONS:
             raise BadInput(problem=f"action must be one of {', '.join(ACTIONS)}, not {action[:100]!r}.")
         return await self._store.list_records(
@@ -267,7 +261,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class ChainProgress:
-    """How far the chain was verified, and how long it is; with the problem, if it is broken."""
+    """Progress of a verification: the chain is valid up to `seq` of `last`, or has a `problem` at `seq`."""
 
     seq: int
     last: int
@@ -277,10 +271,10 @@ class ChainProgress:
 
 
 async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[ChainProgress]:
-    """Verify the chain page by page, up to where it ended when this started.
+    """Verify the chain page by page, up to the end that it has at the start.
 
-    Records may be appended at the same time. The last item is the end or the first break. The chain must
-    contain the `known` positions, which were noted elsewhere.
+    Records that are appended during the verification are not read. The last item has `is_end` or the first
+    `problem`. The chain must contain the `known` positions: checkpoints that were kept outside the database.
     """
     end = await store.get_end()
     last = max(end.newest, end.head.seq if end.head else 0)

@@ -1,4 +1,4 @@
-"""The metrics of a process, each with its description. Updated where it happens, exported by /metrics."""
+"""The metrics of a process. Each is updated by the code that it measures and exported at /metrics."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

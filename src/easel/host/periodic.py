@@ -1,4 +1,4 @@
-"""One supervised background loop, for everything that a process does at intervals.
+"""A supervised background loop for the periodic work of a process.
 
 Owns the interval, the early wake-up and the policy for failures: an unavailable database is logged as info,
 any other error as an exception, and neither ends the loop. Does not know what the work is.
@@ -15,16 +15,16 @@ from easel.errors import Unavailable
 
 log = structlog.get_logger("periodic")
 
-QUIET_SECONDS = 10.0  # an unavailable database is logged this often, however short the interval is
+QUIET_SECONDS = 10.0  # an unavailable database is logged at most this often, even if the interval is shorter
 
 Work = Callable[[], Awaitable[object]]
 
 
 class Periodic:
-    """Call `work` every `every` seconds until stopped, and at once when `wake()` is called.
+    """Calls `work` every `every` seconds until stopped, and at once when `wake()` is called.
 
-    `work` is called first after `delay` seconds. `on_error` is called with an error that is not
-    `Unavailable`, after it was logged.
+    The first call is after `delay` seconds. `on_error` is called with each error except `Unavailable`, after
+    the error was logged.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Periodic:
         self._woken.set()
 
     def start(self) -> None:
-        """Run in a task of its own. A second call does nothing."""
+        """Start the loop in its own task, unless it was started before."""
         if self._task is None:
             self._task = asyncio.create_task(self.run(), name=self.name)
 
@@ -62,7 +62,7 @@ class Periodic:
             self._task = None
 
     async def run(self) -> None:
-        """Run in the caller's task until it is cancelled."""
+        """Run the loop in the caller's task, until that task is cancelled."""
         if self._delay:
             await self._wait(self._delay)
         while True:

@@ -32,8 +32,8 @@ class Services:
     assets: CanvasAssets
     views: CanvasViews
     pages: CanvasPages
-    tails: Tails  # of runs
-    threads: Tails  # of sessions
+    tails: Tails  # streams of the logs of runs
+    threads: Tails  # streams of the threads of sessions
     canvas_tails: Tails
     boards: Boards
     artifacts: Artifacts

@@ -98,7 +98,7 @@ class Sessions:
         try:
             await self._queue.cancel(principal, session.active_run_id)
         except (RunFinished, NotFound):
-            return  # it has just ended
+            return  # the run has just ended
 
 
 def _require(session: Session | None, session_id: str) -> Session:

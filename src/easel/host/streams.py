@@ -1,9 +1,9 @@
 """Streams of logs to viewers: one reader per log, and a cursor per viewer.
 
 Owns subscriptions, heartbeats and the end of a stream. A viewer has a cursor, not a queue: it takes new
-events from memory that all viewers of the log share, and older ones page by page from the store. So a slow
-viewer costs no memory, and an idle one no query. A notification says that a log has grown; one query per poll
-for all watched logs finds events whose notification was lost. Does not know any wire format.
+events from memory that all viewers of the log share, and older events page by page from the store. So a slow
+viewer needs no extra memory, and an idle viewer no query. A notification says that a log has new events; one
+query per poll for all watched logs finds events whose notification was lost. Does not know any wire format.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from easel.ids import UserId, is_generated_id, is_name, scoped_key
 
 PAGE = 100  # RX-36
 EMPTY = Bounds(1, 0, ended=False)
-LAST = "done"  # the last event of a run's log
+LAST = "done"  # type of the last event of a run's log
 
 log = structlog.get_logger("streams")
 
@@ -44,7 +44,7 @@ class LogKind:
     is_name: Callable[[str], bool]
     key: Callable[[UserId, str], str]
     appended: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
-    is_created_first: bool = True  # False: a log without any event can be watched too
+    is_created_first: bool = True  # False: a log can be watched before its first event exists
 
 
 RUNS = LogKind("run", is_generated_id, lambda _, name: name, RunAppended)
@@ -57,8 +57,8 @@ class LogTail:
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.head = -1  # position up to which events are read; -1: unknown
-        self.known = 0  # position up to which events exist, as far as notified
+        self.head = -1  # seq of the newest event that was read; -1: unknown
+        self.known = 0  # seq of the newest event that is known to exist
         self.events: list[LoggedEvent] = []
         self.viewers: set[Subscription] = set()
         self.reader: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class LogTail:
             self.head = head
 
     def after(self, cursor: int) -> Sequence[LoggedEvent] | None:
-        """Return the events after the cursor; None when they are older than those in memory."""
+        """Return up to `PAGE` events after the cursor; None if the first of them is not in memory."""
         if cursor >= self.head:
             return ()
         if not self.events or cursor + 1 < self.events[0].seq:
@@ -115,13 +115,13 @@ class Subscription:
                     return []
                 continue
             if page[0].seq != self._cursor + 1:
-                # The log was pruned during the read. The viewer must reconnect and get an error, not see a
-                # gap.
+                # The log was pruned during the read. End the stream instead of skipping events: the viewer
+                # reconnects and gets an error.
                 self.end()
                 break
             self._cursor = page[-1].seq
             self.has_seen_all = page[-1].type == LAST
-            self._is_over = self._is_over or self.has_seen_all  # an `end()` during the read still counts
+            self._is_over = self._is_over or self.has_seen_all  # keep an `end()` during the read
             if visible := [event for event in page if self._filter.shows(event)]:
                 EVENTS_SENT.inc(len(visible))
                 return visible
@@ -133,7 +133,7 @@ class Subscription:
 
     @contextlib.contextmanager
     def sending(self) -> Generator[None]:
-        """Measure how long sending takes, several at once too: a viewer that takes too long is cut."""
+        """Measure how long a send takes, so that a stalled viewer can be cut. Sends may overlap."""
         self._senders += 1
         if self.sending_since is None:
             self.sending_since = asyncio.get_running_loop().time()
@@ -149,7 +149,7 @@ class Subscription:
             self._wakeup.set_result(None)
 
     def cut(self) -> None:
-        """Drop the connection of a reader that takes nothing, with everything buffered for it."""
+        """Cancel the task of a stalled viewer, which drops the connection and the data buffered for it."""
         self.sending_since = None
         self.is_cut = True
         if self.task is not None:
@@ -199,7 +199,7 @@ class Tails:
         self._quota = quota
         self._window = window
         self._tails: dict[str, LogTail] = {}
-        # Of all tails, and of deleted logs whose viewers have not left yet.
+        # The viewers of all tails, and viewers of deleted logs that have not closed their subscription yet.
         self._viewers: set[Subscription] = set()
         self._count = 0
         self._is_closing = False
@@ -214,10 +214,10 @@ class Tails:
     async def open(
         self, principal: Principal, name: str, cursor: int | None, event_filter: EventFilter
     ) -> Subscription | None:
-        """Return a subscription after `cursor`, or at the oldest event; None when the log has ended there.
+        """Return a subscription that starts after `cursor`, or at the oldest event if `cursor` is None.
 
-        Raises `NotFound` for an unknown log or another user's, `CursorOutOfRange` for a cursor outside the
-        log.
+        Returns None if the log has ended at `cursor`. Raises `NotFound` for an unknown log or the log of
+        another user, and `CursorOutOfRange` for a cursor outside the log.
         """
         if self._is_closing:
             raise Unavailable(what="This instance")
@@ -226,7 +226,7 @@ class Tails:
             raise NotFound(what=self._kind.what, id=name)
         for loop in self._loops:
             loop.start()
-        # Subscribe before reading the bounds: a notification between the two would be lost otherwise.
+        # Subscribe before reading the bounds, so that no notification between the two is missed.
         key = self._kind.key(principal.user_id, name)
         tail = self._tails.setdefault(key, LogTail(key))
         viewer = Subscription(self, tail, event_filter)
@@ -305,7 +305,7 @@ class Tails:
             tail.reader = asyncio.create_task(self._read_on(tail))
 
     async def _read_on(self, tail: LogTail) -> None:
-        """Read new events. If the store is unavailable, the next poll reads them."""
+        """Read new events into memory. If the store is unavailable, the next poll retries."""
         try:
             while tail.viewers and tail.head < tail.known:
                 page = await self.read(tail.key, tail.head)
@@ -325,7 +325,8 @@ class Tails:
         if not watched:
             return
         heads = await self._source.heads([tail.key for tail, _ in watched])
-        for tail, head_before in watched:  # the head before the query: newer events are not in its result
+        # A log whose first event was appended during the query is not in `heads`, but it was not deleted.
+        for tail, head_before in watched:
             head = heads.get(tail.key)
             if head is not None:
                 self._note(tail, head)
@@ -333,7 +334,7 @@ class Tails:
                 self._end(tail)
 
     async def _tick(self) -> None:
-        """Cut stalled viewers, and wake all of them when a heartbeat is due."""
+        """Cut stalled viewers, and wake all viewers when a heartbeat is due."""
         self._heartbeat_in -= self._tick_seconds
         self._cut_stalled()
         if self._heartbeat_in <= 0:

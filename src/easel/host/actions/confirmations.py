@@ -1,7 +1,7 @@
 """Pending confirmations: executions that wait for a person's answer. CV-22, RS-13, RS-59
 
-Owns who may answer, for how long, and how a confirmation ends without running: rejected, withdrawn or
-expired.
+Owns who may answer a confirmation and for how long, and how its execution ends without running: rejected,
+withdrawn or expired.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ class Confirmations:
         self._instance_id = instance_id
 
     async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
-        """Return the executions of a canvas that wait for a person, newest first."""
+        """Return the executions of a canvas that wait for a confirmation, newest first."""
         await self._changes.find(principal, canvas_id)
         executions = await self._actions.list_executions(
             principal.user_id,
@@ -57,8 +57,9 @@ class Confirmations:
         return [await self._restore(execution) for execution in executions if not self.is_expired(execution)]
 
     async def find(self, principal: Principal, confirmation_id: str) -> Execution:
-        """Return a confirmation that this principal may answer now. Raises Forbidden, NotFound or
-        ConfirmationClosed. RS-59
+        """Return the pending execution of a confirmation that this principal may answer now. RS-59
+
+        Raises Forbidden, NotFound, or ConfirmationClosed if it was answered or has expired.
         """
         if not may_confirm(principal):
             raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
@@ -76,8 +77,9 @@ class Confirmations:
         return await self._restore(pending)
 
     async def check_withdraw(self, principal: Principal, pending: Execution) -> None:
-        """Raise Forbidden if this principal may not withdraw the confirmation, ConfirmationClosed if it has
-        expired.
+        """Check that this principal may withdraw the confirmation.
+
+        Raises Forbidden if not, and ConfirmationClosed if the confirmation has expired.
         """
         if not may_withdraw(principal, pending):
             raise self._forbidden(
@@ -118,7 +120,7 @@ class Confirmations:
         return pending.age_seconds > self._limits.confirm_seconds
 
     async def _restore(self, pending: Execution) -> Execution:
-        """Return the execution with its complete call: a person must see all of what would run. X6"""
+        """Return the execution with offloaded arguments restored: a person must see the complete call. X6"""
         return replace(pending, resolved=await restore(self._artifacts, pending.user_id, pending.resolved))
 
     def _forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:

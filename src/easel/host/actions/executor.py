@@ -29,7 +29,7 @@ from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
 
-# A cancelled command ends within this time, with all the processes that it started.
+# How long a cancelled tool may take to end. A cancelled command ends its processes within this time.
 GRACE_SECONDS = 2.0
 # An adopted execution gets at least this long, so that a reply that exists already can be read.
 MIN_SECONDS = 1.0
@@ -61,7 +61,7 @@ class ActionExecutor:
         return len(self._abandoned)
 
     async def run(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
-        """Return the result. Raises a HostError if the work fails; if cancelled, cancels the tool."""
+        """Run the work and return its result. Raises a HostError if it fails. A cancel stops the tool."""
         match started.action, started.work:
             case CallTool(), ResolvedCall():
                 return await self._call_tool(principal, started.action, started.work, started, context)
@@ -83,7 +83,7 @@ class ActionExecutor:
         context: ExecutionContext,
     ) -> Any:
         tool_context = _tool_context(principal, call.session_key, started.execution, context)
-        # The registry enforces its own, shorter limit; this one is for a tool that ignores it.
+        # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000
         result = await self._run_with_deadline(
             (action.timeout_ms or default_ms) / 1000,
@@ -103,10 +103,10 @@ class ActionExecutor:
         started: StartedExecution,
         context: ExecutionContext,
     ) -> Any:
-        """Enqueue a run in the session. Waits for its reply only if the action saves it. CV-24"""
+        """Enqueue a run in the session, and wait for its reply if the action saves the reply. CV-24"""
         event_id = started.execution.event_id
-        # A task of its own: if this one is cancelled, the id of the run that was enqueued must still be
-        # known.
+        # Enqueue in a separate task: if this task is cancelled, the id of the enqueued run is still needed to
+        # cancel the run.
         starting = asyncio.create_task(
             self._queue.start(principal, session_id_of_key(message.session_key), message.text, event_id)
         )
@@ -139,8 +139,9 @@ class ActionExecutor:
         return await self._run_with_deadline(remaining, f"Run {run.run_id}", reply, limit_seconds=seconds)
 
     async def _read_reply(self, principal: Principal, run_id: str) -> str:
-        """Return the agent's last message from the log of its run. Raises ToolFailed if the run did not
-        complete.
+        """Return the agent's last message from the log of its run.
+
+        Raises ToolFailed if the run did not complete.
         """
         viewer = await self._runs.open(principal, run_id, None, WHOLE_RUN)
         message: dict[str, Any] = {}
@@ -166,7 +167,7 @@ class ActionExecutor:
     async def cancel_run(self, principal: Principal, context: ExecutionContext) -> None:
         """Cancel the run that the execution started, if there is one."""
         if context.run_id is not None:
-            # The run may have ended, or the store may be unavailable: then the run goes on like any other.
+            # The run may have ended, or the store may be unavailable: then the run continues.
             with contextlib.suppress(HostError):
                 await self._queue.cancel(principal, context.run_id)
 
@@ -175,8 +176,10 @@ class ActionExecutor:
     async def _run_with_deadline(
         self, seconds: float, what: str, work: Coroutine[Any, Any, Any], *, limit_seconds: float | None = None
     ) -> Any:
-        """Return the result of `work`. On timeout or cancellation, cancel it and discard whatever it returns
-        later.
+        """Return the result of `work`. Raises TimedOut after `seconds`.
+
+        On timeout or cancellation, `work` is cancelled and its later result is discarded. The error names
+        `limit_seconds`, which is more than `seconds` if part of the time was spent on another instance.
         """
         task = asyncio.create_task(work)
         task.add_done_callback(self._on_done)
@@ -203,7 +206,7 @@ class ActionExecutor:
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
-            task.exception()  # marks it as retrieved: an abandoned result is discarded
+            task.exception()  # mark the exception as retrieved: the result of an abandoned task is discarded
         if task in self._abandoned:
             self._abandoned.discard(task)
             ACTIONS_ABANDONED.set(len(self._abandoned))

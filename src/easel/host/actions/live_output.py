@@ -1,8 +1,9 @@
 """Live output of running actions, written to the canvas log as events for every subscriber.
 
-Owns the batching and the writes. A tool is never delayed and never fails because of its output: a slow store
-gets larger batches, an unavailable one loses some output and a note marks the gap. Output is appended only
-while the execution runs, checked in the same transaction; the last of it is stored together with the end.
+Owns the batching and the writes. A tool is never delayed and never fails because of its output: while the
+store is slow, batches grow; while it is unavailable, output is lost and a notice marks the gap. Output is
+appended only while the execution runs, which is checked in the same transaction; the last output is stored
+together with the end of the execution.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ from easel.errors import HostError
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions
 
-# How long the end of an execution waits for a write in progress, so that the output stays in order.
+# How long the end of an execution waits for an output write in progress, so that the output stays in order.
 FINAL_WRITE_SECONDS = 1.0
 
 log = structlog.get_logger("actions")
 
 
 def _ignore() -> None:
-    """Do nothing when the execution has ended elsewhere."""
+    """Do nothing: the default of `on_ended`."""
 
 
 class LiveOutput:
@@ -48,7 +49,7 @@ class LiveOutput:
         self._on_ended = on_ended
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
-        # The chunks to store with the end. Once set, nothing else is written.
+        # The chunks to store with the end of the execution. Once this is set, no batch is written.
         self._final: Sequence[OutputChunk] | None = None
 
     def feed(self, text: str) -> None:
@@ -59,12 +60,13 @@ class LiveOutput:
     async def with_final_output(
         self, decide: Callable[[CanvasSnapshot], Change]
     ) -> Callable[[CanvasSnapshot], Change]:
-        """Return the end of the execution together with the output that was not written yet."""
+        """Return a decision that ends the execution and also appends the output that was not written yet."""
         return with_final_output(self._execution, await self._take_final(), decide)
 
     def reopen(self) -> None:
-        """Continue after an end that was not stored. Output that may have been stored with it is not written
-        twice.
+        """Continue to write output after the end of the execution could not be stored.
+
+        The final output may have been stored all the same, so a notice is written instead of it.
         """
         if self._final:
             self._text.mark_gap()
@@ -72,7 +74,7 @@ class LiveOutput:
         self._schedule()
 
     async def close(self) -> None:
-        """Write the remaining output, where another instance stores the end."""
+        """Write the remaining output. Used when another instance stores the end of the execution."""
         if chunks := await self._take_final():
             self._final = []
             await self._write(chunks)
@@ -128,7 +130,7 @@ class LiveOutput:
             log.info("actions.output_lost", event_id=self._execution.event_id, problem=problem.code)
             self._text.mark_gap()
         except Exception:
-            # The tool goes on without live output.
+            # The tool continues without live output.
             log.exception("actions.output_error", event_id=self._execution.event_id)
             self.discard()
 
@@ -143,7 +145,8 @@ class LiveOutputs:
     def open(
         self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore
     ) -> LiveOutput:
-        """Return the output of one execution. `on_ended` is called if it turns out to have ended
-        elsewhere.
+        """Return the output of one execution.
+
+        `on_ended` is called if a write finds that the execution has ended or was adopted elsewhere.
         """
         return LiveOutput(self, principal, execution, LiveText(self.max_bytes, self.audit.redact), on_ended)

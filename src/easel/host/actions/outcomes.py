@@ -1,8 +1,8 @@
 """Outcomes of executions: how each ends, in the store, in the audit trail and in the reply to the caller.
 CV-42, CV-48
 
-Owns completion, failure and cancellation. Each execution ends once: if two ends compete, the second returns
-what the first one stored. Does not know how the work runs.
+Owns completion, failure and cancellation. Each execution ends once: if two ends compete, the second one
+returns the outcome that the first one stored. Does not know how the work runs.
 """
 
 import contextlib
@@ -32,8 +32,9 @@ log = structlog.get_logger("actions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """The outcome of an action request. `status` is `failed` only if the execution was cancelled: other
-    failures are raised.
+    """The outcome of an action request.
+
+    `status` is `failed` only in the reply to a cancel: other failures are raised.
     """
 
     status: ExecutionStatus
@@ -78,7 +79,7 @@ class ExecutionOutcomes:
         self._artifacts = artifacts
         self._audit = audit
         self._limits = limits
-        # Failures that could not be stored in time, by event id.
+        # Failures that are not stored yet because the store was unavailable, by event id.
         self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 
     # -- storing -----------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class ExecutionOutcomes:
     async def complete(
         self, principal: Principal, started: StartedExecution, result: Any, output: LiveOutput
     ) -> ActionResult:
-        """Save the result in the canvas and return it. Raises a HostError if it cannot be saved."""
+        """Store the result in the canvas and return the outcome. Raises a HostError if that is impossible."""
         decide, offloaded = complete_execution(
             result, started, principal, now_ms=now_ms(), state_bytes=self._limits.state_bytes
         )
@@ -121,9 +122,9 @@ class ExecutionOutcomes:
                 decide if output is None else await output.with_final_output(decide),
                 is_retried=is_retried,
             )
-        except ActionFailed:  # it has ended already
+        except ActionFailed:  # the execution has ended already
             return await self._stored_failure(execution) or self._error(execution, problem)
-        except NotFound:  # deleted with its canvas
+        except NotFound:  # the execution was deleted with its canvas
             log.info("actions.failure_not_stored", event_id=execution.event_id)
         except Unavailable:
             log.info("actions.failure_not_stored", event_id=execution.event_id)
@@ -131,11 +132,12 @@ class ExecutionOutcomes:
         return self.report_failure(principal, execution, problem)
 
     async def save_pending_failures(self) -> None:
-        """Store the failures that could not be stored before, so that they are not reported as
-        interruptions.
+        """Store the failures that could not be stored before.
+
+        Otherwise recovery would store an interruption instead of the actual error.
         """
         for event_id, (principal, execution, problem) in list(self._unsaved_failures.items()):
-            # It may have ended elsewhere, or may have been deleted with its canvas.
+            # The execution may have ended elsewhere, or may have been deleted with its canvas.
             with contextlib.suppress(StaleTransition, ActionFailed, NotFound):
                 await self._transitions.finish(
                     principal, execution, self._failure(principal, execution, problem), is_retried=False
@@ -253,8 +255,9 @@ def principal_of(execution: Execution) -> Principal:
 
 
 def result_not_stored(problem: Unavailable) -> ActionFailed:
-    """Return the failure of an execution whose tool ran but whose result was not stored: a retry would run it
-    twice.
+    """Return the failure of an execution whose tool ran but whose result was not stored.
+
+    The failure is not `Unavailable`, because a retry by the caller would run the tool twice.
     """
     result = (
         "it is not known whether its result is stored"
@@ -267,8 +270,9 @@ def result_not_stored(problem: Unavailable) -> ActionFailed:
 
 
 class RecordRetention:
-    """Deletes the records of executions that ended longer ago than the retention time; 0 keeps them
-    forever.
+    """Deletes the records of executions that ended longer ago than the retention time.
+
+    If `retention_seconds` is 0, records are kept forever.
     """
 
     def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:

@@ -1,8 +1,9 @@
 """Refresh jobs: actions that a canvas runs at an interval, on one instance at a time. CV-19, X9
 
 Owns claiming, running and rescheduling the jobs. A claimed job is not started twice. When its instance stops,
-the claim expires and another instance claims the job. An instance renews only the jobs that it runs, so a job
-whose end could not be stored is due again. A failing job is reported in the canvas log and backs off.
+the claim expires and another instance claims the job. An instance renews only the claims of jobs that it
+runs, so a job whose end could not be stored is due again. A failing job is reported in the canvas log and
+backs off.
 """
 
 import asyncio
@@ -100,24 +101,25 @@ class RefreshScheduler:
             self._timer = None
 
     async def start_due(self) -> float:
-        """Start the jobs that are due. Returns the seconds until the next one is, at most the poll
-        interval.
+        """Start the jobs that are due.
+
+        Returns the seconds until the next job is due, at most the poll interval.
         """
         max_wait = self._limits.poll_seconds
         while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
             if due_in > 0:
                 return min(max_wait, max(MIN_WAIT_SECONDS, due_in))
             if not await self.claim_and_start():
-                break  # no capacity, or another instance claimed it first
+                break  # no capacity, or another instance claimed the job first
         return max_wait
 
     async def claim_and_start(self) -> int:
-        """Claim the due jobs that there is capacity for and start them. Returns how many."""
+        """Claim as many due jobs as there is capacity for, and start them. Returns how many."""
         capacity = self._limits.max_running - len(self.running)
         if capacity <= 0:
             return 0
-        # Local jobs are excluded by name: after a suspend or a clock jump their claims have expired though
-        # they still run. X9
+        # Exclude the jobs that run here: after a suspend or a clock jump their claims may have expired
+        # although they still run. X9
         claimed = await self._jobs.claim_refreshes(
             self._instance_id,
             capacity,
@@ -148,8 +150,9 @@ class RefreshScheduler:
             await self._run_and_reschedule(due)
 
     async def _run_and_reschedule(self, due: Due) -> None:
-        """Run the action and store when it is due again. If that cannot be stored, the claim expires and the
-        job is due.
+        """Run the action and store when the job is due next.
+
+        If that time cannot be stored, the claim expires and the job is due again.
         """
         started = time.monotonic()
         principal = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
@@ -160,7 +163,7 @@ class RefreshScheduler:
         failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
         # The interval counts from start to start: a job that is slower than its interval is due at once.
         delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
-        # Stored before the event, so that a canvas read after the event shows the same.
+        # Store the outcome before its event, so that a canvas that is read after the event shows it too.
         await self._jobs.finish_refresh(
             self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
         )
@@ -202,8 +205,9 @@ class RefreshScheduler:
     async def _report(
         self, principal: Principal, due: Due, failures: int, error: Mapping[str, Any] | None
     ) -> None:
-        """Append an event to the canvas log: the job fails, why and when it is retried; or it works again.
-        RS-45
+        """Append an event to the canvas log. RS-45
+
+        The event is the failure of the job with its error and retry time, or the recovery of the job.
         """
         events = events_for(principal, due.canvas_id)
         names = {"refreshId": due.refresh_id, "actionId": due.action_id}

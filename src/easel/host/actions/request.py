@@ -21,7 +21,7 @@ CLIENT = "client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRequest:
-    """A request to run an action. `trigger` is what caused it: a client, or a refresh job."""
+    """A request to run an action. `trigger` is its origin: a client or a refresh job."""
 
     canvas_id: str
     action_id: str
@@ -41,7 +41,7 @@ class ActionRequest:
 
     @property
     def digest(self) -> str:
-        """Identifies the content of the request: equal digests mean a repeated request."""
+        """The digest of the request's content; a repeated request must have the same digest."""
         return fingerprint([self.action_id, self.input, self.expected_revision])
 
     @property

@@ -1,6 +1,6 @@
 """The executions that run in this process, each in a task that outlives the connection of its caller. CV-39
 
-Owns those tasks and their number. Does not know what an execution does or how it is stored.
+Owns these tasks and limits their number. Does not know what an execution does or how it is stored.
 """
 
 import asyncio
@@ -17,9 +17,7 @@ from easel.host.metrics import ACTIONS_RUNNING
 
 @dataclass(slots=True)
 class ExecutionContext:
-    """The callback for live output, if the caller wants it, and the id of the run that the
-    execution started.
-    """
+    """The callback for live output, if it is streamed, and the id of the run that the execution started."""
 
     on_output: Callable[[str], None] | None = None
     run_id: str | None = None
@@ -52,12 +50,13 @@ class RunningExecutions:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether one more may start. Abandoned tool calls that still run count too."""
+        """Whether one more execution may start. Abandoned tool calls that still run count too."""
         return len(self._tasks) + self._abandoned_count() < self._limit
 
     async def detach(self, work: Coroutine[Any, Any, ActionResult]) -> ActionResult:
-        """Run `work` in a task of its own and wait for it; it goes on if the caller is cancelled. Raises
-        TooMany at the limit.
+        """Run `work` in its own task and return its result; the task continues if the caller is cancelled.
+
+        Raises TooMany at the limit, and Unavailable while this instance is stopping.
         """
         try:
             if self.is_stopping:
@@ -78,7 +77,7 @@ class RunningExecutions:
     def _on_done(self, task: asyncio.Task[ActionResult]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # marks it as retrieved: the caller may have disconnected
+            task.exception()  # mark the exception as retrieved: the caller may have disconnected
 
     def get(self, event_id: str) -> RunningExecution | None:
         return self._by_event_id.get(event_id)
@@ -88,7 +87,7 @@ class RunningExecutions:
 
     @contextmanager
     def register(self, event_id: str) -> Generator[RunningExecution]:
-        """List the current task as the one that runs this execution."""
+        """Register the current task as the task that runs this execution, until the block ends."""
         task = asyncio.current_task()
         assert task is not None
         running = self._by_event_id[event_id] = RunningExecution(task)
@@ -100,7 +99,7 @@ class RunningExecutions:
             ACTIONS_RUNNING.set(len(self._by_event_id))
 
     async def stop(self, seconds: float) -> None:
-        """Cancel all tasks, and once more those that have not ended after `seconds`."""
+        """Cancel all tasks, and once more the tasks that have not ended after `seconds`. Waits for all."""
         self.is_stopping = True
         tasks = list(self._tasks)
         for task in tasks:

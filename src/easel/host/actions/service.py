@@ -1,9 +1,9 @@
-"""Actions of canvases: start, confirm and cancel executions, and recover those whose instance stopped. CV-39,
-CV-42, CV-43
+"""Actions of canvases: start, confirm and cancel executions, and recover orphaned ones. CV-39, CV-42, CV-43
 
-Owns the life of an execution in this process; a disconnected caller does not stop it. `core.action` decides
-whether it may run, `transitions` commits the start, `executor` runs the work and `outcomes` stores the end.
-If an instance stops, any other marks its executions as interrupted, or adopts those that wait for a run.
+Owns the lifecycle of an execution in this process; a disconnected caller does not stop it. `core.action`
+decides whether an action may run, `transitions` commits the start, `executor` runs the work and `outcomes`
+stores the end. If an instance stops, any other instance marks its executions as interrupted, or adopts the
+executions that wait for a run.
 """
 
 import asyncio
@@ -98,7 +98,10 @@ class ActionService:
     # -- requests ----------------------------------------------------------------------------------
 
     async def execute(self, principal: Principal, request: ActionRequest) -> ActionResult:
-        """Run an action and return its outcome; a repeated request id returns the first one. CV-36, CV-45"""
+        """Run an action and return its outcome. CV-36, CV-45
+
+        A request with a repeated request id returns the outcome of the first one.
+        """
         request.validate()
         if previous := await self._find_previous(principal, request):
             return await self._replay(principal, previous, request)
@@ -127,7 +130,8 @@ class ActionService:
                 await self.confirmations.check_withdraw(principal, execution)
                 return await self._running.detach(self.confirmations.reject(principal, execution))
             except ConfirmationClosed:
-                # It has expired, or it was approved just now: then it runs and is cancelled below.
+                # The confirmation has expired, or it was just approved: then the execution runs and is
+                # cancelled below.
                 execution = await self._find(principal, canvas_id, event_id)
         if execution.status is not ExecutionStatus.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
@@ -149,7 +153,7 @@ class ActionService:
         before: str | None,
         limit: int,
     ) -> list[Execution]:
-        """Return the executions of a canvas, newest first; `before` is the event id to continue below."""
+        """Return the executions of a canvas, newest first, starting after the event id in `before`."""
         if before is not None and not is_generated_id(before):
             raise BadInput(problem="before must be the eventId of a record.")
         await self._changes.find(principal, canvas_id)
@@ -239,8 +243,9 @@ class ActionService:
     async def _run_to_end(
         self, principal: Principal, started: StartedExecution, running: RunningExecution
     ) -> ActionResult:
-        """Run the work and store its outcome. Raises StaleTransition if the execution was ended or adopted
-        elsewhere.
+        """Run the work and store its outcome.
+
+        Raises StaleTransition if the execution was ended or adopted elsewhere.
         """
         execution = started.execution
         problem: HostError
@@ -255,7 +260,7 @@ class ActionService:
         except HostError as error:
             problem = cause = error
             if running.is_ending and isinstance(error, Unavailable):
-                # It was retried for as long as the claim lasts.
+                # `complete` has already retried for the whole claim time.
                 problem, is_retried = result_not_stored(error), False
         except asyncio.CancelledError as error:
             if running.is_abandoned:
@@ -276,8 +281,9 @@ class ActionService:
     async def _wait_for_stored_outcome(
         self, principal: Principal, execution: Execution, running: RunningExecution
     ) -> ActionResult:
-        """Return the outcome that the instance which adopted or cancelled this execution stores. A cancel
-        also ends its run.
+        """Wait for the outcome of an execution that was cancelled or adopted elsewhere, and return it.
+
+        If the execution was cancelled, the run that it started is cancelled too.
         """
         try:
             stored = await self._wait_while_running(execution)
@@ -301,8 +307,9 @@ class ActionService:
     async def _replay(
         self, principal: Principal, previous: Execution, request: ActionRequest
     ) -> ActionResult:
-        """Return the outcome of the first request with this id. Raises IdempotencyConflict if that one was
-        different.
+        """Return the outcome of the first request with this id.
+
+        Raises IdempotencyConflict if the first request had different content.
         """
         if previous.action_id != request.action_id or previous.request_digest not in (None, request.digest):
             raise IdempotencyConflict(what="requestId", key=previous.request_id)
@@ -332,7 +339,7 @@ class ActionService:
     # -- maintenance -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover the executions of a crashed process if this is the only one, and start the maintenance."""
+        """Start the maintenance. In single-process mode, first recover executions of a crashed process."""
         if self._single_process:
             await self.recover_orphans(await self._actions.other_active_owners(self._instance_id))
         self._maintenance.start()
@@ -351,8 +358,9 @@ class ActionService:
         self._audit.record_exception(None, "gateway.error", problem, details={"duty": "actions"})
 
     async def renew_and_recover(self) -> int:
-        """Renew local executions, abandon those whose claim was lost, recover orphans. Returns how many were
-        recovered.
+        """Renew local executions, abandon those whose claim was lost, recover orphans.
+
+        Returns how many were recovered.
         """
         if running := self._running.all():
             renewed = await self._actions.renew(
@@ -363,8 +371,9 @@ class ActionService:
         return await self.recover_orphans([])
 
     async def recover_orphans(self, owner_ids: list[str]) -> int:
-        """End or adopt executions whose claim expired or whose owner is listed, and expire old
-        confirmations.
+        """End or adopt orphaned executions, and expire old confirmations. Returns how many were found.
+
+        An execution is orphaned if its claim has expired or its owner is in `owner_ids`.
         """
         await self._outcomes.save_pending_failures()
         orphans = await self._actions.find_orphaned(
@@ -374,7 +383,7 @@ class ActionService:
             if execution.status is ExecutionStatus.ASKED:
                 await self.confirmations.expire(execution)
                 continue
-            # Another instance may have recovered it, or it was deleted with its canvas.
+            # Another instance may have recovered the execution, or it was deleted with its canvas.
             with contextlib.suppress(StaleTransition, NotFound):
                 if execution.tool is not None or not await self._adopt(execution, owner_ids):
                     problem = ActionFailed(problem=INTERRUPTED)
@@ -384,7 +393,7 @@ class ActionService:
     async def _adopt(self, orphan: Execution, owner_ids: list[str]) -> bool:
         """Wait here for the run of an orphaned execution. Returns False if there is no such run. CV-43"""
         if not self._running.has_capacity:
-            return True  # it stays orphaned until an instance has capacity
+            return True  # the execution stays orphaned until an instance has capacity
         principal = principal_of(orphan)
         started = await self._transitions.adopt(principal, orphan, owner_ids)
         if started is not None:

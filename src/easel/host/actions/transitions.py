@@ -1,7 +1,7 @@
-"""Commits the transitions of executions: each is decided under the lock of its canvas. CV-39
+"""The transitions of executions, each decided and committed under the lock of its canvas. CV-39
 
-Owns loading what a decision needs, storing offloaded values before it, and retrying the end of an execution
-while the store is unavailable. The rules themselves are in `core.action.transitions`.
+Owns loading the input of a decision, storing offloaded values before the commit, and retrying the end of an
+execution while the store is unavailable. The rules are in `core.action.transitions`.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from easel.host.tools.registry import ToolRegistry
 from easel.ids import ArtifactId, CanvasId, UserId
 
 MAX_CACHED_SPECS = 256
-# A stored spec was checked against the limits of its time.
+# Stored specs are parsed without limits: they were checked against the limits that applied when stored.
 UNLIMITED = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})
 
 Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
@@ -82,8 +82,10 @@ class ExecutionTransitions:
     async def start(
         self, principal: Principal, canvas_id: CanvasId, request: ActionRequest
     ) -> StartedExecution:
-        """Start an execution. Raises DuplicateRequest if one with this request id exists, and if the action
-        may not run.
+        """Start an execution.
+
+        Raises DuplicateRequest if an execution with this request id exists, and a HostError if the action may
+        not run.
         """
         start = request.to_start(principal, self._instance_id)
         return await self._start(
@@ -106,8 +108,9 @@ class ExecutionTransitions:
     async def _start(
         self, principal: Principal, canvas_id: CanvasId, rule: Rule, *, is_repeatable: bool = True
     ) -> StartedExecution:
-        """Load the tools, then load, decide and save in one transaction; again only if a template reads an
-        artifact.
+        """Load the tool definitions, then decide and commit the start in one transaction.
+
+        If a template needs artifacts, they are read and the transaction is repeated.
         """
         definitions = await self._load_definitions(principal.user_id)
         fetched: dict[ArtifactId, bytes] = {}
@@ -134,8 +137,9 @@ class ExecutionTransitions:
                 return started[0]
 
     async def _load_definitions(self, user_id: UserId) -> Definitions | Unavailable:
-        """Return the tools of this user, or why they cannot be read: only an action that calls a tool needs
-        them.
+        """Return the tools of this user, or the error if they cannot be read.
+
+        The error is not raised, because only an action that calls a tool needs the definitions.
         """
         try:
             return await self._tools.definitions(user_id)
@@ -156,12 +160,13 @@ class ExecutionTransitions:
     async def adopt(
         self, principal: Principal, orphan: Execution, owner_ids: Sequence[str]
     ) -> StartedExecution | None:
-        """Become the owner of an execution whose instance stopped while it waited for a run. None if there is
-        no such run.
+        """Claim an execution whose instance stopped while the execution waited for a run.
+
+        Returns None if there is no such run.
         """
         execution = await self._actions.get(orphan.user_id, orphan.event_id)
         if execution is None:
-            return None  # deleted with its canvas
+            return None  # the execution was deleted with its canvas
         canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
         action = self._spec(canvas).actions.get(orphan.action_id)
         if not can_resume_waiting(action, execution):
@@ -188,15 +193,14 @@ class ExecutionTransitions:
         *,
         is_retried: bool = True,
     ) -> int:
-        """Commit the end of an execution and return the revision. Retries while the store is unavailable.
-        CV-23
+        """Commit the end of an execution and return the revision of its canvas. CV-23
 
-        Raises StaleTransition if another instance adopted the execution, and ActionFailed if it has ended
-        already.
+        With `is_retried`, retries for the claim time while the store is unavailable. Raises StaleTransition
+        if another instance adopted the execution, and ActionFailed if it has ended already.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._limits.claim_seconds if is_retried else 0)
-        uncertain: Unavailable | None = None  # an attempt whose reply was lost
+        uncertain: Unavailable | None = None  # the error of an attempt that may have been committed
         is_repeated = False
         while True:
             try:
@@ -229,7 +233,7 @@ class ExecutionTransitions:
             if is_repeated and status is ExecutionStatus.COMPLETED and stored and stored.revision is not None:
                 return stored.revision  # stored by an earlier attempt whose reply was lost
             if status in (ExecutionStatus.RUNNING, ExecutionStatus.COMPLETED):
-                raise  # another instance adopted it
+                raise  # another instance adopted the execution
             raise ActionFailed(
                 problem="The execution had ended before its tool did; the result is not stored."
             ) from None
@@ -246,7 +250,7 @@ class ExecutionTransitions:
         claim_seconds: float = 0,
         is_repeatable: bool = True,
     ) -> Canvas:
-        """Apply the change, after storing the values that it refers to."""
+        """Commit the change that `decide` returns, after storing the offloaded values that it refers to."""
         stored: set[ArtifactId] = set()
 
         def decide_when_stored(snapshot: CanvasSnapshot) -> Change:
@@ -272,7 +276,7 @@ class ExecutionTransitions:
                 return outcome.snapshot.canvas
 
     def _spec(self, canvas: Canvas) -> CanvasSpec:
-        """Return the parsed spec, from the cache if this version was parsed before."""
+        """Return the parsed spec of the canvas, from the cache if this revision was parsed before."""
         key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
         spec = self._specs.get(key)
         if spec is None:
@@ -283,7 +287,7 @@ class ExecutionTransitions:
 
 
 class ArtifactsNotStored(Exception):
-    """A change refers to values that must be stored first."""
+    """A change refers to offloaded values that are not stored yet."""
 
     def __init__(self, offloaded: list[OffloadedValue]) -> None:
         super().__init__()
@@ -291,5 +295,5 @@ class ArtifactsNotStored(Exception):
 
 
 def public_message(audit: Audit, problem: HostError) -> str:
-    """Return the message of a problem without secrets, shortened for an event."""
+    """Return the message of an error with secrets redacted, shortened to fit into an event."""
     return shorten(audit.redact(problem.message))

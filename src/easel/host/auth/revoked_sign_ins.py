@@ -1,7 +1,7 @@
-"""Sign-ins that were ended: pushed to every instance, and read from the store if a notification was lost.
+"""Revoked sign-ins: notified to every instance, and read from the store in case a notification was lost.
 
-Owns what this instance knows of them. A cookie is signed and not stored, so most requests need no query: a
-sign-in that was found active is trusted for `TRUST_SECONDS`, since its end would have been notified.
+Owns this instance's cache of active and revoked sign-ins. Most requests need no query: a cookie is signed,
+and a sign-in that was found active is trusted for `TRUST_SECONDS`, because its revocation is notified.
 """
 
 import time
@@ -15,26 +15,26 @@ from easel.host.ports import Notifier, SignInStore
 from easel.ids import UserId
 
 TRUST_SECONDS = 10.0
-MAX_CACHED = 10_000  # active sign-ins, and as many revoked ones; the store has the rest
-MARGIN_SECONDS = 86_400.0  # the clocks of an instance and of the store may differ
+MAX_CACHED = 10_000  # active sign-ins, and as many revoked ones; all others are read from the store
+MARGIN_SECONDS = 86_400.0  # tolerates different clocks of instance and store
 
 _T = TypeVar("_T")
 
 
 class RevokedSignIns:
     def __init__(self, store: SignInStore, notifier: Notifier, *, keep_seconds: float) -> None:
-        """Keep a revoked sign-in for `keep_seconds`: as long as anything signed under it is valid."""
+        """Keep revocations for `keep_seconds`, which must cover the validity of cookies and view tokens."""
         self._store = store
         self._notifier = notifier
         self._keep_seconds = keep_seconds + MARGIN_SECONDS
-        self._active: dict[str, float] = {}  # when each was found active
+        self._active: dict[str, float] = {}  # sign-in id: time when it was found active
         self._revoked: dict[str, None] = {}
-        # Called with each sign-in that is revoked, perhaps more than once.
+        # Called with the id of each revoked sign-in, perhaps more than once.
         self.on_revoked: Callable[[str], None] = lambda _: None
         notifier.listen(self._on_notification)
 
     async def revoke(self, user_id: UserId, sign_in_id: str) -> None:
-        """Revoke a sign-in: here before this returns, on other instances when they are notified."""
+        """Revoke a sign-in: on this instance at once, on other instances when they are notified."""
         await self._store.revoke(user_id, sign_in_id, self._keep_seconds)
         self._mark_revoked(sign_in_id)
         self._notifier.notify(SignedOut(sign_in_id))
@@ -42,7 +42,7 @@ class RevokedSignIns:
     async def is_revoked(self, sign_in_id: str) -> bool:
         """Return whether the sign-in is revoked.
 
-        While the database is unavailable, one that was active stays so.
+        While the database is unavailable, a sign-in that was last found active counts as active.
         """
         if not self.is_known_revoked(sign_in_id):
             try:
@@ -57,7 +57,7 @@ class RevokedSignIns:
         return sign_in_id in self._revoked
 
     async def refresh(self, sign_in_ids: Iterable[str]) -> None:
-        """Query those that were not checked within `TRUST_SECONDS`."""
+        """Query the sign-ins that were not checked within `TRUST_SECONDS`."""
         now = time.monotonic()
         stale = [
             sign_in_id
@@ -71,7 +71,7 @@ class RevokedSignIns:
         for sign_in_id in stale:
             if sign_in_id in revoked:
                 self._mark_revoked(sign_in_id)
-            elif sign_in_id not in self._revoked:  # a notification may have come during the query
+            elif sign_in_id not in self._revoked:  # not revoked by a notification during the query
                 _put(self._active, sign_in_id, now)
 
     def _on_notification(self, notification: Notification) -> None:

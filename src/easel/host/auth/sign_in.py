@@ -1,10 +1,10 @@
 """Authentication: the owner's token, the tokens of others, and the cookie that a browser gets for either.
 
-A cookie is signed with the owner's token and holds its expiry, so every instance can check it and a new
-owner's token invalidates all cookies. It names the token it was issued for, if that can be revoked, and the
-sign-in of its browser, and ends with either: see `revoked_sign_ins`. Tokens and cookies are never logged. A
-revoked credential is refused on every instance within `RECHECK_SECONDS`, and what it has opened is closed:
-see `watch`.
+A cookie is signed with the owner's token and contains its expiry time, so every instance can check it, and a
+new owner's token invalidates all cookies. A cookie names the sign-in of its browser and the token it was
+issued for, unless that is the owner's token; it is invalid after either is revoked: see `revoked_sign_ins`.
+Tokens and cookies are never logged. A revoked credential is refused on every instance within
+`RECHECK_SECONDS`, and the connections that it opened are closed: see `watch`.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class SignIn:
         self._revoked = revoked
         if revoked is not None:
             revoked.on_revoked = self._end_watched
-        self._cache: dict[str, _CachedToken] = {}  # by digest, or by id where a cookie named the token
+        self._cache: dict[str, _CachedToken] = {}  # by the token's digest, or by its id from a cookie
         self._watchers: dict[str, set[Callable[[], None]]] = {}  # by token id or sign-in id
         self._checking = Periodic(
             "sign_in.end_revoked", recheck_seconds, self.end_revoked, delay=recheck_seconds
@@ -64,10 +64,10 @@ class SignIn:
     def new_cookie(
         self, now: float, principal: Principal = THE_OWNER, before: Principal | None = None
     ) -> str:
-        """Issue a cookie to a person; programs and machines send their token each time.
+        """Issue a cookie to a person; programs and machines send their token with each request.
 
-        A browser that was signed in as the same principal `before` keeps its sign-in: one sign-out ends all
-        its cookies.
+        If the browser was signed in as the same principal `before`, the new cookie has the same sign-in id:
+        one sign-out ends all cookies of the browser.
         """
         assert principal.is_person
         is_same = before is not None and (before.user_id, before.token_id) == (
@@ -96,7 +96,7 @@ class SignIn:
         return None if principal is None else replace(principal, sign_in_id=sign_in_id)
 
     async def sign_out(self, principal: Principal) -> None:
-        """End the sign-in of the principal's browser on every instance, and close what it has opened."""
+        """End the sign-in of the principal's browser on every instance, and close its connections."""
         if self._revoked is not None and principal.sign_in_id is not None:
             await self._revoked.revoke(principal.user_id, principal.sign_in_id)
 
@@ -110,8 +110,7 @@ class SignIn:
     async def is_token_valid(self, token_id: str) -> bool:
         return self._tokens is not None and token_id in await self._tokens.filter_valid([token_id])
 
-    # -- closing what a revoked credential has opened
-    # ----------------------------------------------------------------
+    # -- closing the connections of revoked credentials ------------------------------------------------------
 
     def watch(self, principal: Principal, on_revoked: Callable[[], None]) -> Callable[[], None]:
         """Call `on_revoked` once, when the principal's token is revoked or its browser signs out.
@@ -141,7 +140,7 @@ class SignIn:
             and sign_in_id is not None
             and self._revoked.is_known_revoked(sign_in_id)
         ):
-            end()  # revoked since the cookie was checked
+            end()  # the sign-in was revoked after its cookie was checked
         return stop
 
     @contextlib.asynccontextmanager
@@ -165,7 +164,7 @@ class SignIn:
         sign_in_ids = [key for key in self._watchers if key.startswith(SIGN_IN_PREFIX)]
         if self._revoked is not None:
             await self._revoked.refresh(sign_in_ids)
-        # Read after the query: a sign-in that was watched during it is no token.
+        # Read `_watchers` again: it may have changed during the query.
         token_ids = {key for key in self._watchers if not key.startswith(SIGN_IN_PREFIX)}
         if self._tokens is None or not token_ids:
             return
@@ -183,8 +182,7 @@ class SignIn:
         for end in list(self._watchers.get(key, ())):
             end()
 
-    # -- tokens
-    # ------------------------------------------------------------------------------------------------------
+    # -- tokens ----------------------------------------------------------------------------------------------
 
     async def _find_principal(self, key: str, *, by_digest: bool) -> Principal | None:
         if self._tokens is None:

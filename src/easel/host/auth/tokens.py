@@ -1,6 +1,7 @@
 """Tokens for principals other than the owner: created, listed and revoked by the operator.
 
-Owns the audit records of these. A token is returned once, when it is created; only its digest is stored.
+Owns the audit records of creation and revocation. The secret of a token is returned once, when the token is
+created; only its digest is stored.
 """
 
 import secrets
@@ -30,7 +31,7 @@ class Tokens:
         node_id: str | None = None,
         by: Principal = OPERATOR,
     ) -> tuple[Token, str]:
-        """Create a token. Returns its row, and the token."""
+        """Create a token. Returns its row and its secret."""
         if kind not in {*TokenKind}:
             raise BadInput(problem=f"kind must be one of {', '.join(TokenKind)}, not {kind[:50]!r}.")
         if node_id is not None and kind != TokenKind.NODE:

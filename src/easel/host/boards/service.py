@@ -1,7 +1,7 @@
 """Reading and writing the boards of a run, for people over HTTP and for the run's own agent.
 
 Owns the author of a write and the order of its steps: store offloaded values, store value and event in one
-transaction, notify. Does not know what may be written where: that is in `core.run.boards`.
+transaction, notify. The rules for keys, values and versions are in `core.run.boards`.
 """
 
 from typing import Any

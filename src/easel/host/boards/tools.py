@@ -1,7 +1,8 @@
 """The tools that read and write the boards of an agent's own run.
 
-Owns their definitions and arguments. The author of a write is the run's agent and the node that it names,
-else the tool loop. A write is neither read-only nor idempotent: each one creates a version.
+Owns the definitions and arguments of the tools. The author of a write is the run's agent with the node that
+the call names, by default the tool loop. A write is neither read-only nor idempotent: each write creates a
+version.
 """
 
 from collections.abc import Mapping

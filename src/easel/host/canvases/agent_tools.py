@@ -1,8 +1,8 @@
-"""The tools with which an agent writes canvases and reads logs. CV-49
+"""The agent's tools to write canvases and to read logs. CV-49
 
-Owns their definitions and results. They always act as an agent, even when a person runs them by a canvas
-action: a spec that they write has the reach of an agent and is not accepted until a person accepts it
-(RS-59). Does not know models.
+Owns the definitions and results of the tools. They always act as an agent, even when a canvas action of a
+person calls them: a spec that they write has the reach of an agent and is not accepted until a person accepts
+it (RS-59). Does not know models.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from easel.ids import CanvasId, RunId, SessionId, is_generated_id, scoped_key
 MAX_LISTED = 200
 MAX_LINES = 500
 DEFAULT_LINES = 80
-MAX_SESSION_RUNS = 10  # the newest runs of a session are read
+MAX_SESSION_RUNS = 10  # newest runs of a session whose logs are read
 MAX_LINE_LENGTH = 500
 
 _CANVAS_ID = {"type": "string", "description": "The canvas's id: letters, digits and . _ : -"}
@@ -262,7 +262,7 @@ class _LogsTool:
             context.user_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
         )
         events: list[LoggedEvent] = []
-        for run in runs:  # the newest first, until there are enough lines
+        for run in runs:  # newest run first, until there are enough events
             events[:0] = await self._runs.events_after(run.run_id, max(0, run.last_seq - limit), limit)
             if len(events) >= limit:
                 break
@@ -270,7 +270,7 @@ class _LogsTool:
 
 
 def _format_line(event: LoggedEvent) -> str:
-    """Return the time, the type and the data without the members that every event has."""
+    """Return one line with the event's time, type and data, without visibility and provenance."""
     data = msgspec.json.decode(event.data)
     for name in ("visibility", "provenance"):
         data.pop(name, None)

@@ -1,8 +1,8 @@
 """The assets of canvases: the files of their pages, stored unchanged.
 
 Owns the order in which blobs and rows are written and deleted. A blob is written before its row, under a key
-that is never reused, and deleted after it: a crash leaves at most a blob without a row, which a later sweep
-deletes. Does not know where blobs are stored.
+that is never reused, and deleted after its row: a crash leaves at most a blob without a row, which a later
+sweep deletes. Does not know where blobs are stored.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from easel.ids import CanvasId, UserId, new_blob_name
 
 MAX_CONCURRENT_PUTS = 8
 MAX_READ_ATTEMPTS = 3  # of an asset that is replaced while it is read
-GRACE_SECONDS = 3600.0  # a blob without a row that is older is swept; no put takes so long
+GRACE_SECONDS = 3600.0  # a blob without a row is swept after this time; every put ends sooner
 PUT_SECONDS = GRACE_SECONDS / 4
 SWEEP_SECONDS = 3600.0
 SWEEP_BATCH_SIZE = 500
@@ -64,7 +64,7 @@ class CanvasAssets:
     async def put(
         self, principal: Principal, canvas_id: str, path: str, content: bytes, expected_revision: int | None
     ) -> tuple[Asset, int]:
-        """Store an asset. Returns it and the new revision of the canvas."""
+        """Store an asset. Returns the asset and the new revision of the canvas."""
         self.check({path: content})
         canvas = (await self._transactions.find(principal, canvas_id)).canvas
         check_revision(canvas, expected_revision)  # before the blob is written; checked again under the lock
@@ -117,7 +117,7 @@ class CanvasAssets:
         self._check_paths(files)
 
     def check_fits(self, snapshot: CanvasSnapshot, added: Sequence[Asset]) -> None:
-        """Raise `BadInput` if the canvas cannot have these assets in addition."""
+        """Raise `BadInput` if the canvas would have too many assets or conflicting paths."""
         self._check_paths(dict.fromkeys(asset.path for asset in (*snapshot.assets, *added)))
 
     def _check_paths(self, paths: Mapping[str, object]) -> None:
@@ -176,11 +176,11 @@ class CanvasAssets:
     # -- sweeping --------------------------------------------------------------------------------------------
 
     def periodic(self) -> Periodic:
-        """Return the background work of a worker. Several workers may sweep at the same time."""
+        """Return the periodic sweep, which workers run. Several workers may sweep at the same time."""
         return Periodic("assets.sweep", SWEEP_SECONDS, self.sweep)
 
     async def sweep(self, grace_seconds: float = GRACE_SECONDS) -> int:
-        """Delete blobs without a row that are older than the grace period. Returns how many."""
+        """Delete blobs without a row that are older than the grace period. Returns how many were deleted."""
         swept, batch = 0, dict[str, datetime]()
         async for key in self._blobs.list(ROOT):
             if (created := asset_created_at(key)) is not None:

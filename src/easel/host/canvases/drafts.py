@@ -1,6 +1,6 @@
-"""Drafts of canvases: what an author sends, and its checks before it is stored.
+"""Drafts of canvases: the content that an author sends, checked before it is stored.
 
-Owns the values and the order of the checks. Does not know how canvases are stored.
+Owns the members of a draft and the order of the checks. Does not know how canvases are stored.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from easel.ids import CanvasId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A canvas in a request. None: the member was not sent."""
+    """A canvas as an author sends it. A member that was not sent is None."""
 
     canvas_id: str
     agent_id: str | None = None
@@ -45,13 +45,13 @@ class Draft:
     spec: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     assets: Mapping[str, bytes] | None = None
-    # False: a person who does not accept the content; True: raises `BadInput` if the canvas would not be
-    # accepted.
+    # False: the canvas is not accepted, even if a person sends it. True: replacing a canvas raises `BadInput`
+    # if the canvas would not be accepted afterwards.
     is_accepted: bool | None = None
     expected_revision: int | None = None
 
     def acceptance(self, principal: Principal, current: CanvasSnapshot, *, is_new_spec: bool) -> bool | None:
-        """Return whether this draft makes the canvas accepted; None leaves it unchanged. RS-59"""
+        """Return whether the canvas is accepted after this draft; None: its acceptance is unchanged. RS-59"""
         if self.is_accepted is False:
             return False
         if self.spec is not None and (is_new_spec or may_self_approve(principal)):
@@ -67,11 +67,11 @@ class CheckedDraft:
     draft: Draft
     spec: Mapping[str, Any] | None
     state: Mapping[str, Any] | None
-    refreshes: list[Refresh] | None  # the enabled jobs of the spec, if there is one
+    refreshes: list[Refresh] | None  # the enabled refresh jobs of the spec; None without a spec
 
 
 class DraftChecker:
-    """Checks drafts and specs against the limits and the tools of the moment."""
+    """Checks drafts and specs against the limits and the tools that are available now."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class DraftChecker:
         if not may_self_approve(principal):
             check_reach(parsed, definitions.__contains__)
         _, offloaded = offload_large_values({name: value for name, value in spec.items() if name != "state"})
-        if offloaded:  # the stored spec would have markers in place of arguments
+        if offloaded:  # the stored spec would contain markers instead of these values
             raise BadInput(problem="spec: must not contain Base64 over 2 KB; use an asset or the state.")
         return parsed
 
@@ -132,5 +132,5 @@ class DraftChecker:
 
 
 def enabled_refreshes(spec: CanvasSpec) -> list[Refresh]:
-    """Return the jobs that a spec enables."""
+    """Return the refresh jobs that a spec enables."""
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]

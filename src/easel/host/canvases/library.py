@@ -1,6 +1,6 @@
 """The library of canvases: create, list, change, accept and delete them, and add snapshot pictures.
 
-Owns the order of each use case. Does not know executions, sockets or how canvases are stored.
+Owns the order of the steps in each use case. Does not know executions, sockets or how canvases are stored.
 """
 
 from collections.abc import AsyncIterable, Mapping
@@ -60,7 +60,7 @@ CANNOT_ACCEPT = (
     "accepted: this request does not accept the canvas; review it and use `canvas.accept`, "
     "or send its spec and all assets."
 )
-MAX_ATTEMPTS = 5  # of an upsert whose canvas is created and deleted by others
+MAX_ATTEMPTS = 5  # of an upsert while other requests create and delete the canvas
 
 
 class CanvasLibrary:
@@ -97,7 +97,7 @@ class CanvasLibrary:
     async def list_canvases(
         self, principal: Principal, *, agent_id: str | None, after: str | None, limit: int
     ) -> list[Canvas]:
-        """Return canvases in the order of their ids, after `after`."""
+        """Return the canvases whose id is greater than `after`, in the order of their ids."""
         if agent_id is not None:
             require_agent_id(agent_id)
         if after is not None:
@@ -171,7 +171,7 @@ class CanvasLibrary:
 
     async def _replace(self, principal: Principal, current: Canvas, checked: CheckedDraft) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
-        # Before blobs are written; checked again under the lock.
+        # Fail before blobs are written; the revision is checked again under the lock.
         check_revision(current, draft.expected_revision)
         if draft.agent_id not in (None, current.agent_id):
             raise BadInput(problem=f"agentId: must be {current.agent_id}, the agent of this canvas.")
@@ -188,7 +188,8 @@ class CanvasLibrary:
             check_revision(canvas, draft.expected_revision)
             removed = _removed_paths(snapshot, assets)
             spec = _changed_spec(canvas, checked.spec)
-            # A spec by an agent runs in the agent's own session; without a spec an agent changes no owner.
+            # The actions of an agent's spec run in the agent's session. Without a spec, an agent cannot
+            # change the owner.
             owner = (
                 draft.owner_session_key if may_self_approve(principal) or checked.spec is not None else None
             )
@@ -221,9 +222,8 @@ class CanvasLibrary:
         try:
             return (await self._transactions.apply(principal, canvas_id, decide)).snapshot
         except HostError as problem:
-            if not isinstance(
-                problem, Unavailable
-            ):  # else it may be stored; if not, a sweep deletes the blobs
+            # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
+            if not isinstance(problem, Unavailable):
                 await self._transactions.delete_blobs(asset.blob_key for asset in assets or ())
             raise
 
@@ -239,7 +239,7 @@ class CanvasLibrary:
         title: str | None,
         expected_revision: int | None,
     ) -> CanvasSnapshot:
-        """Apply a patch, a spec and a title to the current canvas: all of them, or none. CV-25, CV-44"""
+        """Apply a state patch, a spec and a title to the canvas: all of them, or none. CV-25, CV-44"""
         operations = parse_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
@@ -278,7 +278,7 @@ class CanvasLibrary:
                 is_accepted=accepted,
             )
 
-        # A repeated operation could add an element to a list twice.
+        # A repeated patch could insert an element into a list twice.
         is_repeatable = not operations or expected_revision is not None
         return (
             await self._transactions.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)
@@ -308,9 +308,9 @@ class CanvasLibrary:
     async def warnings(
         self, principal: Principal, spec: Mapping[str, Any], canvas: Canvas | None
     ) -> list[str]:
-        """Return warnings for the author of a stored spec;
+        """Return warnings for the author of a stored spec. RS-45
 
-        `canvas` is the one that they mean to accept. RS-45
+        If `canvas` is given and not accepted, the first warning says so.
         """
         warnings = await self._drafts.warnings(principal, spec)
         return warnings if canvas is None or canvas.is_accepted else [NOT_ACCEPTED, *warnings]
@@ -318,7 +318,7 @@ class CanvasLibrary:
     async def delete(
         self, principal: Principal, canvas_id: str, expected_revision: int | None = None
     ) -> None:
-        """Delete a canvas. Raises `NotFound`."""
+        """Delete a canvas. Raises `NotFound`, or `RevisionConflict` at another revision."""
 
         def check(snapshot: CanvasSnapshot) -> None:
             check_revision(snapshot.canvas, expected_revision)
@@ -338,7 +338,7 @@ class CanvasLibrary:
     ) -> tuple[Artifact, int]:
         """Store a picture as an artifact and append an event that refers to it.
 
-        Returns it and the event's seq. CC-24
+        Returns the artifact and the seq of the event. CC-24
         """
         await self.get(principal, canvas_id)
         artifact = await self._artifacts.upload(principal, picture, declared_type)

@@ -1,4 +1,4 @@
-"""Retention of canvas logs: events older than the setting are deleted from the beginning of each log.
+"""Retention of canvas logs: events older than the retention time are deleted from the start of each log.
 
 Owns the batches of one pass over all canvases. A reader whose cursor is older than the remaining log receives
 410 and reads the canvas again; the canvas itself is unchanged. Does not know how events are stored.
@@ -18,14 +18,14 @@ log = structlog.get_logger("canvases")
 
 
 class CanvasLogRetention:
-    """Trims the logs of all canvases. 0 seconds: events are kept forever."""
+    """Trims the logs of all canvases. If `retention_seconds` is 0, events are kept forever."""
 
     def __init__(self, canvases: CanvasStore, retention_seconds: float) -> None:
         self._canvases = canvases
         self._seconds = retention_seconds
 
     def periodic(self) -> Periodic:
-        """Return the background work of a worker. Several workers may run it at the same time."""
+        """Return the periodic trim, which workers run. Several workers may trim at the same time."""
         return Periodic("canvas_logs.retention", INTERVAL_SECONDS, self.once)
 
     async def once(self) -> int:

@@ -1,8 +1,8 @@
 """The pages of canvases: view tokens, inputs of fields, and reports of violations. CV-05
 
-Owns view tokens. A view token gives access to the assets of one canvas for a limited time, and is no sign-in.
-It is signed and not stored, so every instance can verify it. It ends with the token or sign-in that it was
-issued for; a new owner token ends them all. Does not know HTTP.
+Owns view tokens. A view token gives access to the assets of one canvas for a limited time, and to nothing
+else. It is signed and not stored, so every instance can verify it. It becomes invalid when the token or
+sign-in that it was issued for is revoked; a new owner token invalidates all view tokens. Does not know HTTP.
 """
 
 import base64
@@ -40,7 +40,7 @@ class PageView:
 
 
 class CanvasPages:
-    """Issues and verifies view tokens, and applies what pages send."""
+    """Issues and verifies view tokens, applies inputs of pages and records their violations."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class CanvasPages:
         return f"{payload}.{self._signature(payload)}", until
 
     async def verify_token(self, token: str, now: float) -> PageView:
-        """Return the view of a token. Raises `NotFound` for a forged, expired or revoked one."""
+        """Return the view of a token. Raises `NotFound` if the token is forged, expired or revoked."""
         payload, _, signature = token.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             raise NotFound(what="page", id="at this address")
@@ -102,7 +102,11 @@ class CanvasPages:
         was: Any | UnsetType,
         expected_revision: int | None,
     ) -> CanvasSnapshot:
-        """Write one value to the current state, if the page may. RS-41"""
+        """Write a value that a page sends to the state. RS-41
+
+        Raises `Forbidden` if the page may not write this path, and `InputConflict` if the value at the path
+        differs from `was`.
+        """
         target = parse_pointer(path, "path")
         check_names(value, "value")
         stored, offloaded = offload_large_values(value)
@@ -130,7 +134,7 @@ class CanvasPages:
     async def report_violation(
         self, principal: Principal, canvas_id: str, what: str, detail: str, count: int
     ) -> None:
-        """Audit a request of a page that the shell around it refused. CV-05"""
+        """Record in the audit trail that the shell around a page refused requests of the page. CV-05"""
         await self._transactions.find(principal, canvas_id)
         self._audit.record_throttled(
             principal, REFUSED, subject=canvas_id, details={"what": what, "detail": detail, "refused": count}

@@ -1,7 +1,7 @@
-"""Changes of canvases: decided under the canvas's lock, published to subscribers, and cleaned up afterwards.
+"""Transactions on canvases: a change is decided under the canvas's lock and committed.
 
-Owns the order of a change, which all services of canvases share, and the rules of acceptance. Does not know
-what a change contains.
+Owns the order of the steps, which all canvas services share: commit the change, notify subscribers, delete
+orphaned blobs. Owns the rules of acceptance. Does not know the content of a change.
 """
 
 import contextlib
@@ -43,8 +43,9 @@ class CanvasTransactions:
     ) -> Outcome:
         """Commit the change that `decide` returns and notify subscribers.
 
-        If `decide` returns None, nothing is written. `seconds` is the time until an opened view or a claimed
-        execution expires. `is_repeatable`: whether the caller may safely retry after a lost reply.
+        If `decide` returns None, nothing is written. `seconds` is the time until an opened view or the claim
+        on an execution expires. `is_repeatable`: whether the caller may safely retry after a lost reply.
+        Raises `NotFound`.
         """
         sent: Change | None = None
 
@@ -91,7 +92,7 @@ def now_ms() -> int:
 
 
 def parse_canvas_id(canvas_id: str) -> CanvasId:
-    """Return the id. Raises `NotFound` without a query if no canvas can have it."""
+    """Return a canvas id. Raises `NotFound`, without a query, if it is not a valid id."""
     if not is_name(canvas_id):
         raise NotFound(what="canvas", id=canvas_id[:200])
     return CanvasId(canvas_id)
@@ -110,10 +111,10 @@ def may_self_approve(principal: Principal) -> bool:
 def acceptance_after_spec_change(
     principal: Principal, current: CanvasSnapshot, *, has_all_assets: bool
 ) -> bool | None:
-    """Return whether the canvas is accepted after a new spec; None leaves it unchanged.
+    """Return whether the canvas is accepted after a new spec; None: its acceptance is unchanged.
 
-    A person who writes the spec accepts it, unless the canvas has assets that were never accepted and this
-    write does not replace. RS-59
+    A spec by an agent is not accepted. A person who writes a spec accepts the canvas, unless the canvas keeps
+    assets that were not accepted. RS-59
     """
     if not may_self_approve(principal):
         return False
@@ -121,9 +122,8 @@ def acceptance_after_spec_change(
 
 
 def acceptance_after_asset_change(principal: Principal) -> bool | None:
-    """Return False if an agent changed the page, else None for unchanged.
+    """Return False if an agent changed the assets; None: the acceptance is unchanged.
 
-    A page runs actions in the name of its viewer, so a page written by an agent is not the accepted one.
-    RS-59
+    A page runs actions in the name of its viewer, so a person must accept a page that an agent changed. RS-59
     """
     return None if may_self_approve(principal) else False

@@ -1,8 +1,8 @@
 """View bindings: the clients that display a canvas. CV-35
 
-Owns the life of views. A view ends with the connection it was opened on. An instance renews the views of its
-connections; after a crash they expire, and any instance closes them, or a client that reconnects replaces its
-own. Does not know sockets.
+Owns the lifecycle of views. A view ends with the connection it was opened on. An instance renews the views of
+its connections. After a crash of the instance its views expire: any instance closes them, and a client that
+reconnects replaces its own views. Does not know sockets.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from easel.host.periodic import Periodic
 from easel.host.ports import CanvasStore
 from easel.ids import UserId, new_view_id
 
-NO_CONNECTION = "none"  # of a view opened by a single request: it expires unless it is closed
+NO_CONNECTION = "none"  # for a view that a single request opens; the view expires unless it is closed
 EXPIRED_BATCH_SIZE = 100
 
 log = structlog.get_logger("canvases")
@@ -32,7 +32,7 @@ class CanvasViews:
         self._canvases = canvases
         self._transactions = transactions
         self._ttl_seconds = view_ttl_seconds
-        self._connections: set[str] = set()  # of this instance, with an open view
+        self._connections: set[str] = set()  # connections to this instance that opened a view
         interval = view_ttl_seconds / 3
         self._periodic = Periodic("views.renew", interval, self.once, delay=interval)
 
@@ -64,7 +64,7 @@ class CanvasViews:
     async def close(
         self, principal: Principal, canvas_id: str, connection_id: str, view_id: str | None
     ) -> list[str]:
-        """Close the views of this connection on the canvas, or only the named one. Returns the closed ids."""
+        """Close this connection's views of the canvas, or only `view_id`. Returns the ids of closed views."""
         snapshot = await self._transactions.find(principal, canvas_id)
         own = [
             view
@@ -83,7 +83,7 @@ class CanvasViews:
                 with contextlib.suppress(NotFound):
                     await self._close(principal, canvas_id, view)
         except Unavailable:
-            log.info("views.not_closed", connection_id=connection_id)  # they expire later
+            log.info("views.not_closed", connection_id=connection_id)  # the views expire later
 
     async def _close(
         self, principal: Principal, canvas_id: str, view: View, *, only_expired: bool = False
@@ -100,15 +100,14 @@ class CanvasViews:
 
         return (await self._transactions.apply(principal, canvas_id, decide)).is_changed
 
-    # -- renewal and
-    # expiry----------------------------------------------------------------------------------------
+    # -- renewal and expiry ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the background work of an API process."""
+        """Start the periodic renewal and expiry of views."""
         self._periodic.start()
 
     async def stop(self) -> None:
-        """Stop the background work."""
+        """Stop the periodic renewal and expiry of views."""
         await self._periodic.stop()
 
     async def once(self) -> int:
@@ -127,7 +126,7 @@ class CanvasViews:
 
 
 def _is_replaced(view: View, opened: View) -> bool:
-    """Return whether the opened view replaces this one, because a client has only one connection."""
+    """Return whether `opened` replaces `view`: a client has one connection, so its older ones are closed."""
     is_other = (
         NO_CONNECTION not in (view.connection_id, opened.connection_id)
         and view.connection_id != opened.connection_id

@@ -1,7 +1,7 @@
 """A node that is connected to this instance.
 
-Owns the calls that run on one connection. Only that connection can answer them; when it ends, each of them
-ends at once.
+Owns the calls that run on one connection. Only that connection can answer them; when it ends, its running
+calls are lost.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from easel.core.tool.node import Node, split_tool_name
 from easel.host.ports import NodeLink
 from easel.ids import CallId, UserId
 
-MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; the result is not limited by it
+MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; this does not limit the result
 
 OnOutput = Callable[[str], None]
 
@@ -83,7 +83,7 @@ class ConnectedNode:
         return True
 
     def add_output(self, call_id: CallId, text: str) -> bool:
-        """Pass output of a running call to its subscriber, if it has one.
+        """Pass live output of a running call to its `on_output` callback, if it has one.
 
         Returns False if there is no such call.
         """
@@ -101,7 +101,7 @@ class ConnectedNode:
         return True
 
     def mark_disconnected(self) -> None:
-        """End every running call as lost, and reject calls from now on."""
+        """End every running call as lost, and reject all later calls."""
         self._is_disconnected = True
         for call_id in list(self._calls):
             self.finish_call(call_id, LOST)

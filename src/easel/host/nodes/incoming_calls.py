@@ -1,8 +1,8 @@
-"""Calls of other instances to the nodes connected here: taken, run, answered once. DESIGN §5
+"""Calls from other instances to nodes connected here: each is taken, run and answered once. DESIGN §5
 
 Owns the side of the instance that has the node. A cancelled call is cancelled at the node, and its answer is
-dropped; so is a call that its caller did not renew in time, unless the database was unavailable, when no
-caller could renew.
+dropped. So is a call that its caller did not renew in time, except after the database was unavailable: then
+callers first get time to renew.
 """
 
 import asyncio
@@ -61,13 +61,13 @@ class IncomingCalls:
         self._outputs = outputs
         self._max_result_bytes = max_result_bytes
         self._caller_ttl_seconds = caller_ttl_seconds
-        self._grace_until = 0.0  # callers could not renew before: the database was unavailable
+        self._grace_until = 0.0  # until then no call expires, because the database was unavailable
         self._running: dict[CallId, asyncio.Task[None]] = {}
 
     async def once(self, nodes: Mapping[str, ConnectedNode]) -> int:
-        """Cancel calls whose callers gave up, and start new ones. Returns how many were started.
+        """Cancel calls that were cancelled or not renewed by their caller, and start new calls.
 
-        `nodes` are keyed by connection id.
+        `nodes` are keyed by connection id. Returns how many calls were started.
         """
         targets = list(nodes)
         try:
@@ -94,7 +94,7 @@ class IncomingCalls:
         try:
             async with asyncio.timeout(max(0.0, call.seconds_left)):
                 answer = await self._call_node(call, node)
-                # Polling: the store has no event for being available again.
+                # Poll, because nothing notifies when the store is available again.
                 while not await self._save(call, answer):  # noqa: ASYNC110
                     await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
@@ -103,7 +103,7 @@ class IncomingCalls:
             log.exception("nodes.incoming_call_error", call_id=call.call_id)
 
     async def _call_node(self, call: TakenCall, node: ConnectedNode) -> str:
-        """Return the answer as it is stored."""
+        """Make the call on the node. Returns the answer as JSON for the row of the call."""
         if call.method != INVOKE:
             return await self._to_stored(call, Answer(error=f"this instance does not know {call.method}."))
         params: dict[str, Any] = await restore(
@@ -116,7 +116,7 @@ class IncomingCalls:
             )
         finally:
             if output is not None:
-                await output.close()  # before the answer is stored: the caller ends the execution with it
+                await output.close()  # before the answer is stored, because the answer ends the execution
         if (
             answer.error is None
             and (size := len(msgspec.json.encode(answer.result))) > self._max_result_bytes
@@ -141,7 +141,7 @@ class IncomingCalls:
             return await offload_to_json(self._artifacts, call.user_id, failure.to_stored())
 
     async def _save(self, call: TakenCall, answer: str) -> bool:
-        """Store the answer and notify its caller. Returns False if the database is unavailable."""
+        """Store the answer and notify the caller. Returns False if the database is unavailable."""
         try:
             if await self._store.save_answer(call.call_id, call.target, answer):
                 self._notifier.notify(CallAnswered(call.call_id))

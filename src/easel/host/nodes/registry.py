@@ -1,8 +1,8 @@
 """Tool nodes: machines that connect and offer tools, callable from every instance. CV-03, DESIGN §5
 
-Owns which nodes are connected here, what is cached of the nodes of other instances, and the route of a call:
-over the connection if it is here, otherwise by a row of `calls` to the instance that has it. An instance
-renews its nodes; when it stops, they expire.
+Owns the nodes connected to this instance, the cache of the nodes of other instances, and the route of a call:
+over the node's connection if this instance has it, otherwise by a row in `calls` for the instance that has
+the connection. An instance renews its nodes; when the instance stops, its nodes expire.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class NodeRegistration:
 
 @dataclass(frozen=True, slots=True)
 class _CachedNodes:
-    """The nodes of a user that other instances have."""
+    """The nodes of a user that are connected to other instances."""
 
     nodes: Mapping[str, Node]
     read_at: float
@@ -87,10 +87,10 @@ class NodeRegistry:
         self._notifier = notifier
         self._audit = audit
         self._limits = limits
-        self.local: LocalNode | None = None  # set once its tools are known
+        self.local: LocalNode | None = None  # this instance's machine; set once its tools are known
         self._connected: dict[tuple[UserId, str], ConnectedNode] = {}
         self._cache: dict[UserId, _CachedNodes] = {}
-        self._change_count = 0  # notifications received: a query that began before the last one may be stale
+        self._change_count = 0  # `NodeChanged` received; a query begun before the last one may be stale
         self._remote = RemoteCalls(
             store,
             artifacts,
@@ -113,8 +113,7 @@ class NodeRegistry:
         self._closing_tasks: set[asyncio.Task[None]] = set()
         notifier.listen(self._on_notification)
 
-    # -- for agents and canvases
-    # -----------------------------------------------------------------------------------
+    # -- for agents and canvases -----------------------------------------------------------------------------
 
     async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]:
         connected = {
@@ -140,7 +139,7 @@ class NodeRegistry:
     async def call_remote(
         self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None
     ) -> Answer:
-        """Call a tool of another instance's node; if the node has reconnected, over its new connection."""
+        """Call a tool of a node of another instance. If the node has reconnected, use its new connection."""
         answer = await self._remote.call(node, name, args, watched)
         if answer is not NOT_SENT:
             return answer
@@ -150,7 +149,7 @@ class NodeRegistry:
         return await self._remote.call(reconnected, name, args, watched)
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
-        """Return the machine of this instance, then the connected nodes of all instances."""
+        """Return the machine of this instance, then the user's nodes on all instances."""
         connected = await self._store.list_nodes(principal.user_id)
         return [*([] if self.local is None else [self.local]), *connected]
 
@@ -180,13 +179,12 @@ class NodeRegistry:
         self._cache[user_id] = _CachedNodes(remote, time.monotonic() if is_current else LONG_AGO)
         return remote
 
-    # -- for the edge
-    # ----------------------------------------------------------------------------------------------
+    # -- for the edge ----------------------------------------------------------------------------------------
 
     async def connect(self, registration: NodeRegistration, link: NodeLink) -> ConnectedNode:
-        """Register a node so that all instances know it. It receives calls after `activate`.
+        """Register a node so that all instances know it. The node receives calls after `activate`.
 
-        The caller must call `disconnect` in the end, also if this raises or is cancelled.
+        The caller must call `disconnect` in the end, even if `connect` raises or is cancelled.
         """
         principal, limits = registration.principal, self._limits
         node_id = check_node_id(registration.node_id)
@@ -260,8 +258,7 @@ class NodeRegistry:
         for call_id in call_ids:
             self._notifier.notify(CallAnswered(call_id))
 
-    # -- between instances
-    # -----------------------------------------------------------------------------------------
+    # -- between instances -----------------------------------------------------------------------------------
 
     def _on_notification(self, notification: Notification) -> None:
         match notification:
@@ -312,7 +309,7 @@ class NodeRegistry:
         return self._connected.get(connection.key) is connection
 
     def periodic(self) -> Periodic:
-        """Return the work that deletes the rows of stopped instances."""
+        """Return the periodic deletion of expired nodes and unfetched answers of stopped instances."""
         return Periodic("nodes.sweep", SWEEP_SECONDS, self._sweep, delay=SWEEP_SECONDS)
 
     async def _sweep(self) -> None:

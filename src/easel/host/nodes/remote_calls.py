@@ -1,6 +1,6 @@
-"""Calls to nodes of other instances: a durable row, taken there on notification, answered once. DESIGN §5
+"""Calls to nodes of other instances: each is a durable row that the other instance answers once. DESIGN §5
 
-Owns the caller's side. All pending calls share one query for answers, made when a notification arrives and
+Owns the caller's side. One query fetches the answers of all pending calls, when a notification arrives and
 otherwise once per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops
 renewing them.
 """
@@ -27,8 +27,8 @@ from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
-# A renewal starts this often per TTL and times out after as long, so two in a row may hang before a call
-# expires.
+# The interval between renewals and the timeout of each are TTL / RENEWALS_PER_TTL. So a call does not expire
+# if two renewals in a row time out.
 RENEWALS_PER_TTL = 6
 
 log = structlog.get_logger("nodes")
@@ -39,7 +39,7 @@ class _PendingCall:
     user_id: UserId
     answer: "asyncio.Future[Answer]"
     has_row: bool = False
-    missing_count: int = 0  # renewals in a row that did not find the row
+    missing_count: int = 0  # consecutive renewals that did not find the row
 
     def finish(self, answer: Answer) -> None:
         if not self.answer.done():
@@ -66,7 +66,7 @@ class RemoteCalls:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._renewal_seconds = caller_ttl_seconds / RENEWALS_PER_TTL
         self._collecting = Periodic("nodes.collect_answers", poll_seconds, self.collect)
-        # Apart from `_collecting`: an answer that is slow to read must not delay a renewal.
+        # Separate from `_collecting`: an answer that is slow to read must not delay a renewal.
         self._renewing = Periodic(
             "nodes.renew_calls", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
         )
@@ -74,7 +74,7 @@ class RemoteCalls:
     async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
         """Call a tool and return its answer.
 
-        The instance that has the node publishes live output to `watched`.
+        The instance that has the node writes live output to the log of the execution in `watched`.
         """
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
         if watched is not None:
@@ -90,8 +90,8 @@ class RemoteCalls:
         )
         pending = _PendingCall(node.user_id, asyncio.get_running_loop().create_future())
         self._pending[new.call_id] = pending
-        # In its own task: if the caller is cancelled now, `_cancel` has to wait for the row before it can
-        # delete it.
+        # In a separate task: if the caller is cancelled now, `_cancel` must wait until the row is written
+        # before it can cancel the call.
         placing = self._spawn(self._store.place_call(new))
         try:
             if not await asyncio.shield(placing):
@@ -112,10 +112,11 @@ class RemoteCalls:
             self._collecting.wake()
 
     async def collect(self) -> int:
-        """Fetch the answers that have arrived. Returns how many."""
+        """Fetch the answers that have arrived. Returns how many were fetched."""
         answers = await self._store.collect_answers(list(self._pending)) if self._pending else {}
         for call_id in answers.keys() & self._pending.keys():
-            # The row was deleted by fetching it; reading the answer may take longer than a renewal.
+            # Fetching the answer has deleted the row: `renew` must not count it as missing while the answer
+            # is read.
             self._pending[call_id].has_row = False
         for call_id, stored in answers.items():
             if (pending := self._pending.get(call_id)) is not None:
@@ -123,7 +124,7 @@ class RemoteCalls:
         return len(answers)
 
     async def renew(self) -> None:
-        """Renew pending calls. A call that is missing twice in a row has expired: it fails."""
+        """Renew pending calls. A call whose row is missing in two consecutive renewals fails as expired."""
         placed = {
             call_id: pending
             for call_id, pending in self._pending.items()
@@ -132,12 +133,12 @@ class RemoteCalls:
         renewed = await self._store.renew_calls(list(placed), self._ttl_seconds) if placed else set[CallId]()
         for call_id, pending in placed.items():
             pending.missing_count = 0 if call_id in renewed else pending.missing_count + 1
-            # Missing once proves nothing: `collect` may be fetching its answer.
+            # A row that is missing once may have been deleted by a `collect` in progress.
             if pending.missing_count > 1 and pending.has_row:
                 pending.finish(EXPIRED)
 
     async def close(self) -> None:
-        """Stop collecting and renewing, after the cancellations that have started."""
+        """Wait for cancellations in progress, then stop collecting and renewing."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._collecting.stop()
         await self._renewing.stop()
@@ -151,7 +152,7 @@ class RemoteCalls:
 
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
-        with contextlib.suppress(Unavailable):  # then it ends by its deadline
+        with contextlib.suppress(Unavailable):  # the call then ends at its deadline
             if (target := await self._store.cancel_call(new.user_id, new.call_id)) is not None:
                 self._notifier.notify(CallPending(target))
 
@@ -169,7 +170,7 @@ class RemoteCalls:
 
 
 async def offload_to_json(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> str:
-    """Return the value as JSON for a row, after its Base64 over 2 KB was stored as artifacts. RS-35"""
+    """Return the value as JSON for a row, after Base64 over 2 KB in it was stored as artifacts. RS-35"""
     within_limit, offloaded = offload_large_values(value)
     if offloaded:
         await artifacts.store(user_id, offloaded)

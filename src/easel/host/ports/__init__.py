@@ -1,7 +1,7 @@
 """The Protocols through which services reach stores, the notifier, models and tools.
 
-A store raises `errors.Unavailable` when it cannot be reached; every other outcome is part of its return
-value.
+A store raises `errors.Unavailable` when it cannot be reached. Every other outcome is part of the return
+value, unless a method names an exception.
 """
 
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs

@@ -23,15 +23,15 @@ class ArtifactStore(Protocol):
     async def complete_upload(
         self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        """Give the blob of the row claimed as `upload_id` to the row of its content, and return that row.
+        """Replace the row claimed as `upload_id` by the row of the uploaded content, and return that row.
 
-        Returns None if the claimed row was swept. A row that has a blob keeps it, unless its key is
-        `missing_key`.
+        If the content has a row with a blob already, that row keeps its blob, unless the key of that blob is
+        `missing_key`. Returns None if the claimed row was swept.
         """
         ...
 
     async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
-        """Mark the artifacts as stored. Returns those whose row still exists and has this blob."""
+        """Mark the artifacts as stored. Returns the ids whose row still exists with the same blob key."""
         ...
 
     async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
@@ -50,7 +50,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
-        """Visit `limit` rows and delete those without references that were not touched for this long."""
+        """Visit `limit` rows after `after`, and delete old untouched rows without references."""
         ...
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
@@ -59,10 +59,10 @@ class ArtifactStore(Protocol):
 
 
 class ArtifactAccess(Protocol):
-    """Stores values that are too large for a log, and reads them: what other services need of artifacts."""
+    """The part of `Artifacts` that other services use: store and read values too large for a log."""
 
     async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
-        """Store the values. Durable when it returns, so that a log may refer to them."""
+        """Store the values durably. A log may refer to them after this call."""
         ...
 
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:

@@ -21,7 +21,7 @@ class TokenStore(Protocol):
         ...
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
-        """Return those that are not revoked."""
+        """Return the ids of the tokens that exist and are not revoked."""
         ...
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
@@ -37,9 +37,9 @@ class SignInStore(Protocol):
     """Sign-ins of browsers that were revoked before they expired."""
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
-        """Revoke a sign-in. Durable when it returns, for at least `seconds`."""
+        """Revoke a sign-in durably, and keep the revocation for at least `seconds`."""
         ...
 
     async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
-        """Return those that are revoked."""
+        """Return the ids of the sign-ins that are revoked."""
         ...

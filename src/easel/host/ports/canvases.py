@@ -25,7 +25,7 @@ class CanvasStore(LogSource, Protocol):
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
-        """Return the canvases above `after`, by id; of the spec only the mode, and without the state."""
+        """Return canvases with ids above `after`, in id order, without state; the spec has only its mode."""
         ...
 
     async def change(
@@ -41,9 +41,9 @@ class CanvasStore(LogSource, Protocol):
         ...
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        """Delete a canvas and what belongs to it, unless `check` raises.
+        """Delete a canvas with its log, assets, views and executions, unless `check` raises.
 
-        Returns its blob keys, or None if there was none.
+        Returns the blob keys of its assets, or None if there is no such canvas.
         """
         ...
 
@@ -60,7 +60,7 @@ class CanvasStore(LogSource, Protocol):
     ) -> int:
         """Delete up to `step` events of at least this age, oldest first and never the last one.
 
-        Returns how many.
+        Returns how many events were deleted.
         """
         ...
 
@@ -93,16 +93,16 @@ class CanvasActionStore(Protocol):
         ...
 
     async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
-        """Renew the claims on these executions. Returns those that are still claimed by this owner.
+        """Renew the claims on these executions. Returns the event ids that this owner still has a claim on.
 
-        Any other claim of this owner expires now: the reply to its start was lost.
+        Any other claim of this owner expires now, because the reply to the start of its execution was lost.
         """
         ...
 
     async def find_orphaned(
         self, owner_ids: Sequence[str], asked_seconds: float, limit: int
     ) -> list[Execution]:
-        """Return orphaned executions, and those that wait for a confirmation since `asked_seconds`.
+        """Return orphaned executions, and those that have waited `asked_seconds` for a confirmation.
 
         A running execution is orphaned if its claim has expired or belongs to one of `owner_ids`.
         """
@@ -120,7 +120,7 @@ class CanvasActionStore(Protocol):
     async def other_active_owners(self, owner_id: str) -> list[str]: ...
 
     async def prune(self, older_than_seconds: float) -> int:
-        """Delete some of the executions that ended at least this long ago. Returns how many."""
+        """Delete a batch of executions that ended at least this long ago. Returns how many were deleted."""
         ...
 
     async def claim_refreshes(
@@ -134,7 +134,7 @@ class CanvasActionStore(Protocol):
         ...
 
     async def next_refresh(self, *, unwatched: bool) -> float | None:
-        """Return the seconds until the next unclaimed job that is not paused is due. None: there is none."""
+        """Return the seconds until the next job that is neither claimed nor paused is due, or None."""
         ...
 
     async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:

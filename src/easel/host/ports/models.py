@@ -9,5 +9,5 @@ from easel.core.tool.definition import ToolDefinition
 
 class Model(Protocol):
     def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
-        """Yield one answer in parts; it ends after its tool calls, if there are any. Raises `ModelFailed`."""
+        """Yield the parts of one answer, which ends after its tool calls, if any. Raises `ModelFailed`."""
         ...

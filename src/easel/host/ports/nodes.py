@@ -12,34 +12,34 @@ from easel.ids import CallId, UserId
 class NodeStore(Protocol):
     """The connected nodes of all instances, and calls between instances.
 
-    Its clock alone decides what has expired.
+    The store's clock alone decides whether a node or a call has expired.
     """
 
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         """Register a node for `seconds`, in place of its older connection.
 
-        Returns None if the user has `max_nodes` others.
+        Returns None if the user has `max_nodes` other nodes.
         """
         ...
 
     async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
-        """Register a node whose row was swept. Returns False if it has connected to another instance."""
+        """Register a node whose row was swept. Returns False if the node has another connection by now."""
         ...
 
     async def unregister(self, connection_id: str) -> list[CallId]:
-        """Remove a connection. Returns its calls, which are lost."""
+        """Remove a connection. Returns the ids of its calls, which are lost."""
         ...
 
     async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
-        """Renew nodes. Returns the connections that are still registered."""
+        """Renew the nodes on these connections. Returns the ids of connections still registered."""
         ...
 
     async def list_nodes(self, user_id: UserId) -> list[Node]:
-        """Return the connected nodes, by id."""
+        """Return the user's connected nodes on all instances, in id order."""
         ...
 
     async def place_call(self, new: NewCall) -> bool:
-        """Place a call. Durable when it returns. Returns False if its target is not connected."""
+        """Place a call durably. Returns False if its target is not connected."""
         ...
 
     async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
@@ -51,26 +51,26 @@ class NodeStore(Protocol):
         ...
 
     async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
-        """Cancel a call. Returns the connection on which it runs, if it does."""
+        """Cancel a call. Returns the id of the connection that runs the call; None if none does."""
         ...
 
     async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
-        """Renew the caller's claim on these calls. Returns those that still exist."""
+        """Renew these calls for their caller. Returns the ids of calls that still exist."""
         ...
 
     async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
-        """Return the cancelled calls that run on these connections, each once.
+        """Return the cancelled calls that run on these connections, each call once.
 
-        With `include_expired` also those that their caller did not renew in time.
+        With `include_expired`, also the calls that their caller did not renew in time.
         """
         ...
 
     async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
-        """Return the answers that have arrived, each once. None: the target is gone, and the call is lost."""
+        """Return the answers that have arrived, each once. None: the call is lost with its connection."""
         ...
 
     async def sweep(self, older_than_seconds: float) -> None:
-        """Delete unfetched answers and expired nodes older than this."""
+        """Delete unfetched answers and expired nodes that are older than this."""
         ...
 
 
@@ -78,7 +78,7 @@ class NodeLink(Protocol):
     """The connection of a node, implemented by the edge."""
 
     async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
-        """Send a call to the node. `tool` is its name without the node id."""
+        """Send a call to the node. `tool` is the name of the tool without the node id."""
         ...
 
     async def cancel(self, call_id: CallId) -> None: ...

@@ -14,12 +14,12 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 
 
 class RunStore(Protocol):
-    """Runs, their queue and their logs. Its clock alone decides whether a claim has expired."""
+    """Runs, their queue and their logs. The store's clock alone decides whether a claim has expired."""
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        """Enqueue a run, and create its session if needed.
+        """Enqueue a run durably, and create its session if needed.
 
-        Durable when it returns. A repeated idempotency key returns the first run. RX-31
+        A repeated idempotency key returns the first run. RX-31
         """
         ...
 
@@ -46,8 +46,8 @@ class RunStore(Protocol):
     ) -> CancelAnswer | None:
         """Cancel a queued run with its `closing` events and `answer`, or flag a running one. RX-12, RS-37
 
-        A run that has ended stays as it is. Without `closing`, because the run was running when it was read,
-        a run that is queued by now is returned unchanged.
+        A run that has ended is not changed. `closing` is None if the run was running when the caller read it;
+        if the run is queued by now, it is not changed and the caller must retry.
         """
         ...
 
@@ -77,10 +77,10 @@ class RunStore(Protocol):
         last_chance: bool | None = None,
         opening: Envelope | None = None,
     ) -> list[Claim]:
-        """Claim up to `capacity` runs whose worker did not renew in time. RX-37
+        """Claim up to `capacity` runs whose worker did not renew its claim in time. RX-37
 
-        `last_chance` selects only, or none of, the runs on their last attempt. `opening` is written as above,
-        except where all attempts are used: such a run does not start again.
+        `last_chance` selects only the runs that begin their last attempt (True), or only other runs (False).
+        `opening` is written as by `claim_queued`, but not for a run without attempts left: it only ends.
         """
         ...
 
@@ -89,13 +89,13 @@ class RunStore(Protocol):
     ) -> list[Claim]:
         """Return and renew the claims of this worker whose reply was lost, with the same attempt. RX-49
 
-        `acknowledged` are the runs of which it has the claim; `opened` says whether its claims wrote an
-        opening.
+        `acknowledged` are the runs whose claim the worker has received; `opened` says whether its claims
+        wrote an opening event.
         """
         ...
 
     async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
-        """Renew claims. Returns the valid ones, each with whether a cancel was requested. RX-26"""
+        """Renew claims. Returns for each run with a valid claim whether a cancel was requested. RX-26"""
         ...
 
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...
@@ -122,22 +122,22 @@ class RunStore(Protocol):
     async def prune(self, older_than_seconds: float) -> int:
         """Delete all but the last event of logs whose run ended at least this long ago.
 
-        Returns how many runs.
+        Returns the number of pruned runs.
         """
         ...
 
     async def probe(self) -> None:
-        """Make a small durable write. Raises `Unavailable` if the store cannot."""
+        """Make a small durable write. Raises `Unavailable` if the store does not accept it."""
         ...
 
 
 class BoardStore(Protocol):
-    """The boards of runs. One transaction, which locks the run, stores a write, its version and its event."""
+    """The boards of runs. Each write, its version and its event are stored in one transaction."""
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
         """Store a write. Returns None if the user has no such run or the claim was lost. CC-09, CC-16
 
-        Raises what `BoardWrite.next_version` raises.
+        Locks the run. Raises the errors of `BoardWrite.next_version`.
         """
         ...
 

@@ -27,11 +27,14 @@ class SessionStore(LogSource, Protocol):
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None: ...
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
-        """Delete a session and what belongs to it. Returns its runs, or None if there was no such session."""
+        """Delete a session with its runs and messages.
+
+        Returns the ids of its runs, or None if there is no such session.
+        """
         ...
 
     async def list_messages(
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
-        """Return the newest messages below `before`, oldest first."""
+        """Return the newest `limit` messages with a position below `before`, oldest first."""
         ...

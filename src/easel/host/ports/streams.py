@@ -9,7 +9,7 @@ from easel.ids import UserId
 
 
 class LogSource(Protocol):
-    """The logs of one kind, as their tails read them."""
+    """The logs of one kind: of runs, sessions or canvases. `host.streams.Tails` reads them."""
 
     async def bounds(self, user_id: UserId, name: Any, /) -> Bounds | None: ...
 
@@ -19,9 +19,9 @@ class LogSource(Protocol):
 
 
 class Notifier(Protocol):
-    """Wakes waiting tasks on all instances.
+    """Sends notifications to the listeners on all instances.
 
-    The log is the source of truth: a lost notification costs a poll, not an event.
+    Logs are the source of truth: after a lost notification, the next poll finds the new events.
     """
 
     def notify(self, notification: Notification) -> None: ...

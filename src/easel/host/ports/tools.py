@@ -15,7 +15,7 @@ class Tool(Protocol):
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Run the tool and return its result.
 
-        A cancelled tool leaves nothing running. Raises `ToolFailed`.
+        If cancelled, the tool must leave nothing running. Raises `ToolFailed`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A run that this worker has claimed, and the reasons to stop it from outside."""
+"""A run that this worker has claimed, and the reasons for which its task is cancelled."""
 
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class StopReason(Enum):
     CANCEL = auto()
     CLAIM_LOST = auto()
-    RELEASE = auto()  # back into the queue, because the worker stops
+    RELEASE = auto()  # the worker stops; the run goes back into the queue
 
 
 class ClaimedRun:
@@ -34,6 +34,7 @@ class ClaimedRun:
         elif self.is_ending or self.stop_reason is not None:
             return
         self.stop_reason = reason
-        # A task that is cancelled before its first step could not write how its run ended.
+        # A task that is cancelled before it has started could not store the end of its run. It checks
+        # `stop_reason` when it starts.
         if self.has_started:
             self.task.cancel()

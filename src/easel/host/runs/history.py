@@ -18,7 +18,7 @@ PAGE = 100  # RX-36
 async def read_progress(
     runs: RunStore, artifacts: ArtifactAccess, user_id: UserId, run_id: RunId, last_seq: int
 ) -> Progress:
-    """Return the steps that earlier attempts have finished, up to this position of the log."""
+    """Return the progress that earlier attempts have made, up to `last_seq` of the run's log."""
     events: list[LoggedEvent] = []
     cursor = 0
     while cursor < last_seq:

@@ -1,8 +1,8 @@
 """The writer of one claimed run's log.
 
 Owns order, batching and the batch key: at most one append is in progress, and events written during it form
-the next batch. Deltas are buffered for a moment before they become events. An unavailable store is retried
-until the claim expires; a lost claim is reported to the caller.
+the next batch. Text is buffered briefly and becomes delta events. While the store is unavailable, appends are
+retried until the claim expires; a lost claim is raised as `ClaimLost`.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class RunLogWriter:
         self._buffer: list[str] = []  # text of the next delta
         self._buffer_size = 0
         self._splitter = DeltaSplitter()
-        self._make_delta = self.events.delta  # or `events.thought`
+        self._make_delta = self.events.delta  # of the buffered text; `events.thought` for a thought
         self._flush_timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
@@ -85,7 +85,7 @@ class RunLogWriter:
         self._add_to_buffer(self.events.thought, text)
 
     async def flush(self) -> None:
-        """Wait until everything written so far is durable. Raises `ClaimLost` when it never will be."""
+        """Wait until all written events are durable. Raises `ClaimLost` or the error of a failed write."""
         self._flush_deltas()
         while (self._pending or self._write_task) and not self.claim_lost:
             if self._failure is not None:
@@ -118,7 +118,10 @@ class RunLogWriter:
             await self._write_now()
 
     async def _write_now(self) -> None:
-        """Write in the caller's task, which ignores cancels: it ends the run unless the claim is lost."""
+        """Write pending events in the caller's task, which ends the run and is no longer cancelled.
+
+        Raises `ClaimLost` or the error of a failed write.
+        """
         while self._write_task is not None and not self.claim_lost:
             await asyncio.shield(self._write_task)
         if self._failure is None and not self.claim_lost:
@@ -129,7 +132,7 @@ class RunLogWriter:
             raise self._failure
 
     def mark_claim_lost(self) -> None:
-        """Stop writing for good."""
+        """Stop all writes, because the claim is lost."""
         self.claim_lost = True
         self._stop_timer()
 
@@ -147,7 +150,7 @@ class RunLogWriter:
             self._flush_deltas(is_end=False)
             self._schedule_write()
         elif self._flush_timer is None or self._buffer_size == len(text):
-            # The first text of a delta; the timer may be running for text that is held back.
+            # The first text of a delta. A timer that runs already is for Base64 that is held back.
             self._start_timer(DELTA_SECONDS)
 
     def _start_timer(self, seconds: float) -> None:
@@ -159,7 +162,7 @@ class RunLogWriter:
         self._schedule_write()
 
     def _flush_deltas(self, *, is_end: bool = True) -> None:
-        """Turn buffered text into events. Without `is_end`, a run of Base64 that may go on is held back."""
+        """Turn buffered text into events. Without `is_end`, Base64 that may continue is held back."""
         self._stop_timer()
         if self._buffer_size or self._splitter.is_holding:
             deltas = self._splitter.feed("".join(self._buffer), is_end=is_end)
@@ -177,7 +180,7 @@ class RunLogWriter:
     # -- batches ---------------------------------------------------------------------------------------------
 
     def _schedule_write(self) -> None:
-        # Not at once but when the caller next waits: all that it writes before that becomes one batch.
+        # Start at the caller's next `await`, so that all events that it writes before form one batch.
         if self._write_task is None and not self._write_scheduled:
             self._write_scheduled = True
             asyncio.get_running_loop().call_soon(self._start_write)
@@ -204,7 +207,7 @@ class RunLogWriter:
                     self._on_cancel_requested()
         except Exception as problem:  # noqa: BLE001 - raised by the next call of `flush`
             self._failure = problem
-            # Keep the refused events in front: nothing after them may be written without them.
+            # Keep the refused events in front: later events must not be written without them.
             self._pending = events + self._pending
         finally:
             self._write_task = None
@@ -218,10 +221,10 @@ class RunLogWriter:
             self._notifier.notify(RunReady(prefers=self.claim.worker_id))
 
     async def _append(self, batch: Batch) -> Appended | None:
-        """Append the batch, and retry until the store has answered: its key makes that harmless. RX-29
+        """Append the batch, and retry while the store is unavailable. RX-29
 
-        Offloaded values are stored first, so that no reference points at a missing artifact. Returns None
-        when the claim is lost.
+        The batch key makes a retry safe: events are never appended twice. Offloaded values are stored first,
+        so that no event refers to a missing artifact. Returns None if the claim is lost.
         """
         sources = (*batch.events, *([batch.answer] if batch.answer else []))
         offloaded = [value for source in sources for value in source.offloaded]

@@ -1,9 +1,8 @@
-"""The delay before a worker claims runs that prefer another worker, which had their session last. SB-12,
-RX-51
+"""The delay before a worker claims runs that prefer another worker. SB-12, RX-51
 
-Owns when this worker tries to claim them. Does not know whether a run may be claimed yet: the store decides
-that. A preference never keeps a run from being started, because the preferred worker may be stopped, full or
-stalled.
+A run prefers the worker that last executed a run of its session. Owns when this worker tries to claim runs
+that prefer another one; the store decides whether a run may be claimed yet. A preference delays a run and
+never blocks it, because the preferred worker may be stopped, full or stalled.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ class PreferredWorkerDelay:
         self._claims_at = 0.0
 
     def defer(self, latest_turn: int) -> None:
-        """Call `claim` with this position of the queue's end when the delay is over."""
+        """Call `claim` after the delay, with the latest turn that this worker knows now."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self.seconds
         if self._claims_at < ends_at:  # else the call that is already scheduled covers this run too

@@ -145,7 +145,7 @@ class RunQueue:
         events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
         run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
-            return None, None  # its worker writes them
+            return None, None  # the run's worker writes its closing events
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
         progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)

@@ -1,7 +1,8 @@
 """The agent's loop: ask the model, run the tools that it calls, until it calls none.
 
 Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each
-result before the next call. So the worker that takes over a run finds in the log exactly what has happened.
+result before the next call. So a worker that takes over the run finds in its log which calls were started and
+which have a result.
 """
 
 from collections.abc import Callable
@@ -28,11 +29,11 @@ from easel.ids import CallId
 
 
 class ReleaseRun(Exception):
-    """The worker stops, and the run can go back into the queue: it is between two steps."""
+    """The worker stops while the run is between two steps or calls: the run goes back into the queue."""
 
 
 class Transcript:
-    """The assistant's text so far, for the message that closes the run however it ends."""
+    """The assistant's text so far, for the closing message of a completed, failed or cancelled run."""
 
     def __init__(self) -> None:
         self.steps: tuple[Step, ...] = ()
@@ -74,7 +75,7 @@ class ToolLoop:
                 raise StepLimit(limit=self._max_steps)
             step = await self._ask_model(Conversation(message, tuple(steps)), log, transcript)
             steps.append(step)
-            transcript.steps = tuple(steps)  # before the next wait, where the run may be cancelled
+            transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             if step.calls:
                 log.write(log.events.step(len(steps), step))
                 await log.flush()
@@ -105,7 +106,11 @@ class ToolLoop:
         log: RunLogWriter,
         should_release: Callable[[], bool],
     ) -> Step:
-        """Make the calls that have no result yet, in order. RS-38"""
+        """Make the calls that have no result yet, in order. RS-38
+
+        A call that an earlier attempt started is repeated only if its tool allows that; otherwise its result
+        is an error that says that the outcome is unknown.
+        """
         for call in step.calls[len(step.results) :]:
             if should_release():
                 raise ReleaseRun

@@ -1,8 +1,8 @@
 """The worker: claims runs, executes many at once, renews its claims and stops in time.
 
 Owns the claims of one process: capacity, renewal, cancellation, take-over and drain. The store's clock
-decides when a claim expires; by its own monotonic clock the worker stops a run before that. Does not know
-what a run does (`tool_loop`) or how its log is written (`log_writer`).
+decides when a claim expires; the worker stops an unrenewed run before then, by its own monotonic clock. Does
+not know what a run does (`tool_loop`) or how its log is written (`log_writer`).
 """
 
 import asyncio
@@ -39,10 +39,10 @@ from easel.host.runs.preferred_worker import PreferredWorkerDelay
 from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
 from easel.ids import RunId, WorkerId, new_reference
 
-# A claim searches this far back from the newest turn. Once per poll it searches the whole queue, so that old
-# entries at its head cost one long query per poll.
+# A claim searches the queue only from this many turns before the latest turn claimed here. One claim per poll
+# searches the whole queue, so that the slow scan of old entries at its head happens once per poll.
 NEAR_TURNS = 1_000
-SAFETY = 0.1  # the part of a claim before whose end an unrenewed run is stopped
+SAFETY = 0.1  # of the claim time: an unrenewed run is stopped this long before its claim expires
 PRUNE_SECONDS = 60.0
 RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
 
@@ -56,7 +56,7 @@ class WorkerLimits:
     poll_seconds: float
     drain_seconds: float
     run_timeout_seconds: float
-    prefer_seconds: float = 0  # head start of the worker that had the session last
+    prefer_seconds: float = 0  # head start of the worker that last executed a run of the session
     retention_seconds: float = 0  # 0: keep logs for ever
 
 
@@ -113,7 +113,7 @@ class RunWorker:
     # -- start and stop --------------------------------------------------------------------------------------
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then drain: let steps end for a while and release all other runs."""
+        """Work until `stop` is set, then drain: let current steps end for a while, and release the runs."""
         if self._preferred_delay.seconds:  # runs queued before this worker started may prefer another one
             self._preferred_delay.defer(self._latest_turn)
         claiming = asyncio.create_task(self._claiming.run(), name=self._claiming.name)
@@ -184,7 +184,7 @@ class RunWorker:
             if time.monotonic() < self._search_all_at:
                 return await self._claim(capacity, after_turn=max(0, self._latest_turn - NEAR_TURNS))
             recovered = await self._recover_unacknowledged_claims()
-            # Lost runs have waited long enough: they may take all free slots at once.
+            # Runs with an expired claim are late already, so they may take all free slots, not only half.
             taken_over = await self._take_over(self._limits.slots - len(self._running))
             capacity = self._capacity()
             queued = await self._claim(capacity, after_turn=0) if capacity > 0 else 0
@@ -194,8 +194,8 @@ class RunWorker:
     def _capacity(self) -> int:
         """Return how many runs to claim next: at most half of the slots.
 
-        Short runs that are claimed together also end together, and worker and store would wait for each other
-        in turn. In two halves, one is executed while the other is stored.
+        Short runs that are claimed together also end together. If they filled all slots, worker and store
+        would wait for each other in turn; in two halves, one half is executed while the other is stored.
         """
         return min(self._limits.slots - len(self._running), (self._limits.slots + 1) // 2)
 
@@ -221,8 +221,8 @@ class RunWorker:
     async def _take_over(self, capacity: int) -> int:
         """Claim runs whose claim has expired. Returns how many.
 
-        A run on its last attempt may be what crashes its workers, so each worker has at most one of them:
-        when that one crashes the worker again, no other run loses its last attempt. J6
+        A run on its last attempt may be the run that crashes its workers. So each worker executes at most one
+        such run at a time: if that run crashes the worker again, no other run loses its last attempt. J6
         """
         count = await self._claim_expired(capacity, last_chance=False)
         if count < capacity and not any(run.claim.is_last_chance for run in self._running.values()):
@@ -244,7 +244,7 @@ class RunWorker:
 
     @contextlib.contextmanager
     def _note_uncertain_claim(self) -> Generator[None]:
-        """Note that a claim without a reply may have been made, or may still be made by a slow network."""
+        """If the block gets no reply from the store, note that its claim may have been or may yet be made."""
         try:
             yield
         except (Unavailable, asyncio.CancelledError):
@@ -253,7 +253,7 @@ class RunWorker:
             raise
 
     async def _recover_unacknowledged_claims(self) -> int:
-        """Start runs that were claimed for this worker without a reply, before their claim expires. D4"""
+        """Start runs that this worker claimed without receiving the reply, before their claim expires. D4"""
         now = time.monotonic()
         if now >= self._claims_uncertain_until:
             return 0
@@ -266,7 +266,7 @@ class RunWorker:
         return self._start_runs(now, claims)
 
     def _start_runs(self, requested_at: float, claims: Sequence[Claim]) -> int:
-        """Start all claimed runs before anything can fail: a run that is not started loses an attempt."""
+        """Start all claimed runs without an `await`: a claimed run that is not started loses an attempt."""
         for claim in claims:
             self._start_run(claim, claim_expires_at=requested_at + self._limits.claim_seconds)
         return len(claims)
@@ -279,10 +279,10 @@ class RunWorker:
         else:
             QUEUE_SECONDS.observe(claim.queued_seconds)
         self._latest_turn = max(self._latest_turn, claim.turn_no)
-        if (stale := self._running.get(claim.run_id)) is not None:  # our own claim, not renewed in time
+        if (stale := self._running.get(claim.run_id)) is not None:  # this worker's expired claim
             stale.request_stop(StopReason.CLAIM_LOST)
         run = ClaimedRun(claim, claim_expires_at)
-        if not claim.is_exhausted:  # the claim has written the run's first event
+        if not claim.is_exhausted:  # the claim has appended the opening event of this attempt
             self._notifier.notify(RunAppended(claim.run_id, claim.last_seq + 1))
         run.log = RunLogWriter(
             claim,
@@ -298,7 +298,7 @@ class RunWorker:
 
     def _on_run_done(self, run: ClaimedRun) -> None:
         if not run.task.cancelled() and (problem := run.task.exception()) is not None:
-            # The claim expires, and the run is tried again.
+            # The claim expires, and a worker takes over the run.
             log.error("run.not_ended", run_id=run.claim.run_id, exc_info=problem)
         if self._running.get(run.claim.run_id) is run:
             del self._running[run.claim.run_id]
@@ -355,7 +355,7 @@ class RunWorker:
             task.uncancel()
             return None if run.stop_reason is StopReason.RELEASE else (Status.CANCELLED, None)
         except HostError as problem:
-            # A provider's message may quote its key, or all that it was sent.
+            # A model provider's error message may quote the API key or the whole request.
             reason = shorten(self._audit.redact(problem.message))
             log.info("run.failed", run_id=claim.run_id, reason=reason)
             self._audit.record_exception(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
@@ -396,7 +396,7 @@ class RunWorker:
     # -- keeping claims --------------------------------------------------------------------------------------
 
     async def renew_claims(self) -> None:
-        """Extend all claims, stop runs whose claim is lost, and cancel runs for which that was requested."""
+        """Renew all claims, stop runs whose claim is lost, and cancel runs whose cancel was requested."""
         runs = list(self._running.values())
         if not runs:
             return
@@ -413,7 +413,7 @@ class RunWorker:
                     run.request_stop(StopReason.CANCEL)
 
     async def stop_expiring_runs(self) -> None:
-        """Stop runs that were not renewed before their claim ends: two workers never act for one run. J7"""
+        """Stop unrenewed runs before their claim expires, so that two workers never execute one run. J7"""
         expires_before = time.monotonic() + self._limits.claim_seconds * SAFETY
         for run in list(self._running.values()):
             if run.claim_expires_at <= expires_before and not run.task.done():

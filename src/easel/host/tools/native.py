@@ -1,4 +1,4 @@
-"""The tools of Easel itself: harmless ones, for runs and demos."""
+"""The type of a tool that is implemented in Easel, and three simple ones for demos: echo, clock and sleep."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ Args = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    """A tool of Easel itself: its definition, and the function that runs it."""
+    """A tool that is implemented in Easel: its definition and the function that runs it."""
 
     definition: ToolDefinition
     run: Callable[[Args, ToolContext], Awaitable[Any]]

@@ -1,7 +1,7 @@
-"""The tools that can be called, by name: our own and those of sources such as nodes.
+"""The registry of tools, by name: Easel's own and those of sources such as nodes.
 
-Owns the only way to a tool, for the calls of agents and for canvas actions: arguments are validated, and the
-time and the size of a result are limited. CV-03
+Every tool call, by an agent or a canvas action, goes through the registry: it validates the arguments, and
+limits the duration of the call and the size of the result. CV-03
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 MAX_CACHED_VALIDATORS = 10_000
-# Parts of a schema times values of a call: validation blocks the event loop for up to a tenth of a second.
+# Schema parts times argument values. Validation blocks the event loop: at this cost for about 0.1 s.
 MAX_VALIDATION_COST = 5_000_000
 
 log = structlog.get_logger("tools")
@@ -65,14 +65,14 @@ class ToolRegistry:
         self._max_result_bytes = max_result_bytes
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Add tools that need this registry themselves, and so are built after it."""
+        """Add tools that depend on this registry and are therefore built after it."""
         self._tools |= {tool.definition.name: tool for tool in tools}
         self._own_definitions = {name: tool.definition for name, tool in self._tools.items()}
 
     async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
         """Return all tools that this user's agents and canvases can call now.
 
-        A source cannot replace our own.
+        A source cannot replace one of Easel's own tools.
         """
         offered: dict[str, ToolDefinition] = {}
         for source in self._sources:
@@ -84,9 +84,9 @@ class ToolRegistry:
         return tool is not None and tool.definition.may_repeat
 
     async def use(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Call a tool for a model. Raises only `ClaimLost`.
+        """Call a tool for a model and return its result.
 
-        Any other failure is a result too, which the model reads.
+        A failure is returned as an error result, which the model reads. Raises only `ClaimLost`.
         """
         try:
             value = await self.call(call.tool, call.args, context)
@@ -139,9 +139,8 @@ class ToolRegistry:
         if is_too_deep(args):
             raise ToolFailed(tool=name, reason=f"its arguments are nested deeper than {MAX_DEPTH} levels.")
         cached = self._validators.get(name)
-        if (
-            cached is None or cached.schema != definition.schema
-        ):  # a node may declare another version of its tool
+        # A node may reconnect with another schema for the same tool.
+        if cached is None or cached.schema != definition.schema:
             if len(self._validators) >= MAX_CACHED_VALIDATORS:
                 self._validators.clear()
             cached = self._validators[name] = _Validator.of(definition.schema)

@@ -1,6 +1,6 @@
-"""JSON Schema as tools use it: one way to build a validator, for our own tools and for those of nodes.
+"""Validators for the JSON Schemas of tools: of Easel's own tools and those of nodes.
 
-A validator fetches nothing that a schema refers to, and matches patterns in linear time. R7
+A validator does not fetch remote references, and matches patterns in linear time. R7
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def build_validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
 
 
 def check_is_schema(schema: Mapping[str, Any], at: str) -> None:
-    """Raise `BadInput` if this is not valid JSON Schema, or uses what the validator does not support."""
+    """Raise `BadInput` if this is not a valid JSON Schema, or uses features that are not supported."""
     try:
         build_validator(schema)
     except jsonschema_rs.ValidationError as problem:
