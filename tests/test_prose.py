@@ -42,15 +42,15 @@ EXEMPT = frozenset({Path(__file__).resolve()})
 
 # (folder, suffix): markers per 1,000 words. Lower it when the count falls; never raise it.
 LIMITS = {
-    ("src", ".py"): 1.0,
-    ("src", ".sql"): 1.0,
-    ("src", ".js"): 1.0,
-    ("tests", ".py"): 2.0,
-    ("bench", ".py"): 2.0,
+    ("src", ".py"): 0.2,
+    ("src", ".sql"): 0.2,
+    ("src", ".js"): 0.4,
+    ("tests", ".py"): 1.2,
+    ("bench", ".py"): 0.5,
     ("scripts", ".py"): 2.0,
-    ("docs", ".md"): 2.0,
+    ("docs", ".md"): 0.2,
 }
-MAX_MARKED_TEST_NAMES = 0.02
+MAX_MARKED_TEST_NAMES = 0.002
 
 
 def python_prose(source: str) -> Iterator[str]:
