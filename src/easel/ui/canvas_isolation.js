@@ -1,0 +1,60 @@
+// Whether this browser isolates the page of a canvas, and what the shell says where it does not. RS-63
+//
+// Owns the probe: a frame with the connection policy of a page, which tries to connect against it. A browser
+// in which it can, or in which it does not answer in time, does not isolate. There a canvas that no person
+// has accepted shows its generated page; the server enforces it.
+
+import { button, byId } from "./values.js";
+
+const PROBE_MS = 5_000;
+const DISMISSED = "easel.isolation"; // in the local storage, by canvas
+const ENTRY = "assets/index.html";
+// Over plain HTTP a browser does not tell the server what it loads a page for.
+const REASON = isSecureContext
+  ? "this browser cannot keep a page from connecting to other sites"
+  : "over plain HTTP Easel cannot check that the browser keeps a page from connecting to other sites";
+
+/** Resolve with whether this browser enforces the connection policy of the view at this address. */
+export async function probeIsolation(view) {
+  if (!isSecureContext) return false;
+  const frame = document.createElement("iframe");
+  frame.setAttribute("sandbox", "allow-scripts");
+  frame.setAttribute("referrerpolicy", "no-referrer");
+  frame.hidden = true;
+  const { port1, port2 } = new MessageChannel(); // only the probe gets the other port
+  const result = new Promise((resolve) => {
+    port1.onmessage = ({ data }) => resolve(data === true);
+    setTimeout(() => resolve(false), PROBE_MS);
+  });
+  frame.onload = () => frame.contentWindow.postMessage("probe", "*", [port2]);
+  frame.src = `${view}probe.html`;
+  document.body.append(frame);
+  const isIsolated = await result;
+  frame.remove();
+  return isIsolated;
+}
+
+/** Return whether the own page of a canvas is withheld: no person accepted it, and nothing isolates it. */
+export function isWithheld({ accepted, assets }, isIsolated) {
+  return accepted === false && !isIsolated && assets.includes(ENTRY);
+}
+
+/** Say why the own page of a canvas is not shown or, once per canvas, that it is not fully isolated. */
+export function showIsolation(snapshot, isIsolated) {
+  const { accepted, assets, descriptor: { agentId, canvasId } } = snapshot;
+  byId("withheld").hidden = !isWithheld(snapshot, isIsolated);
+  byId("withheld").textContent = "This is a page that Easel generated. The canvas has its own page, but no "
+    + `person has accepted the canvas, and ${REASON}.`;
+  const key = `${DISMISSED}.${agentId}.${canvasId}`;
+  const isPartial = accepted !== false && !isIsolated && assets.includes(ENTRY);
+  const note = byId("partial");
+  note.hidden = !isPartial || localStorage.getItem(key) !== null;
+  if (note.firstChild) return; // a button must not be replaced under the pointer
+  note.append(
+    `The page of this canvas is not fully isolated: ${REASON}. What it reads, it could send there. `,
+    button("", "Dismiss", () => {
+      localStorage.setItem(key, new Date().toISOString());
+      note.hidden = true;
+    }),
+  );
+}
