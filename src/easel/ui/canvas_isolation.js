@@ -6,13 +6,13 @@
 
 import { button, byId } from "./values.js";
 
-const PROBE_MS = 5_000;
+const PROBE_MS = 15_000; // a browser that answers does so at once
 const DISMISSED = "easel.isolation"; // in the local storage, by canvas
 const ENTRY = "assets/index.html";
 // Over plain HTTP a browser does not tell the server what it loads a page for.
-const REASON = isSecureContext
-  ? "this browser cannot keep a page from connecting to other sites"
-  : "over plain HTTP Easel cannot check that the browser keeps a page from connecting to other sites";
+const CANNOT = isSecureContext
+  ? "this browser cannot fully isolate"
+  : "over plain HTTP Easel cannot check that the browser isolates";
 
 /** Resolve with whether this browser enforces the connection policy of the view at this address. */
 export async function probeIsolation(view) {
@@ -43,15 +43,17 @@ export function isWithheld({ accepted, assets }, isIsolated) {
 export function showIsolation(snapshot, isIsolated) {
   const { accepted, assets, descriptor: { agentId, canvasId } } = snapshot;
   byId("withheld").hidden = !isWithheld(snapshot, isIsolated);
-  byId("withheld").textContent = "This is a page that Easel generated. The canvas has its own page, but no "
-    + `person has accepted the canvas, and ${REASON}.`;
+  byId("withheld").textContent = (
+    `Generated page: ${CANNOT} the canvas’s own page, so it is shown only after you accept it.`
+  );
   const key = `${DISMISSED}.${agentId}.${canvasId}`;
   const isPartial = accepted !== false && !isIsolated && assets.includes(ENTRY);
   const note = byId("partial");
   note.hidden = !isPartial || localStorage.getItem(key) !== null;
   if (note.firstChild) return; // a button must not be replaced under the pointer
   note.append(
-    `The page of this canvas is not fully isolated: ${REASON}. What it reads, it could send there. `,
+    `${CANNOT[0].toUpperCase()}${CANNOT.slice(1)} the page of this canvas: it could send what it reads to `,
+    "other sites. ",
     button("", "Dismiss", () => {
       localStorage.setItem(key, new Date().toISOString());
       note.hidden = true;

@@ -416,5 +416,5 @@ addEventListener("pageshow", (event) => { if (event.persisted) location.reload()
 gateway.open();
 probeIsolation(view).then((result) => {
   isIsolated = result;
-  if (watch.snapshot) changed({}); // else the first snapshot shows the page
+  if (watch.snapshot) changed({ spec: true }); // else the first snapshot shows the page
 });
