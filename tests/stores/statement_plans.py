@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 # A page of 500 rows and its references fit in; a tenth of a filled table does not.
 MAX_ROWS_READ = 1_000
-MAX_SQLITE_STEPS = 40_000
-_STEPS_PER_CALL = 200
+# A page takes up to 3,500 steps, and each changed row some for each index.
+MAX_SQLITE_STEPS = 6_000
+MAX_SQLITE_STEPS_PER_CHANGE = 100
+_STEPS_PER_CALL = 100
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def check_sqlite(connection: sqlite3.Connection, name: str, statement: Statement
         values = {key: sqlite_value(value) for key, value in arguments.items()}
         plan = connection.execute(f"explain query plan {statement.sql}", values).fetchall()
         problems = [step[3] for step in plan if _is_full_scan(step[3], statement, partial_indexes)]
-        steps = _count_steps(connection, statement, values)
-        if steps > MAX_SQLITE_STEPS:
+        steps, changes = _count_steps(connection, statement, values)
+        if steps > MAX_SQLITE_STEPS + changes * MAX_SQLITE_STEPS_PER_CHANGE:
             problems.append(f"takes {steps} steps: {'; '.join(step[3] for step in plan)}")
         complaints += [Complaint(name, problem, arguments) for problem in problems]
     return complaints
@@ -151,8 +153,11 @@ def _is_table(name: str, statement: Statement) -> bool:
     return re.search(rf"\b(?:from|join|update)\s+{name}\b(?!\s*\()", statement.sql) is not None
 
 
-def _count_steps(connection: sqlite3.Connection, statement: Statement, values: dict[str, Any]) -> int:
-    calls = 0
+def _count_steps(
+    connection: sqlite3.Connection, statement: Statement, values: dict[str, Any]
+) -> tuple[int, int]:
+    """Return the steps that the statement takes, and how many rows it changes."""
+    calls, changed_before = 0, connection.total_changes
 
     def count() -> int:
         nonlocal calls
@@ -168,4 +173,4 @@ def _count_steps(connection: sqlite3.Connection, statement: Statement, values: d
     finally:
         connection.set_progress_handler(None, 0)
         connection.execute("rollback")
-    return calls * _STEPS_PER_CALL
+    return calls * _STEPS_PER_CALL, connection.total_changes - changed_before
