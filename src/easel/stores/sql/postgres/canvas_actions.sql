@@ -31,13 +31,13 @@ select
 -- List the executions of a canvas that have one of these statuses, newest first. Each status is read
 -- separately, in the order of its index. CV-48
 select e.*
-  from (select distinct unnest(:statuses::text[]) as status) s
+  from (select distinct unnest(:statuses::text[]) as wanted) s
  cross join lateral (
        select
          -- include: execution_columns
               , resolved::text as resolved, answer::text as answer
-         from canvas_actions a
-        where user_id = :user_id and canvas_id = :canvas_id and a.status = s.status
+         from canvas_actions
+        where user_id = :user_id and canvas_id = :canvas_id and status = wanted
           and event_id < coalesce(:before::text, 'evu')
         order by event_id desc limit :limit) e
  order by e.event_id desc limit :limit;

@@ -33,8 +33,8 @@ select
 select
   -- include: execution_columns
        , resolved, answer
-  from (select distinct value as wanted from json_each(:statuses)) s
- cross join canvas_actions a indexed by canvas_actions_status_idx
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join canvas_actions indexed by canvas_actions_status_idx
  where user_id = :user_id and canvas_id = :canvas_id and status = wanted
    and event_id < coalesce(:before, 'evu')
    and event_id >= coalesce((select event_id from canvas_actions indexed by canvas_actions_status_idx

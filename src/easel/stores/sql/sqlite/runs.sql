@@ -66,15 +66,15 @@ select * from runs indexed by runs_listing_idx
 -- name: list_runs_by_status
 -- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
 -- the order of its index, and at most to the end of the page.
-select r.*
-  from (select distinct value as status from json_each(:statuses)) s
- cross join runs r indexed by runs_status_listing_idx
- where r.user_id = :user_id and r.status = s.status and r.queue_no < :before
-   and r.queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
-                                where user_id = :user_id and status = s.status and queue_no < :before
-                                order by queue_no desc
-                                limit 1 offset :limit - 1), 0)
- order by r.queue_no desc
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_status_listing_idx
+ where user_id = :user_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
+                              where user_id = :user_id and status = wanted and queue_no < :before
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
+ order by queue_no desc
  limit :limit;
 
 -- name: list_session_runs
@@ -87,16 +87,16 @@ select * from runs indexed by runs_session_idx
 -- name: list_session_runs_by_status
 -- List the runs of one session that have one of these statuses, newest first. Each status is read separately,
 -- in the order of its index, and at most to the end of the page.
-select r.*
-  from (select distinct value as status from json_each(:statuses)) s
- cross join runs r indexed by runs_session_status_idx
- where r.user_id = :user_id and r.session_id = :session_id and r.status = s.status and r.queue_no < :before
-   and r.queue_no >= coalesce((select queue_no from runs indexed by runs_session_status_idx
-                                where user_id = :user_id and session_id = :session_id and status = s.status
-                                  and queue_no < :before
-                                order by queue_no desc
-                                limit 1 offset :limit - 1), 0)
- order by r.queue_no desc
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_session_status_idx
+ where user_id = :user_id and session_id = :session_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_session_status_idx
+                              where user_id = :user_id and session_id = :session_id and status = wanted
+                                and queue_no < :before
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
+ order by queue_no desc
  limit :limit;
 
 -- name: flag_cancel
