@@ -8,3 +8,5 @@ create index concurrently if not exists artifact_refs_mentioned_idx
 create index concurrently if not exists canvas_actions_log_idx on canvas_actions(user_id, canvas_id, log_seq);
 create index concurrently if not exists messages_with_artifacts_idx on messages(run_id)
   where content::text like '%art\_%' or payload::text like '%art\_%';
+-- The new index of a canvas begins with the same columns.
+drop index concurrently if exists artifact_refs_of_canvas_idx;

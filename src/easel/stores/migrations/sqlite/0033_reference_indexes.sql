@@ -7,3 +7,5 @@ create index if not exists artifact_refs_mentioned_idx
 create index if not exists canvas_actions_log_idx on canvas_actions(user_id, canvas_id, log_seq);
 create index if not exists messages_with_artifacts_idx on messages(run_id)
   where instr(content, 'art_') > 0 or instr(payload, 'art_') > 0;
+-- The new index of a canvas begins with the same columns.
+drop index if exists artifact_refs_of_canvas_idx;
