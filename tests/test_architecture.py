@@ -61,6 +61,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "periodic": frozenset(),
     "readiness": frozenset(),
     "artifacts": frozenset(),
+    "references": frozenset(),
+    "sweeps": frozenset(),
     "audit": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),

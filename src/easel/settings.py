@@ -241,7 +241,19 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
-    artifact_days: float = _row(7.0, "Days to keep an artifact that nothing refers to.", minimum=0.05)
+    artifact_days: float = _row(
+        7.0,
+        "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "
+        "of this time. At least 0.0001, which is 9 seconds.",
+        minimum=0.0001,
+        maximum=36_500,
+    )
+    sweep_seconds: float = _row(
+        3600.0,
+        "Interval at which one of the workers releases references and sweeps what nothing refers to.",
+        minimum=1,
+        maximum=604_800,
+    )
     # database
     database_pool: int = _row(
         8, "Postgres connections of one process, without the one for notifications.", minimum=1, maximum=1_000

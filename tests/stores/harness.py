@@ -104,6 +104,7 @@ class Store:
             "delete from ended_canvases",
             "delete from artifacts",
             "delete from probes",
+            "delete from sweeps",
             "delete from nodes",
             "delete from calls",
             "delete from tokens",

@@ -32,9 +32,11 @@ from easel.host.ports import (
     CanvasStore,
     NodeStore,
     Notifier,
+    ReferenceStore,
     RunStore,
     SessionStore,
     SignInStore,
+    SweepClaims,
     TokenStore,
 )
 from easel.settings import Settings
@@ -72,6 +74,12 @@ class Database(Protocol):
 
     @property
     def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def references(self) -> ReferenceStore: ...
+
+    @property
+    def sweeps(self) -> SweepClaims: ...
 
     @property
     def boards(self) -> BoardStore: ...

@@ -21,7 +21,7 @@ from easel.host.artifacts import Artifacts, restore
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
-from easel.host.periodic import Periodic
+from easel.host.periodic import Periodic, retention_interval
 from easel.host.ports import CanvasActionStore
 from easel.ids import UserId
 
@@ -280,7 +280,8 @@ class RecordRetention:
         self._retention_seconds = retention_seconds
 
     def periodic(self) -> Periodic:
-        return Periodic("prune action records", PRUNE_SECONDS, self.prune)
+        every_seconds = retention_interval(PRUNE_SECONDS, self._retention_seconds)
+        return Periodic("prune action records", every_seconds, self.prune)
 
     async def prune(self) -> None:
         """Delete expired records, batch by batch."""

@@ -24,7 +24,6 @@ from easel.core.canvas.events import asset_path_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, acceptance_after_asset_change, events_for
-from easel.host.periodic import Periodic
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -32,7 +31,6 @@ MAX_CONCURRENT_PUTS = 8
 MAX_READ_ATTEMPTS = 3  # of an asset that is replaced while it is read
 GRACE_SECONDS = 3600.0  # a blob without a row is swept after this time; every put ends sooner
 PUT_SECONDS = GRACE_SECONDS / 4
-SWEEP_SECONDS = 3600.0
 SWEEP_BATCH_SIZE = 500
 ROOT = "users"
 
@@ -174,10 +172,6 @@ class CanvasAssets:
         raise CorruptData(what="asset", id=path)
 
     # -- sweeping --------------------------------------------------------------------------------------------
-
-    def periodic(self) -> Periodic:
-        """Return the periodic sweep, which workers run. Several workers may sweep at the same time."""
-        return Periodic("assets.sweep", SWEEP_SECONDS, self.sweep)
 
     async def sweep(self, grace_seconds: float = GRACE_SECONDS) -> int:
         """Delete blobs without a row that are older than the grace period. Returns how many were deleted."""

@@ -87,15 +87,15 @@ class PostgresCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            arguments, refers_to = change_arguments(change)
+            arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,
                 "change_canvas",
-                {**ids, **arguments, **columns(change.events), "refers_to": refers_to},
+                {**ids, **arguments, **columns(change.events), **mentions._asdict()},
             )
             await _store_related(connection, ids, change, seconds)
             if change.transition is not None:
-                await _store_transition(connection, change.transition, stored["revision"], seconds)
+                await _store_transition(connection, change.transition, stored, seconds)
             return build_outcome(snapshot, change, **stored)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
@@ -190,7 +190,7 @@ async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> Canva
 
 
 async def _store_transition(
-    connection: "Connection", transition: Transition, revision: int, seconds: float
+    connection: "Connection", transition: Transition, stored: Any, seconds: float
 ) -> None:
     if transition.pending_limit is not None:
         ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
@@ -204,10 +204,8 @@ async def _store_transition(
             )["waiting"]
         )
     name = "start_execution" if transition.from_status is None else "advance_execution"
-    if (
-        await _row(connection, name, {**transition_arguments(transition, revision), "seconds": seconds})
-        is None
-    ):
+    arguments = transition_arguments(transition, stored["revision"], stored["last_seq"])
+    if await _row(connection, name, {**arguments, "seconds": seconds}) is None:
         raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,8 +41,15 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
     return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
 
-def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
-    """Return the columns of a change (None: unchanged), and the artifacts that the change refers to."""
+class Mentions(NamedTuple):
+    """The artifacts that a change mentions: in events and records, and in state and spec only."""
+
+    logs: list[str]
+    holds: list[str]
+
+
+def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
+    """Return the columns of a change (None: unchanged), and the artifacts that the change mentions."""
     spec = None if change.spec is None else to_json(change.spec)
     state = None if change.state is None else to_json(change.state)
     arguments = {
@@ -53,21 +60,21 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "is_accepted": change.is_accepted,
         "step": int(change.is_mutation),
     }
-    references = frozenset[str]().union(
-        *(event.refers_to for event in change.events),
-        mentioned_artifacts(spec or ""),
-        mentioned_artifacts(state or ""),
-    )
+    logged = frozenset[str]().union(*(event.refers_to for event in change.events))
     if change.transition is not None:
         answer = change.transition.execution.answer
-        references |= mentioned_artifacts(
-            to_json(change.transition.execution.resolved)
-        ) | mentioned_artifacts(to_json(answer))
-    return arguments, sorted(references)
+        logged |= mentioned_artifacts(to_json(change.transition.execution.resolved)) | mentioned_artifacts(
+            to_json(answer)
+        )
+    held = mentioned_artifacts(spec or "") | mentioned_artifacts(state or "")
+    return arguments, Mentions(sorted(logged), sorted(held - logged))
 
 
-def transition_arguments(transition: Transition, revision: int) -> dict[str, Any]:
-    """Return the columns of an execution except its times, which the store sets."""
+def transition_arguments(transition: Transition, revision: int, last_seq: int) -> dict[str, Any]:
+    """Return the columns of an execution except its times, which the store sets.
+
+    `revision` and `last_seq` are those of the canvas after the change.
+    """
     execution = transition.execution
     arguments = {
         "user_id": execution.user_id,
@@ -88,6 +95,7 @@ def transition_arguments(transition: Transition, revision: int) -> dict[str, Any
         "actor": to_json(execution.actor),
         "tool": execution.tool,
         "resolved": None if execution.resolved is None else to_json(execution.resolved),
+        "log_seq": last_seq,
     }
 
 

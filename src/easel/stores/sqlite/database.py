@@ -23,10 +23,12 @@ from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connecto
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.notifier import LocalNotifier
+from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
 from easel.stores.sqlite.sessions import SqliteSessions
 from easel.stores.sqlite.sign_ins import SqliteSignIns
+from easel.stores.sqlite.sweeps import SqliteSweeps
 from easel.stores.sqlite.tokens import SqliteTokens
 
 LOCK_FILE = "easel.lock"
@@ -57,6 +59,8 @@ class SqliteDatabase:
         self.canvas_actions = SqliteCanvasActions(self)
         self.audit = SqliteAudit(self)
         self.artifacts = SqliteArtifacts(self)
+        self.references = SqliteReferences(self)
+        self.sweeps = SqliteSweeps(self)
         self.boards = SqliteBoards(self)
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)

@@ -29,8 +29,8 @@ with ended as (
          unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, made.canvas_id
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, made.canvas_id, made.last_seq
     from made
     join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
@@ -101,6 +101,8 @@ delete from canvases where user_id = :user_id and canvas_id = :canvas_id returni
 -- name: change_canvas
 -- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
 -- events have no gaps and follow the order of commits. CV-15, CV-44
+-- A reference gets the position of its last mention by an event or a record (`logs`). One from the state or
+-- the spec (`holds`) is stored once: both are compared before a reference is released.
 with grown as (
   update canvases
      set title = coalesce(:title::text, title),
@@ -124,10 +126,18 @@ with grown as (
          unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
            with ordinality as e(event_type, visibility, payload, nth)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, g.canvas_id
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
     from grown g
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:logs::text[]) and a.is_stored
+     for key share of a
+  on conflict (user_id, artifact_id, canvas_id) where canvas_id is not null
+  do update set mentioned_seq = excluded.mentioned_seq
+), held as (
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
+    from grown g
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:holds::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -142,11 +152,11 @@ select count(*) as waiting from canvas_actions
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id,
+                            actor, tool, resolved, answer, revision, owner_id, log_seq,
                             started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
-        :revision, :owner_id,
+        :revision, :owner_id, :log_seq,
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
         case when :status::text = 'running' then clock_timestamp() + make_interval(secs => :seconds) end)

@@ -85,10 +85,10 @@ select count(*) as waiting from canvas_actions
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id,
+                            actor, tool, resolved, answer, revision, owner_id, log_seq,
                             created_at, started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool,
-        :resolved, :answer, :revision, :owner_id,
+        :resolved, :answer, :revision, :owner_id, :log_seq,
         :now, iif(:status <> 'asked', :now, null),
         iif(:status in ('completed', 'failed', 'refused'), :now, null),
         iif(:status = 'running', :until, null))
@@ -168,10 +168,19 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
--- name: add_reference
--- Store a reference from a canvas to an artifact, which is then kept as long as the canvas.
-insert into artifact_refs (user_id, artifact_id, canvas_id)
-select user_id, artifact_id, :canvas_id from artifacts
+-- name: log_reference
+-- Store a reference from an event or a record of a canvas to an artifact, with the position of this mention.
+insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+select user_id, artifact_id, :canvas_id, :seq from artifacts
+ where user_id = :user_id and artifact_id = :artifact_id and is_stored
+on conflict (user_id, artifact_id, canvas_id) where canvas_id is not null
+do update set mentioned_seq = excluded.mentioned_seq;
+
+-- name: hold_reference
+-- Store a reference from the state or the spec of a canvas to an artifact, once: both are compared before a
+-- reference is released.
+insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+select user_id, artifact_id, :canvas_id, :seq from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
