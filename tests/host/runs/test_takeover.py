@@ -10,45 +10,35 @@ import msgspec
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, Text, ToolCall, ToolResult
-from easel.core.run.events import RunEvents
 from easel.core.run.progress import OUTCOME_UNKNOWN
 from easel.core.run.status import Status
 from easel.errors import Unavailable
 from easel.host.runs import worker as run_worker
 from easel.host.runs.worker import SAFETY
-from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
+from easel.ids import OWNER, CallId, RunId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import HandClock, script, wait_until_ended, working
+from tests.host.runs.workers import (
+    AFTER_CLAIM,
+    CRASHED_WORKER,
+    HandClock,
+    claim_and_crash,
+    run_events,
+    script,
+    wait_until_ended,
+    working,
+)
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from easel.core.run.batch import Batch
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
-    from easel.core.stream.envelope import Envelope
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import RunHarness
-
-CRASHED_WORKER = WorkerId("wrk_crashed")
-AFTER_CLAIM = 20.0  # seconds: longer than any claim, shorter than a run's timeout
-
-
-async def claim_and_crash(harness: RunHarness, run_id: RunId, *events: Envelope) -> Claim:
-    """Claim the run and write these events, as a worker that crashes then."""
-    [claim] = await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
-    assert claim.run_id == run_id
-    assert await harness.runs.append(
-        Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").start(claim.attempt), *events])
-    )
-    return claim
-
-
-def run_events(run_id: RunId) -> RunEvents:
-    return RunEvents(run_id, agent_id="main", node_id="x")
 
 
 @rule("RX-06", "RX-30", "RX-37", "RX-49")
