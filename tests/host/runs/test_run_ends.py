@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,10 +14,10 @@ from easel.core.run.conversation import Step, ToolCall
 from easel.core.run.status import Status
 from easel.errors import Unavailable
 from easel.host.runs import history, log_writer
-from easel.ids import OWNER, CallId, SessionId, answer_id
+from easel.ids import OWNER, CallId, SessionId, WorkerId, answer_id
+from tests.host.conftest import RunHarness, TestTool, TurnableClock
 from tests.host.runs.workers import (
     AFTER_CLAIM,
-    CRASHED_WORKER,
     claim_and_crash,
     run_events,
     script,
@@ -23,20 +25,21 @@ from tests.host.runs.workers import (
     working,
 )
 from tests.requirements import rule
-from tests.support.waiting import wait_for
+from tests.stores.harness import sqlite_at
+from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from easel.core.run.run import Claim
-    from tests.host.conftest import RunHarness
 
 
 async def claim_until_exhausted(harness: RunHarness, first: Claim) -> None:
     """Let every further worker of the run crash, until no attempt is left."""
     for attempt in range(2, first.max_attempts + 1):
         harness.clock.ahead += AFTER_CLAIM
-        [claim] = await harness.runs.claim_expired(CRASHED_WORKER, 1, 15)
+        [claim] = await harness.runs.claim_expired(WorkerId(f"wrk_crashed_{attempt}"), 1, 15)
         assert claim.attempt == attempt
 
 
@@ -136,3 +139,56 @@ async def test_takeover_that_ends_a_run_leaves_out_text_in_unavailable_artifacts
     assert run.status is Status.CANCELLED
     stored = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert stored[-1].content == "short"
+
+
+# --- a machine that sleeps ----------------------------------------------------------------------------------
+
+
+@rule("RX-26", "RX-38")
+async def test_run_survives_a_machine_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """While a machine sleeps the wall clock goes on, but not the monotonic clock."""
+    wall, asleep_seconds = time.time_ns, 0
+    monkeypatch.setattr(time, "time_ns", lambda: wall() + asleep_seconds * 1_000_000_000)
+    inside, may_continue = asyncio.Event(), asyncio.Event()
+
+    async def wait_to_continue(_: Any) -> Any:
+        inside.set()
+        await may_continue.wait()
+
+    async with sqlite_at(tmp_path / "easel.db", synchronous="normal") as database:
+        harness = RunHarness(database, TurnableClock())
+        run_id = await harness.start(script({"call": "t", "args": {}}, {"say": "awake"}))
+        worker = harness.worker(TestTool("t", wait_to_continue))
+        assert await worker.once() == 1
+        await within_timeout(inside.wait())
+        for _ in range(4):
+            asleep_seconds += 3600
+            worker._search_all_at = 0.0
+            assert await worker.once() == 0, "the worker took over its own run"
+            await worker.renew_claims()
+        may_continue.set()
+        run = await wait_until_ended(harness, run_id)
+        await harness.audit.close()
+    assert (run.status, run.attempt) == (Status.COMPLETED, 1)
+
+
+@rule("RX-38", "RS-38")
+async def test_process_that_was_frozen_loses_no_attempt_of_its_runs(harness: RunHarness):
+    """A frozen process loses its claims, but it takes over its own runs: no worker was lost."""
+    run_id = await harness.start(script({"say": "x"}, {"wait_ms": 60_000}))
+    worker = harness.worker()
+    for attempt in range(1, 6):
+        worker._search_all_at = 0.0
+        assert await worker.once() == 1
+        run = await harness.run(run_id)
+        assert (run.attempt, run.max_attempts) == (attempt, attempt + 2)
+        harness.clock.ahead += AFTER_CLAIM - 15  # the run's timeout counts the time of all attempts
+        await harness.database.write(lambda c: c.execute("update runs set lease_until = 1").rowcount)
+    await harness.queue.cancel(THE_OWNER, run_id)
+    async with working(worker):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.CANCELLED
+    starts = [
+        msgspec.json.decode(e.data)["attempt"] for e in await harness.log(run_id) if e.type == "run.start"
+    ]
+    assert starts == [1, 2, 3, 4, 5, 6]

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
+from easel.errors import Unavailable
 from easel.ids import WorkerId
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
@@ -75,3 +77,43 @@ async def working(worker: RunWorker) -> AsyncGenerator[asyncio.Event]:
         stop.set()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await task
+
+
+class UnreliableStore:
+    """The store, unavailable for one worker while `is_unavailable`."""
+
+    def __init__(self, harness: RunHarness) -> None:
+        self._runs = harness.runs
+        self.is_unavailable = False
+
+    def __getattr__(self, name: str) -> Any:
+        async def through(*args: Any, **more: Any) -> Any:
+            if self.is_unavailable:
+                raise Unavailable(what="The database")
+            return await getattr(self._runs, name)(*args, **more)
+
+        return through
+
+
+class CountingStore(UnreliableStore):
+    """The store with a count of its replies."""
+
+    def __init__(self, harness: RunHarness) -> None:
+        super().__init__(harness)
+        self.replies: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        async def through(*args: Any, **more: Any) -> Any:
+            reply = await getattr(self._runs, name)(*args, **more)
+            self.replies[name] += 1
+            return reply
+
+        return through
+
+    async def wait_for_replies(self, name: str, count: int) -> None:
+        expected = self.replies[name] + count
+
+        async def have_come() -> bool:
+            return self.replies[name] >= expected
+
+        await wait_for(have_come)

@@ -172,16 +172,22 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
 -- attempt, if an attempt is left. RX-22, RX-37
+-- A worker that takes over its own run was frozen, not lost, so the attempt does not count: `max_attempts` is
+-- raised by one.
 with lost as (
-  select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
+  select run_id, (owner_id = :worker_id)::int as refund,
+         :opening::text is not null and attempt < max_attempts + (owner_id = :worker_id)::int as opens
+    from runs
    where status = 'running' and lease_until < clock_timestamp()
-     and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
+     and (:last_chance::bool is null
+          or (attempt + 1 = max_attempts + (owner_id = :worker_id)::int) = :last_chance)
    order by lease_until
    limit :capacity
      for update skip locked
 ), taken as (
   update runs r
      set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0, last_seq = r.last_seq + opens::int,
+         max_attempts = r.max_attempts + refund,
          lease_until = clock_timestamp() + make_interval(secs => :seconds)
     from lost
    where r.run_id = lost.run_id
