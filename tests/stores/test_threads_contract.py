@@ -22,7 +22,7 @@ from easel.core.stream.notifications import LogDeleted
 from easel.errors import CursorOutOfRange
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
-from easel.host.streams import THREADS, StreamQuota, Tails
+from easel.host.streams import THREADS, StreamQuota, TailMemory, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import (
@@ -57,6 +57,7 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     sessions: Any = store.database.sessions
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
@@ -155,6 +156,7 @@ async def test_poll_continues_after_an_error(store: Store, monkeypatch: pytest.M
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
@@ -302,7 +304,8 @@ async def test_session_created_during_its_deletion_continues_after_its_thread(
     async with other_connection(store) as other:
         async with other.transaction():
             await other.execute(
-                "insert into ended_threads (user_id, session_id, last_thread_seq) values ('owner', 'talk', 50)"
+                "insert into ended_threads (user_id, session_id, last_thread_seq)"
+                " values ('owner', 'talk', 50)"
             )
             await other.execute("delete from sessions")
             creating = asyncio.create_task(sessions.create(OWNER, TALK, None))
