@@ -192,3 +192,19 @@ async def test_process_that_was_frozen_loses_no_attempt_of_its_runs(harness: Run
         msgspec.json.decode(e.data)["attempt"] for e in await harness.log(run_id) if e.type == "run.start"
     ]
     assert starts == [1, 2, 3, 4, 5, 6]
+
+
+async def test_deltas_have_the_attempt_that_wrote_them(harness: RunHarness):
+    run_id = await harness.start(script({"think": "hm"}, {"say": "whole"}))
+    events = run_events(run_id)
+    await claim_and_crash(harness, run_id, events.delta(answer_id(run_id), "wh"))
+    harness.clock.ahead = AFTER_CLAIM
+    async with working(harness.worker()):
+        await wait_until_ended(harness, run_id)
+    log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
+    written = [(kind, data["text"], data.get("attempt")) for kind, data in log if kind.endswith(".delta")]
+    assert written == [
+        ("message.delta", "wh", None),  # as an older version wrote it
+        ("reasoning.delta", "hm", 2),
+        ("message.delta", "whole", 2),
+    ]

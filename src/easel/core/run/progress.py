@@ -43,7 +43,7 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     for event_type, data in events:
         if event_type == "run.start":
             is_new_attempt = True
-        elif event_type == "message.delta":
+        elif event_type == "message.delta" and data.get("role") != "user":
             if is_new_attempt:
                 unfinished.clear()
                 is_new_attempt = False

@@ -55,7 +55,7 @@ class RunLogWriter:
         *,
         on_cancel_requested: Callable[[], None],
     ) -> None:
-        self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
+        self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE, attempt=claim.attempt)
         self.claim = claim
         self._message_id = answer_id(claim.run_id)
         self._runs = runs
@@ -125,7 +125,9 @@ class RunLogWriter:
         except Exception:  # noqa: BLE001 - see above
             self._failure = None
             short, reason = _beginning(text), error and _beginning(error)
-            self._pending = self.events.end_with_message(self._message_id, short, status, reason)
+            self._pending = self.events.end_with_message(
+                self._message_id, short, status, reason, is_truncated=short != text
+            )
             if self._ending[2].offloaded:
                 self._ending = (*self._ending[:2], message(self._message_id, short))
             await self._write_now()
@@ -275,5 +277,4 @@ class RunLogWriter:
 
 
 def _beginning(text: str) -> str:
-    pieces = split_text(text, MAX_SHORTENED_BYTES)
-    return pieces[0] + "…" if len(pieces) > 1 else text
+    return next(iter(split_text(text, MAX_SHORTENED_BYTES)), "")
