@@ -12,10 +12,8 @@ import psutil
 
 from bench import easel_processes, our_store
 from bench.figures import Figure, within
-from easel.core.run.batch import Batch
-from easel.core.run.events import RunEvents
 from easel.core.stream.notifications import ThreadAppended
-from easel.ids import answer_id, scoped_key
+from easel.ids import scoped_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,17 +24,27 @@ if TYPE_CHECKING:
     from easel.stores.postgres import PostgresDatabase
 
 ADDED_MB = 100.0
-BATCH = 100  # events per append
-CONCURRENT_APPENDS = 64
 LAST_WORDS = b"the last words"
-DEADLINE_SECONDS = 600.0
+DEADLINE_SECONDS = 900.0
+FILL = """
+insert into run_events (run_id, seq, event_type, visibility, payload, user_id, session_id, thread_seq)
+select r.run_id, r.last_seq + n, 'message.delta', 'public',
+       jsonb_build_object('message_id', replace(r.run_id, 'run_', 'msg_'), 'attempt', 1, 'visibility', 'public',
+                          'text', case when n = $1::bigint then $2::text else 'delta ' || n || ' of a chat' end),
+       r.user_id, r.session_id, s.last_thread_seq + n
+  from runs r join sessions s using (user_id, session_id), generate_series(1, $1::bigint) as n
+"""
 
 
 async def tabs(setting: Setting) -> list[Figure]:
     """Memory of an API process per thousand idle chat tabs on as many threads of 2,000 events each."""
     count, events = setting.size(1_000, 50), setting.size(2_000, 400)
     idle_seconds = setting.size(60.0, 3.0)
-    async with our_store.opened(setting) as (database, url), easel_processes.api(setting, url) as api:
+    # Without pings: the minimal client does not answer them.
+    async with (
+        our_store.opened(setting) as (database, url),
+        easel_processes.api(setting, url, HEARTBEAT_SECONDS="3600") as api,
+    ):
         await easel_processes.ready(api.server, api.process)
         await our_store.enqueue(database, count)
         claims = await our_store.claim(database, our_store.worker(), count)
@@ -91,25 +99,13 @@ async def _read_to_last_words(reader: asyncio.StreamReader) -> None:
 
 
 async def _write_threads(database: PostgresDatabase, claims: list[Claim], events: int) -> None:
-    """Append deltas to all threads in turn, as the runs of their sessions would."""
-    slots = asyncio.Semaphore(CONCURRENT_APPENDS)
-    last_batch = events // BATCH
-
-    async def append(claim: Claim, number: int) -> None:
-        make = RunEvents(claim.run_id, agent_id="main", node_id="bench").delta
-        texts = [f"delta {number}.{nth} of a chat that goes on" for nth in range(BATCH)]
-        if number == last_batch:
-            texts[-1] = LAST_WORDS.decode()
-        async with slots:
-            batch = Batch(claim, number, [make(answer_id(claim.run_id), text) for text in texts])
-            appended = await database.runs.append(batch)
-        if appended is None or appended.thread_seq is None:
-            raise RuntimeError(f"{claim.run_id} could not be written")
-        key = scoped_key(claim.user_id, claim.session_id)
-        database.notifier.notify(ThreadAppended(key, appended.thread_seq))
-
-    for number in range(1, last_batch + 1):
-        await asyncio.gather(*(append(claim, number) for claim in claims))
+    """Fill all threads by SQL, as their runs would, and notify the viewers."""
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute(FILL, events, LAST_WORDS.decode(), timeout=DEADLINE_SECONDS)
+        await connection.execute("update runs set last_seq = last_seq + $1", events)
+        await connection.execute("update sessions set last_thread_seq = last_thread_seq + $1", events)
+    for claim in claims:
+        database.notifier.notify(ThreadAppended(scoped_key(claim.user_id, claim.session_id), events))
 
 
 def _memory_mb(pid: int) -> float:
