@@ -40,20 +40,22 @@ class PostgresRuns:
     async def enqueue(self, new: NewRun) -> Enqueued:
         if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
             return earlier
+        row = None
         try:
-            row = await self._database.row(
-                SQL["enqueue_run"],
-                run_id=new.run_id,
-                user_id=new.user_id,
-                session_id=new.session_id,
-                input_text=new.input_text,
-                max_attempts=new.max_attempts,
-                idempotency_key=new.idempotency_key,
-                request_digest=new.request_digest,
-                input_artifact=new.input_artifact,
-                title=new.title,
-                **question_arguments(new.question),
-            )
+            while row is None:  # no row: the session was created or deleted at the same time
+                row = await self._database.row(
+                    SQL["enqueue_run"],
+                    run_id=new.run_id,
+                    user_id=new.user_id,
+                    session_id=new.session_id,
+                    input_text=new.input_text,
+                    max_attempts=new.max_attempts,
+                    idempotency_key=new.idempotency_key,
+                    request_digest=new.request_digest,
+                    input_artifact=new.input_artifact,
+                    title=new.title,
+                    **question_arguments(new.question),
+                )
         except asyncpg.UniqueViolationError:
             earlier = await self._find_by_key(new)  # another request stored this key first
             if earlier is None:
