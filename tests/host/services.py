@@ -118,9 +118,9 @@ class HostServices:
     ) -> None:
         await self.library.create(principal, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
-    async def run(self, action_id: str, **more: Any) -> ActionResult:
+    async def run(self, action_id: str, *, principal: Principal = THE_OWNER, **more: Any) -> ActionResult:
         return await self.actions.execute(
-            THE_OWNER,
+            principal,
             ActionRequest(
                 action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}
             ),

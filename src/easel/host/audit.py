@@ -21,11 +21,11 @@ import structlog
 from easel.core.audit.chain import START, Break, ChainPosition, Link, check_end, follow
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import UserId
+from easel.ids import RunId, UserId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -41,9 +41,9 @@ Details = Mapping[str, Any]
 log = structlog.get_logger("audit")
 
 
-def agent_of(user_id: UserId) -> Principal:
-    """Return the principal of a user's runs: the agent of that user."""
-    return Principal(user_id, "agent", kind=PrincipalKind.AGENT)
+def agent_of(user_id: UserId, run_id: RunId) -> Principal:
+    """Return the principal of a run: the agent that acts in it for the user."""
+    return Principal(user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
 
 
 @dataclass(slots=True)

@@ -417,9 +417,6 @@ def _error(problem: HostError, message: str) -> dict[str, Any]:
 
 
 def _events(execution: Execution, principal: Principal) -> CanvasEvents:
-    return CanvasEvents(
-        execution.canvas_id,
-        agent_id=principal.user_id,
-        event_id=execution.event_id,
-        node_id=execution.action_id,
+    return CanvasEvents.by(
+        principal, execution.canvas_id, event_id=execution.event_id, node_id=execution.action_id
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from easel.core.principal import ActorKind
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
@@ -15,9 +16,11 @@ UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
 class RunEvents:
     """Seals the events that one actor adds to one run."""
 
-    def __init__(self, run_id: RunId, *, agent_id: str, node_id: str) -> None:
+    def __init__(
+        self, run_id: RunId, *, agent_id: str, node_id: str, kind: ActorKind = ActorKind.AGENT
+    ) -> None:
         self._run_id = run_id
-        self._provenance = Provenance(agent_id, node_id, run_id)
+        self._provenance = Provenance(agent_id, node_id, run_id, kind=kind)
 
     def _seal(self, event_type: str, data: Mapping[str, Any]) -> Envelope:
         return seal(event_type, data, self._provenance)

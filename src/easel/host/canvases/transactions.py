@@ -100,7 +100,7 @@ def parse_canvas_id(canvas_id: str) -> CanvasId:
 
 def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
     """Return a builder for the events of one operation of this principal."""
-    return CanvasEvents(CanvasId(canvas_id), agent_id=principal.user_id, event_id=new_event_id())
+    return CanvasEvents.by(principal, CanvasId(canvas_id), event_id=new_event_id())
 
 
 def may_self_approve(principal: Principal) -> bool:

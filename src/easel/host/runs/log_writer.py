@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from easel.core.principal import MAIN_AGENT
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter
 from easel.core.run.events import RunEvents
@@ -24,7 +25,7 @@ from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.ids import MessageId, answer_id, scoped_key
 
-AGENT, NODE = "main", "tool_loop"  # the provenance of a run's events
+AGENT, NODE = MAIN_AGENT, "tool_loop"  # the provenance of a run's events
 MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
 
