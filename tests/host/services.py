@@ -58,7 +58,7 @@ class HostServices:
         database = harness.database
         notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasTransactions(database.canvases, blobs, notifier)
+        changes = CanvasTransactions(database.canvases, blobs, notifier, audit)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )

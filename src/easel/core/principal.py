@@ -44,7 +44,7 @@ class Principal:
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
     token_id: str | None = None  # the token that authenticated the request, if it can be revoked
-    only_node: str | None = None  # the node id that the token is bound to, if any
+    only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
     sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
     run_id: RunId | None = None  # the run in which an agent acts
 

@@ -93,11 +93,20 @@ class Audit:
         self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
         """Store a record durably. While the database is unavailable, the record is queued as by `note`."""
-        entry = self._new_entry(principal, action, subject, details)
+        await self.record_all(principal, [(action, details or {})], subject=subject)
+
+    async def record_all(
+        self, principal: Principal, records: Iterable[tuple[str, Details]], *, subject: str | None
+    ) -> None:
+        """Store records of one subject durably, in one commit."""
+        entries = [self._new_entry(principal, action, subject, details) for action, details in records]
+        if not entries:
+            return
         try:
-            await self._store.append([entry])
+            await self._store.append(entries)
         except Unavailable:
-            self._enqueue(entry)
+            for entry in entries:
+                self._enqueue(entry)
 
     def note(
         self,

@@ -212,7 +212,7 @@ def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "spec": canvas.spec,
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
-        "accepted": canvas.is_accepted,
+        "accepted": snapshot.is_accepted,
         "views": len(snapshot.live_views),
         **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
