@@ -46,6 +46,9 @@ class SqliteTokens:
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
         return [to_token(row, to_datetime) for row in await self._read("list_tokens", user_id=user_id)]
 
+    async def bind(self, token_id: str, node_id: str) -> Token | None:
+        return await self._change("bind_token", token_id=token_id, node_id=node_id)
+
     async def revoke(self, token_id: str) -> Token | None:
         return await self._change("revoke_token", token_id=token_id)
 
