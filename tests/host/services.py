@@ -58,7 +58,7 @@ class HostServices:
         database = harness.database
         notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasTransactions(database.canvases, blobs, notifier)
+        changes = CanvasTransactions(database.canvases, blobs, notifier, audit)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )
@@ -126,9 +126,9 @@ class HostServices:
     ) -> None:
         await self.library.create(principal, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
-    async def run(self, action_id: str, **more: Any) -> ActionResult:
+    async def run(self, action_id: str, *, principal: Principal = THE_OWNER, **more: Any) -> ActionResult:
         return await self.actions.execute(
-            THE_OWNER,
+            principal,
             ActionRequest(
                 action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}
             ),

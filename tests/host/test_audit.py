@@ -18,7 +18,7 @@ from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host import audit as audit_module
 from easel.host.audit import Audit, agent_of, verify
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import OWNER, CallId
+from easel.ids import OWNER, CallId, RunId
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
@@ -119,7 +119,7 @@ async def test_record_is_durable_when_it_returns(audit: Audit, store: FaultyStor
         "main",
         {"runs": 3},
     )
-    assert record["actor"] == {"user_id": "owner", "name": "owner"}
+    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
 
 
 async def test_record_is_queued_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:
@@ -146,7 +146,7 @@ async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: F
         audit.note(None, "worker.error", subject=str(nth))
     found = await wait_for_records(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
-    assert found[0]["actor"] == {"user_id": "easel", "name": "easel"}
+    assert found[0]["actor"] == {"user_id": "easel", "name": "easel", "kind": "service"}
     assert store.append_count == 1
 
 
@@ -310,9 +310,16 @@ async def test_exception_is_recorded_with_its_traceback_and_without_secrets(
     try:
         raise_deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
-        audit.record_exception(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
+        audit.record_exception(
+            agent_of(OWNER, RunId("run_1")), "run.error", problem, reference="ref_1", subject="run_1"
+        )
     [record] = await wait_for_records(store, 1)
-    assert record["actor"] == {"user_id": "owner", "name": "agent"}
+    assert record["actor"] == {
+        "user_id": "owner",
+        "name": "main",
+        "kind": "agent",
+        "run_id": "run_1",
+    }
     details = record["details"]
     assert (details["reference"], details["exception"]) == ("ref_1", "RuntimeError")
     assert details["message"] == f"no luck with {HIDDEN}, nor with {HIDDEN}"

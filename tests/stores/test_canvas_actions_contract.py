@@ -440,7 +440,12 @@ async def test_output_is_stored_only_while_the_execution_runs(
         execution.event_id,
         1,
     )
-    assert data["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
+    assert data["provenance"] == {
+        "kind": "person",
+        "agent_id": OWNER,
+        "node_id": "deploy",
+        "run_id": execution.event_id,
+    }
 
 
 @rule("CV-42")

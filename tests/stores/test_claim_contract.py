@@ -348,7 +348,12 @@ async def test_claim_writes_the_opening_event_of_each_run(runs: RunStore) -> Non
         assert (event.seq, event.type, event.visibility) == (1, expected.type, expected.visibility)
         data = json.loads(event.data)
         assert data["attempt"] == 1
-        assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
+        assert data["provenance"] == {
+            "kind": "agent",
+            "agent_id": "main",
+            "node_id": "tool_loop",
+            "run_id": claim.run_id,
+        }
         assert assert_stored(await runs.append(ending_batch(claim, 1))).last_seq == 4, (
             "the log continues after its opening without a gap"
         )

@@ -74,9 +74,17 @@ async def open_shared_services(
     """Build the shared services; at the end, disconnect the nodes."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
-    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier)
+    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
-    nodes = NodeRegistry(database.nodes, artifacts, notifier, audit, node_limits(settings), outputs=outputs)
+    nodes = NodeRegistry(
+        database.nodes,
+        artifacts,
+        notifier,
+        audit,
+        node_limits(settings),
+        tokens=database.tokens,
+        outputs=outputs,
+    )
     tools = ToolRegistry(
         [],
         audit=audit,

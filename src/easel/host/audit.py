@@ -21,11 +21,11 @@ import structlog
 from easel.core.audit.chain import START, Break, ChainPosition, Link, check_end, follow
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import UserId
+from easel.ids import RunId, UserId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -41,9 +41,9 @@ Details = Mapping[str, Any]
 log = structlog.get_logger("audit")
 
 
-def agent_of(user_id: UserId) -> Principal:
-    """Return the principal of a user's runs: the agent of that user."""
-    return Principal(user_id, "agent", kind=PrincipalKind.AGENT)
+def agent_of(user_id: UserId, run_id: RunId) -> Principal:
+    """Return the principal of a run: the agent that acts in it for the user."""
+    return Principal(user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
 
 
 @dataclass(slots=True)
@@ -93,11 +93,20 @@ class Audit:
         self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
         """Store a record durably. While the database is unavailable, the record is queued as by `note`."""
-        entry = self._new_entry(principal, action, subject, details)
+        await self.record_all(principal, [(action, details or {})], subject=subject)
+
+    async def record_all(
+        self, principal: Principal, records: Iterable[tuple[str, Details]], *, subject: str | None
+    ) -> None:
+        """Store records of one subject durably, in one commit."""
+        entries = [self._new_entry(principal, action, subject, details) for action, details in records]
+        if not entries:
+            return
         try:
-            await self._store.append([entry])
+            await self._store.append(entries)
         except Unavailable:
-            self._enqueue(entry)
+            for entry in entries:
+                self._enqueue(entry)
 
     def note(
         self,

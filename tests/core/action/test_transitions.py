@@ -142,7 +142,12 @@ def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> 
         "trigger": "client",
     }
     assert data["tool"] == "server-a__Read"
-    assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
+    assert data["provenance"] == {
+        "kind": "person",
+        "agent_id": "ann",
+        "node_id": "read",
+        "run_id": "evt_1",
+    }
     assert (started.change.is_mutation, started.change.state) == (False, None)
     transition = started.change.transition
     assert transition is not None

@@ -66,7 +66,7 @@ async def test_action_runs_its_tool_and_saves_the_result_in_the_canvas(
             "eventId": answer["eventId"],
         }.items() <= event.payload.items()
     assert before <= started.payload["startedAt"] <= finished.payload["endedAt"] <= after
-    provenance = {"agent_id": "owner", "node_id": "go", "run_id": answer["eventId"]}
+    provenance = {"kind": "person", "agent_id": "owner", "node_id": "go", "run_id": answer["eventId"]}
     assert all(event.payload["provenance"] == provenance for event in (started, updated, finished))
 
 

@@ -171,6 +171,9 @@ async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
         assert refused is not None
         assert refused.code == 503
         async with NodePeer.connected(small, "laptop") as node:
+            seen = await client.call("canvas.get", canvasId=name)
+            assert "was unknown" in seen["weakenedTools"]["laptop__Echo"], "RS-68"
+            await client.call("canvas.accept", canvasId=name, revision=seen["revision"])
             action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="ask"))
             assert (await node.echo_next_call())["args"] == {"text": "hello ada"}
             assert (await action)["status"] == "completed"

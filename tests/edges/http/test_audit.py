@@ -125,7 +125,7 @@ def test_administrator_reads_records(easel: LiveEasel) -> None:
     easel.post("/api/sessions", {"session_id": session})
     record = latest(easel, "session.created", subject=session)
     assert set(record) == {"seq", "at", "storage_class", "action", "actor", "subject", "metadata", "hash"}
-    assert record["actor"] == {"user_id": "owner", "name": "owner"}
+    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
     assert (record["storage_class"], record["metadata"]) == ("audit", {"visibility": "system"})
     assert datetime.now(UTC) - datetime.fromisoformat(record["at"]) < timedelta(minutes=1)
     [stored] = easel.sql(f"select record, hash from audit where seq = {record['seq']}")
@@ -211,7 +211,7 @@ def test_sign_in_and_sign_out_are_recorded_without_the_token(easel: LiveEasel) -
         browser.post("/sign-in", data={"token": easel.token})
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "form"
         browser.post("/sign-out")
-        assert latest(easel, "sign_out")["actor"] == {"user_id": "owner", "name": "owner"}
+        assert latest(easel, "sign_out")["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
         before = len(records(easel, action="sign_out"))
         browser.cookies.clear()
         browser.post("/sign-out")

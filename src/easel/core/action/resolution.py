@@ -76,6 +76,11 @@ def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     )
 
 
+def find_text_args(args: Any) -> tuple[str, ...]:
+    """Return the paths of all text arguments."""
+    return tuple(_format_path(path) for path, leaf in leaves(args) if isinstance(leaf, str))
+
+
 def resolve_message(action: SendMessage, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> str:
     return Filler(values, limit=limit).fill(action.message)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from easel.core.principal import ActorKind
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
@@ -18,10 +19,18 @@ class RunEvents:
     `attempt` is in the deltas of a worker: the next attempt repeats the text of an unfinished step.
     """
 
-    def __init__(self, run_id: RunId, *, agent_id: str, node_id: str, attempt: int | None = None) -> None:
+    def __init__(
+        self,
+        run_id: RunId,
+        *,
+        agent_id: str,
+        node_id: str,
+        kind: ActorKind = ActorKind.AGENT,
+        attempt: int | None = None,
+    ) -> None:
         self._run_id = run_id
         self._attempt = {} if attempt is None else {"attempt": attempt}
-        self._provenance = Provenance(agent_id, node_id, run_id)
+        self._provenance = Provenance(agent_id, node_id, run_id, kind=kind)
 
     def _seal(self, event_type: str, data: Mapping[str, Any]) -> Envelope:
         return seal(event_type, data, self._provenance)

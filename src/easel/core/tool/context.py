@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.run.run import Claim
 from easel.core.session.session import to_session_key
 from easel.errors import NotInRun
@@ -41,5 +41,5 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        principal = Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT)
+        principal = Principal(claim.user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=claim.run_id)
         return cls(principal, to_session_key(claim.session_id), claim)

@@ -8,6 +8,7 @@ canvas, at an unguessable address that expires. Does not own the headers that is
 import asyncio
 import html
 import time
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from urllib.parse import quote
@@ -110,7 +111,8 @@ async def view_file(call: Call) -> Response:
 
 
 async def _canvas(call: Call, view: PageView) -> Canvas:
-    return (await call.host.canvases.get(view.principal, view.canvas_id)).canvas
+    snapshot = await call.host.canvases.get(view.principal, view.canvas_id)
+    return replace(snapshot.canvas, is_accepted=snapshot.is_accepted)
 
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:

@@ -23,7 +23,6 @@ from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.periodic import Periodic, retention_interval
 from easel.host.ports import CanvasActionStore
-from easel.ids import UserId
 
 PRUNE_SECONDS = 60.0
 
@@ -247,11 +246,6 @@ def _to_error(execution: Execution, answer: Any) -> HostError:
     return kinds.get(answer["error"]["name"], ActionFailed).with_message(
         answer["error"]["message"], eventId=execution.event_id
     )
-
-
-def principal_of(execution: Execution) -> Principal:
-    """Return the principal that started an execution."""
-    return Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
 
 
 def result_not_stored(problem: Unavailable) -> ActionFailed:

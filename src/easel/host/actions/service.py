@@ -13,7 +13,13 @@ import structlog
 
 from easel.core.action.confirmation import may_cancel
 from easel.core.action.transitions import StartedExecution
-from easel.core.canvas.execution import DuplicateRequest, Execution, ExecutionStatus, StaleTransition
+from easel.core.canvas.execution import (
+    DuplicateRequest,
+    Execution,
+    ExecutionStatus,
+    StaleTransition,
+    principal_of,
+)
 from easel.core.principal import Principal
 from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
@@ -32,7 +38,7 @@ from easel.errors import (
 from easel.host.actions.confirmations import ANSWERED, Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, principal_of, result_not_stored
+from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, result_not_stored
 from easel.host.actions.request import CLIENT, ActionRequest
 from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions

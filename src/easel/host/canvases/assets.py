@@ -12,18 +12,21 @@ from datetime import datetime
 
 import structlog
 
+from easel.core.canvas.acceptance import Write, acceptance_after, are_assets_changed
 from easel.core.canvas.assets import (
     Asset,
     asset_created_at,
     asset_key,
     check_path_conflicts,
     require_asset_path,
+    version_name,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_path_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvases.transactions import CanvasTransactions, acceptance_after_asset_change, events_for
+from easel.host.canvases.transactions import CanvasTransactions, events_for
+from easel.host.periodic import Periodic
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -74,10 +77,11 @@ class CanvasAssets:
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
             self.check_fits(snapshot, stored)
+            write = Write(are_assets_changed=are_assets_changed(snapshot, stored))
             return Change(
                 events=[events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])],
                 put=stored,
-                is_accepted=acceptance_after_asset_change(principal),
+                is_accepted=acceptance_after(principal, snapshot, write),
             )
 
         try:
@@ -100,9 +104,8 @@ class CanvasAssets:
             check_revision(snapshot.canvas, expected_revision)
             _find_asset(snapshot, path)
             event = events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])
-            return Change(
-                events=[event], removed=[path], is_accepted=acceptance_after_asset_change(principal)
-            )
+            accepted = acceptance_after(principal, snapshot, Write(are_assets_changed=True))
+            return Change(events=[event], removed=[path], is_accepted=accepted)
 
         return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 
@@ -131,7 +134,11 @@ class CanvasAssets:
         The caller stores their rows or deletes the blobs.
         """
         new = [
-            Asset(path, asset_key(user_id, agent_id, canvas_id, new_blob_name(), path), len(files[path]))
+            Asset(
+                path,
+                asset_key(user_id, agent_id, canvas_id, version_name(new_blob_name(), files[path]), path),
+                len(files[path]),
+            )
             for path in sorted(files)
         ]
 

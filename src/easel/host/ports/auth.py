@@ -28,6 +28,10 @@ class TokenStore(Protocol):
         """Return the tokens of a user, or of all users, oldest first and revoked ones included."""
         ...
 
+    async def bind(self, token_id: str, node_id: str) -> Token | None:
+        """Bind a node's token to a node id. Returns None if it is bound already, revoked or not a node's."""
+        ...
+
     async def revoke(self, token_id: str) -> Token | None:
         """Revoke a token. Returns None if there is no such token or it was already revoked."""
         ...

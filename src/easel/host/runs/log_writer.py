@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from easel.core.principal import MAIN_AGENT
 from easel.core.run.batch import Appended, Batch
 from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter, split_text
 from easel.core.run.events import RunEvents
@@ -26,7 +27,7 @@ from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.ids import MessageId, answer_id, scoped_key
 
-AGENT, NODE = "main", "tool_loop"  # the provenance of a run's events
+AGENT, NODE = MAIN_AGENT, "tool_loop"  # the provenance of a run's events
 MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
 MAX_ARTIFACT_WAIT_SECONDS = 30.0  # for unavailable artifacts, when a run ends

@@ -141,7 +141,7 @@ class RunQueue:
         self, principal: Principal, run_id: RunId
     ) -> tuple[list[Envelope] | None, Message | None]:
         """Return the last events and the answer of a queued run; None for a run that a worker ends."""
-        events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
+        events = RunEvents(run_id, agent_id=principal.actor_id, node_id="cancel", kind=principal.actor_kind)
         run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
             return None, None  # the run's worker writes its closing events

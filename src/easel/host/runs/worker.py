@@ -363,7 +363,9 @@ class RunWorker:
             # A model provider's error message may quote the API key or the whole request.
             reason = shorten(self._audit.redact(problem.message))
             log.info("run.failed", run_id=claim.run_id, reason=reason)
-            self._audit.record_exception(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
+            self._audit.record_exception(
+                agent_of(claim.user_id, claim.run_id), "run.failed", problem, subject=claim.run_id
+            )
             return Status.FAILED, reason
         except ClaimLost:
             raise
@@ -371,13 +373,17 @@ class RunWorker:
             if isinstance(problem, TimeoutError) and timeout.expired():
                 timed_out = RunTimedOut(seconds=f"{self._limits.run_timeout_seconds:g}")
                 self._audit.record_exception(
-                    agent_of(claim.user_id), "run.failed", timed_out, subject=claim.run_id
+                    agent_of(claim.user_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
                 )
                 return Status.FAILED, timed_out.message
             reference = new_reference()
             log.exception("run.error", run_id=claim.run_id, reference=reference)
             self._audit.record_exception(
-                agent_of(claim.user_id), "run.error", problem, reference=reference, subject=claim.run_id
+                agent_of(claim.user_id, claim.run_id),
+                "run.error",
+                problem,
+                reference=reference,
+                subject=claim.run_id,
             )
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None

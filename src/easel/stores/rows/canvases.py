@@ -58,6 +58,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "spec": spec,
         "state": state,
         "is_accepted": change.is_accepted,
+        "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
@@ -162,6 +163,7 @@ def build_outcome(
         is_accepted=is_accepted,
         created_at=before.created_at,
         updated_at=updated_at,
+        tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)
