@@ -223,6 +223,11 @@ class Settings:
     max_frame_bytes: int = _row(
         1_048_576, "Largest WebSocket frame; a larger one closes the connection with 1009.", minimum=1_024
     )
+    max_anonymous_bytes: int = _row(
+        65_536,
+        "Bytes that a connection to /ws may send before `connect` if its upgrade request has no valid token.",
+        minimum=1_024,
+    )
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", minimum=16)
     max_result_bytes: int = _row(
         262_144, "Largest result of a tool; a larger one is an error that the model sees.", minimum=1_024

@@ -171,7 +171,7 @@ class HttpEdge:
             params = None
             if row.body is not None:
                 body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
-                params = decode_body(body, row.body)
+                params = await decode_body(body, row.body)
             elif row.query is not None:
                 params = decode_query(request, row.query)
             response = await row.handler(Call(self._host, principal, request, params))

@@ -3,6 +3,7 @@
 Owns the session cookie and the limits on bodies. Does not know routes or services beyond the sign-in.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -22,6 +23,7 @@ COOKIE = "easel"
 # Limit on the JSON of a body outside of strings: many small values take far longer to decode than one long
 # string.
 MAX_STRUCTURE_BYTES = 1_048_576
+LARGE_BODY_BYTES = 65_536
 
 
 class Access(Enum):
@@ -117,7 +119,14 @@ def check_structure_size(body: bytes) -> None:
         raise TooLarge(what="The JSON of the body, without its strings,", limit=MAX_STRUCTURE_BYTES)
 
 
-def decode_body(body: bytes, shape: type[Any]) -> Any:
+async def decode_body(body: bytes, shape: type[Any]) -> Any:
+    """Return the decoded body. A large one is decoded in a thread, so that it delays no other request."""
+    if len(body) > LARGE_BODY_BYTES:
+        return await asyncio.to_thread(_decode, body, shape)
+    return _decode(body, shape)
+
+
+def _decode(body: bytes, shape: type[Any]) -> Any:
     check_structure_size(body)
     try:
         params = msgspec.json.decode(body, type=shape)
