@@ -12,7 +12,7 @@ from easel import __version__
 from easel.core.stream.envelope import EVENT_TYPES
 from easel.edges.methods import METHODS
 from tests.edges.http.live import LiveEasel as Live
-from tests.edges.http.live import new_session
+from tests.edges.http.live import cookie_name, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for
@@ -51,7 +51,9 @@ async def test_client_signs_in_with_header_link_cookie_or_connect(small_easel: L
     opened = {
         "header": GatewayClient.open(small_easel.base_url, token),
         "link": GatewayClient.open(small_easel.base_url, None, query=f"?token={token}"),
-        "cookie": GatewayClient.open(small_easel.base_url, None, Cookie=f"easel={cookie}"),
+        "cookie": GatewayClient.open(
+            small_easel.base_url, None, Cookie=f"{cookie_name(small_easel.base_url)}={cookie}"
+        ),
         "connect": GatewayClient.open(small_easel.base_url, None),
     }[by]
     async with opened as client:

@@ -254,7 +254,8 @@ class Connection:
         sign_in = self._services.sign_in
         principal = self._handshake_principal
         if params.auth is not None:
-            principal = await sign_in.authenticate_token(params.auth.token) or ANONYMOUS
+            address = self._socket.client.host if self._socket.client else ""
+            principal = await sign_in.authenticate_token(params.auth.token, address) or ANONYMOUS
         # The user may have signed out after the HTTP request.
         if principal.sign_in_id is not None and await sign_in.is_signed_out(principal.sign_in_id):
             principal = ANONYMOUS

@@ -149,8 +149,8 @@ class ToolRegistry:
             cached = self._validators[name] = _Validator.of(definition.schema)
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
             raise BadInput(
-                problem=f"{name}: the arguments have {value_count} values, which is too much to check against "
-                f"its schema of {cached.part_count} parts; send less."
+                problem=f"{name}: the arguments have {value_count} values, which is too much to check "
+                f"against its schema of {cached.part_count} parts; send less."
             )
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"

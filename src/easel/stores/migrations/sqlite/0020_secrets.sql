@@ -1,5 +1,5 @@
--- Add the secret keys of the server. Delete the resolved calls of executions that have ended: they can contain
--- a secret that a person typed.
+-- Add the secret keys of the server. Delete the resolved calls of executions that have ended: they can
+-- contain a secret that a person typed.
 create table server_keys (
   name text primary key,
   key text not null constraint key_is_long check (length(key) >= 32),
