@@ -95,6 +95,27 @@ async def test_failed_sign_in_is_recorded_in_the_audit_trail(tmp_path: Path) -> 
         await wait_for(is_recorded)
 
 
+async def test_wrong_tokens_slow_down_connect_and_upgrade(tmp_path: Path) -> None:
+    with Live(tmp_path, with_worker=False, settings={"sign_in_failures": 2}) as live:
+        for _ in range(2):
+            async with GatewayClient.open(live.base_url, None) as client:
+                refused = await client.refusal("connect", {"client": {"id": "x"}, "auth": {"token": "wrong"}})
+                assert refused is not None
+                assert refused.code == 401
+        async with GatewayClient.open(live.base_url, None) as client:
+            refused = await client.refusal("connect", {"client": {"id": "x"}, "auth": {"token": "wrong"}})
+            assert refused is not None
+            assert (refused.code, refused.error["name"]) == (429, "TOO_MANY_FAILURES")
+            assert refused.error["retryable"] is True
+        with pytest.raises(InvalidStatus) as status:
+            async with GatewayClient.open(live.base_url, "wrong"):
+                pass
+        assert status.value.response.status_code == 429
+        assert "Retry-After" in status.value.response.headers
+        async with GatewayClient.connected(live.base_url, live.token) as client:
+            assert (await client.call("canvas.list"))["canvases"] == []
+
+
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])
 async def test_methods_are_refused_before_connect(small_easel: LiveEasel, method: str) -> None:
     async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:

@@ -29,7 +29,7 @@ from easel.ids import new_sign_in_id
 COOKIE_SECONDS = 30 * 24 * 3600
 RECHECK_SECONDS = 1.0
 MAX_CACHED_TOKENS = 1_000
-UNGUESSABLE_LENGTH = 32  # of an owner's token; Easel generates longer ones
+UNGUESSABLE_LENGTH = 24  # of an owner's token; Easel generates longer ones
 SIGN_IN_PREFIX = "sign_"
 
 

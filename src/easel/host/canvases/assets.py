@@ -18,6 +18,7 @@ from easel.core.canvas.assets import (
     asset_key,
     check_path_conflicts,
     require_asset_path,
+    require_new_asset_path,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_path_mark
@@ -111,7 +112,7 @@ class CanvasAssets:
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
-            require_asset_path(path)
+            require_new_asset_path(path)
             if len(content) > self._limits.max_bytes:
                 raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
