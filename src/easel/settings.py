@@ -17,6 +17,7 @@ from easel.errors import BadSettings
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
+MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
@@ -68,6 +69,17 @@ class Settings:
         "",
         "The owner's token; empty: generated at the first start and stored in DATA/owner-token.",
         secret=True,
+    )
+    secret_key: str = _row(
+        "",
+        "Key that signs cookies and the addresses of canvas pages, at least 32 characters, the same on every "
+        "instance; empty: generated once and stored in the database.",
+        secret=True,
+    )
+    sign_in_failures: int = _row(
+        10,
+        "Wrong tokens of one address that are free; then each one doubles the wait for the next, up to 60 s.",
+        minimum=1,
     )
     public_url: str = _row("", "Public address if a proxy is in front, such as https://easel.example.org.")
     assets_url: str = _row(
@@ -230,6 +242,11 @@ class Settings:
     max_frame_bytes: int = _row(
         1_048_576, "Largest WebSocket frame; a larger one closes the connection with 1009.", minimum=1_024
     )
+    max_anonymous_bytes: int = _row(
+        65_536,
+        "Bytes that a connection to /ws may send before `connect` if its upgrade request has no valid token.",
+        minimum=1_024,
+    )
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", minimum=16)
     max_result_bytes: int = _row(
         262_144, "Largest result of a tool; a larger one is an error that the model sees.", minimum=1_024
@@ -323,6 +340,8 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
             continue
         values[f.name] = _parse(source, str(text).strip(), f.default, f.metadata)
     settings = Settings(**values)
+    if 0 < len(settings.secret_key) < MIN_KEY_LENGTH:
+        raise BadSettings(problem=f"EASEL_SECRET_KEY must have at least {MIN_KEY_LENGTH} characters.")
     _check_address("EASEL_PUBLIC_URL", settings.public_url)
     _check_address("EASEL_ASSETS_URL", settings.assets_url)
     if settings.assets_url and not settings.public_url:

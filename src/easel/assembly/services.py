@@ -27,6 +27,7 @@ from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.canvases.agent_tools import canvas_tools
@@ -136,7 +137,8 @@ def build_services(shared: SharedServices) -> Services:
     revoked = RevokedSignIns(
         database.sign_ins, notifier, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds)
     )
-    sign_in = SignIn(token, database.tokens, revoked)
+    throttle = SignInThrottle(settings.sign_in_failures)
+    sign_in = SignIn(token, database.tokens, revoked, key=resources.signing_key, throttle=throttle)
     queue = RunQueue(
         database.runs,
         artifacts,

@@ -340,7 +340,7 @@ async def test_tool_that_is_not_allowed_is_refused_before_its_template(
     [
         (call_tool("nobody__Tool", saveAs="out"), 503),
         (call_tool("test__Fail", args={"name": "on purpose"}, saveAs="out"), 500),
-        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 500),
+        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 400),
         ({"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]}, 400),
         ({"kind": "session.send", "message": "{{state.none}}", "saveAs": "out"}, 400),
     ],

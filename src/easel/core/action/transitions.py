@@ -58,6 +58,7 @@ class ActionStart:
     event_id: str
     owner_id: str
     now_ms: int
+    salt: str = ""  # random; part of the digest of a confirmation
     input: Any = field(default_factory=dict[str, Any])
     expected_revision: int | None = None
     request_id: str | None = None
@@ -205,14 +206,14 @@ def _ask(
     start: ActionStart,
     pending_limit: PendingLimit | None,
 ) -> StartedExecution:
-    confirmation = to_confirmation(work, action)
+    confirmation = to_confirmation(work, action, start.salt)
     resolved, offloaded = offload_large_values(confirmation)
     pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
     payload = {
         **pending.event_fields,
         "confirmationId": pending.event_id,
         "askedAt": start.now_ms,
-        "resolved": resolved,
+        "digest": confirmation["digest"],
     }
     event = _events(pending, start.principal).action("asked", canvas.revision, payload)
     transition = Transition(pending, pending_limit=pending_limit)

@@ -26,6 +26,11 @@ MAX_NAMES = 16
 # Characters with a special meaning in a shell, a browser or a file system, and characters that look like
 # slashes.
 _UNSAFE = frozenset('\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572")
+# Windows opens a device for these names, whatever their case and extension.
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", "conin$", "conout$"]
+    + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
+)
 _KEY = re.compile(
     r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})(?:-([a-z2-7]{52}))?/.+"
 )
@@ -84,6 +89,21 @@ def require_asset_path(path: str) -> str:
             )
         if len(name.encode()) > MAX_NAME_LENGTH:
             raise BadInput(problem=f"path: a name must have at most {MAX_NAME_LENGTH} bytes.")
+    return path
+
+
+def require_new_asset_path(path: str) -> str:
+    """Return the path of an asset to store. Raises `BadInput` also if Windows could not have such a file.
+
+    Assets that older releases have stored under such a name stay readable.
+    """
+    require_asset_path(path)
+    for name in path.split("/"):
+        if name.partition(".")[0].rstrip().lower() in _DEVICES:
+            raise BadInput(
+                problem=f"path: {name} is the name of a device on Windows, so the canvas could not be "
+                "exported there; choose another name."
+            )
     return path
 
 

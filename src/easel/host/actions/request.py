@@ -3,6 +3,7 @@
 Owns the checks that need no store. Does not know whether the action exists or may run.
 """
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ class ActionRequest:
             event_id=new_event_id(),
             owner_id=owner_id,
             now_ms=now_ms(),
+            salt=secrets.token_hex(16),
             input=self.input,
             expected_revision=self.expected_revision,
             request_id=self.request_id,

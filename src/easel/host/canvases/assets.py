@@ -19,6 +19,7 @@ from easel.core.canvas.assets import (
     asset_key,
     check_path_conflicts,
     require_asset_path,
+    require_new_asset_path,
     version_name,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
@@ -26,7 +27,6 @@ from easel.core.canvas.events import asset_path_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, events_for
-from easel.host.periodic import Periodic
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -112,7 +112,7 @@ class CanvasAssets:
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
-            require_asset_path(path)
+            require_new_asset_path(path)
             if len(content) > self._limits.max_bytes:
                 raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)

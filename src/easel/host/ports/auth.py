@@ -38,7 +38,11 @@ class TokenStore(Protocol):
 
 
 class SignInStore(Protocol):
-    """Sign-ins of browsers that were revoked before they expired."""
+    """Sign-ins of browsers that were revoked before they expired, and the key that signs cookies."""
+
+    async def signing_key(self, candidate: str) -> str:
+        """Return the stored key; if there is none, store the candidate and return it."""
+        ...
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         """Revoke a sign-in durably, and keep the revocation for at least `seconds`."""

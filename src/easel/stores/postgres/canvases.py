@@ -20,11 +20,12 @@ from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.canvases import (
     build_outcome,
     change_arguments,
+    to_canvas_events,
     to_old_logs,
     to_snapshot,
     transition_arguments,
 )
-from easel.stores.rows.runs import split_key, to_canvas, to_events
+from easel.stores.rows.runs import split_key, to_canvas
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -179,7 +180,7 @@ class PostgresCanvases:
         rows = await self._database.rows(
             SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return to_events(rows)
+        return to_canvas_events(rows)
 
 
 async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> CanvasSnapshot | None:

@@ -1,6 +1,6 @@
 """Canvases and executions in both stores: conversion of rows to core values, and of changes to arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
+from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.errors import current_code
 from easel.ids import CanvasId, UserId
-from easel.stores.rows.runs import Row, Time, to_canvas
+from easel.stores.rows.runs import Row, Time, to_canvas, to_events
 
 
 def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
@@ -41,6 +42,23 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
     return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
 
+def to_canvas_events(
+    rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
+) -> list[LoggedEvent]:
+    """Return a page of a canvas's log.
+
+    Older releases logged the complete call of a confirmation, which can contain a secret that a person
+    typed. It is left out.
+    """
+    events = to_events(rows, time)
+    for event in events:
+        if event.type == "canvas.action.asked" and '"resolved"' in event.data:
+            payload = msgspec.json.decode(event.data)
+            payload.pop("resolved", None)
+            event.data = to_json(payload)
+    return events
+
+
 class Mentions(NamedTuple):
     """The artifacts that a change mentions: in events and records, and in state and spec only."""
 
@@ -63,10 +81,9 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
     if change.transition is not None:
-        answer = change.transition.execution.answer
-        logged |= mentioned_artifacts(to_json(change.transition.execution.resolved)) | mentioned_artifacts(
-            to_json(answer)
-        )
+        execution = change.transition.execution
+        kept = [execution.answer, None if execution.status.is_terminal else execution.resolved]
+        logged |= mentioned_artifacts(to_json(kept))
     held = mentioned_artifacts(spec or "") | mentioned_artifacts(state or "")
     return arguments, Mentions(sorted(logged), sorted(held - logged))
 

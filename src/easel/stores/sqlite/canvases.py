@@ -25,11 +25,12 @@ from easel.stores.rows.canvases import (
     Mentions,
     build_outcome,
     change_arguments,
+    to_canvas_events,
     to_old_logs,
     to_snapshot,
     transition_arguments,
 )
-from easel.stores.rows.runs import split_key, to_canvas, to_events
+from easel.stores.rows.runs import split_key, to_canvas
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class SqliteCanvases:
         rows = await self._read(
             "canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return to_events(rows, to_datetime)
+        return to_canvas_events(rows, to_datetime)
 
     async def _read(self, name: str, **arguments: Any) -> list[Any]:
         return await self._database.read(lambda connection: _rows(connection, name, **arguments))

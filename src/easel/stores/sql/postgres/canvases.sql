@@ -168,10 +168,11 @@ returning event_id;
 
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
--- the given owner.
+-- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
 update canvas_actions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       resolved = case when :status in ('asked', 'running') then resolved end,
        started_at = coalesce(started_at, case when :status <> 'refused' then clock_timestamp() end),
        ended_at = case when :status in ('completed', 'failed', 'refused') then clock_timestamp() end,
        lease_until = case when :status = 'running'

@@ -97,10 +97,11 @@ on conflict do nothing;
 
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
--- the given owner.
+-- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
 update canvas_actions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       resolved = iif(:status in ('asked', 'running'), resolved, null),
        started_at = coalesce(started_at, iif(:status <> 'refused', :now, null)),
        ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
        lease_until = iif(:status = 'running', :until, null),
