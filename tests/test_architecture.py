@@ -64,6 +64,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "references": frozenset(),
     "sweeps": frozenset(),
     "audit": frozenset(),
+    "audit_chain": frozenset({"audit"}),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),

@@ -142,6 +142,12 @@ class Settings:
         "Older ones are deleted within a minute, events of a canvas within an hour.",
         minimum=0,
     )
+    audit_days: float = _row(
+        0.0,
+        "Days to keep audit records; 0: forever. Older ones are removed from the start of the chain within "
+        "an hour, up to a signed checkpoint.",
+        minimum=0,
+    )
     # streams
     header_timeout_seconds: float = _row(
         30.0,

@@ -112,6 +112,7 @@ class Store:
             "delete from users where user_id <> 'owner'",
             "delete from audit",
             "delete from audit_head",
+            "delete from audit_checkpoint",
             "insert into audit_head (last_seq, last_hash) values (0, '')",
         ]
         if isinstance(self.database, SqliteDatabase):

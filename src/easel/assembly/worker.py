@@ -2,6 +2,7 @@
 
 from easel.assembly.services import SharedServices
 from easel.host.actions.outcomes import RecordRetention
+from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.periodic import Periodic, Work
 from easel.host.references import ReferenceRelease
@@ -53,6 +54,9 @@ def build_worker(shared: SharedServices) -> RunWorker:
         background_tasks=[
             RecordRetention(database.canvas_actions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
+            AuditRetention(
+                database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
+            ).periodic(),
             *sweeps(shared, retention_seconds),
             shared.nodes.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),

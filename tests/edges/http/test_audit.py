@@ -19,7 +19,7 @@ from easel.assembly import worker as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
-from easel.host.audit import verify
+from easel.host.audit_chain import verify
 from easel.host.auth import sign_in
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id

@@ -47,6 +47,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "canvas.asset.changed": _AUDIT,
     "canvas.accepted": _AUDIT,
     "canvas.action": _AUDIT,
+    "canvas.refreshed": _AUDIT,
     "canvas.confirmed": _AUDIT,
     "canvas.cancelled": _AUDIT,
     "canvas.page.refused": _AUDIT,
@@ -71,6 +72,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "append.slow": _OPS,
     "database.unavailable": _OPS,
     "audit.overflowed": _OPS,
+    "audit.shortened": _AUDIT,
 }
 
 EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request

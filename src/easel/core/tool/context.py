@@ -1,7 +1,8 @@
 """The context of a tool call: the caller is an agent in its run, or the user of a canvas action. CV-03"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.run.run import Claim
@@ -27,6 +28,8 @@ class ToolContext:
     claim: Claim | None = None  # of the run whose agent calls; fences the tool's writes. None: outside a run
     on_output: Callable[[str], None] | None = field(default=None, compare=False)
     watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances
+    # Collects the audit details of commands instead of recording each one: a refresh job is tallied. RS-69
+    commands: list[Mapping[str, Any]] | None = field(default=None, compare=False)
 
     @property
     def user_id(self) -> UserId:

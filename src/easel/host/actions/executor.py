@@ -217,6 +217,6 @@ def _tool_context(
     principal: Principal, session_key: str, execution: Execution, context: ExecutionContext
 ) -> ToolContext:
     if context.on_output is None:
-        return ToolContext(principal, session_key)
+        return ToolContext(principal, session_key, commands=context.commands)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
     return ToolContext(principal, session_key, on_output=context.on_output, watched=watched)

@@ -17,7 +17,7 @@ from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
 
 MAX_REQUEST_ID_LENGTH = 200
-CLIENT = "client"
+CLIENT, REFRESH = "client", "refresh"  # origins of a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
