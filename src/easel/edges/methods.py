@@ -178,6 +178,7 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
         client_id=caller.client_id,
         expected_revision=params.expectedRevision,
         request_id=params.requestId,
+        has_gesture=params.hasGesture,
     )
     return result_view(await caller.services.actions.execute(caller.principal, request))
 

@@ -17,7 +17,14 @@ from easel.core.action.confirmation import (
     to_confirmation,
 )
 from easel.core.action.hints import explain_weakened, find_weakened, first_hints
-from easel.core.action.policy import Definitions, admit, definition_of, may_run_unattended, needs_consent
+from easel.core.action.policy import (
+    Definitions,
+    admit,
+    check_gesture,
+    definition_of,
+    may_run_unattended,
+    needs_consent,
+)
 from easel.core.action.resolution import Message, ResolvedCall, resolve_call, resolve_message
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
@@ -64,6 +71,7 @@ class ActionStart:
     request_id: str | None = None
     request_digest: str | None = None
     is_attended: bool = True  # whether a person can be asked for a confirmation
+    has_gesture: bool = True  # False: the code of a page asks, without a gesture of a person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +102,7 @@ class StartedExecution:
     work: Work | PendingReply
     revision: int  # of the canvas after the change
     offloaded: tuple[OffloadedValue, ...] = ()
+    is_accepted: bool = True  # whether a person had accepted the canvas
     confirmation: Mapping[str, Any] | None = None  # the JSON that a person must confirm before the work
     problem: HostError | None = None  # why the execution failed at its start
 
@@ -158,6 +167,7 @@ def _ask_or_start(
         raise Forbidden(problem=problem.rstrip())
     if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
         return _ask(canvas, execution, action, work, start=start, pending_limit=rules.pending_limit)
+    check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
         canvas,
         execution,
@@ -251,6 +261,7 @@ def _start_work(
             action=action,
             work=work,
             revision=canvas.revision,
+            is_accepted=canvas.is_accepted,
         )
     patched = apply_patch(work, canvas.state, f"actions.{execution.action_id}.patch")
     check_state_size(patched.state, state_bytes)

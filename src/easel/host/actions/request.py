@@ -31,6 +31,7 @@ class ActionRequest:
     expected_revision: int | None = None
     request_id: str | None = None
     trigger: str = CLIENT
+    has_gesture: bool = True  # False: the code of a page asks, without a gesture of a person
 
     def validate(self) -> None:
         """Raise BadInput for a malformed request id or a too deeply nested input."""
@@ -65,4 +66,5 @@ class ActionRequest:
             request_id=self.request_id,
             request_digest=self.digest if self.request_id else None,
             is_attended=self.trigger == CLIENT,
+            has_gesture=self.has_gesture,
         )
