@@ -199,7 +199,9 @@ async def cancel_action(caller: Caller, params: CancelAction) -> Any:
 
 async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
     return canvas_view(
-        await caller.services.canvases.accept(caller.principal, params.canvasId, params.revision)
+        await caller.services.canvases.accept(
+            caller.principal, params.canvasId, params.revision, params.weakenedTools
+        )
     )
 
 
@@ -227,9 +229,10 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
 
 async def enter_input(caller: Caller, params: EnterInput) -> Any:
     entry = {"value": params.value, "was": params.was, "expected_revision": params.expectedRevision}
-    return canvas_view(
-        await caller.services.pages.apply_input(caller.principal, params.canvasId, params.path, **entry)
+    snapshot = await caller.services.pages.apply_input(
+        caller.principal, params.canvasId, params.path, **entry
     )
+    return canvas_view(await caller.services.canvases.check_tools(caller.principal, snapshot))
 
 
 async def report_page(caller: Caller, params: ReportPage) -> Any:

@@ -85,8 +85,11 @@ class CancelAction(Params):
 
 
 class AcceptSpec(Params):
+    """`weakenedTools` are those that the person has seen; nothing is accepted if they have changed since."""
+
     canvasId: str
     revision: Revision
+    weakenedTools: dict[str, str] | None = None
 
 
 class ListRecords(Params):

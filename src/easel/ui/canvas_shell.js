@@ -33,7 +33,9 @@ const conflicts = new Map(); // by JSON pointer: the value that the user entered
 const notes = new Notes();
 const refreshFailures = new RefreshFailures();
 const acceptPanel = new AcceptPanel(
-  async (revision) => watch.update(await gateway.call("canvas.accept", { canvasId, revision })),
+  async (revision, weakenedTools) => (
+    watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
+  ),
   () => watch.refresh(),
 );
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {

@@ -8,6 +8,7 @@ canvas, at an unguessable address that expires. Does not own the headers that is
 import asyncio
 import html
 import time
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from urllib.parse import quote
@@ -136,7 +137,8 @@ def _may_have_unaccepted(call: Call, view: PageView, *, is_html: bool) -> bool:
 
 
 async def _canvas(call: Call, view: PageView) -> Canvas:
-    return (await call.host.canvases.get(view.principal, view.canvas_id)).canvas
+    snapshot = await call.host.canvases.get(view.principal, view.canvas_id)
+    return replace(snapshot.canvas, is_accepted=snapshot.is_accepted)
 
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:

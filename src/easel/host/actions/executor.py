@@ -222,6 +222,6 @@ def _tool_context(
         principal, session_key, unaccepted_canvas=None if started.is_accepted else execution.canvas_id
     )
     if context.on_output is None:
-        return plain
+        return replace(plain, commands=context.commands)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
     return replace(plain, on_output=context.on_output, watched=watched)

@@ -3,6 +3,7 @@
 Owns the checks that need no store. Does not know whether the action exists or may run.
 """
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
 
 MAX_REQUEST_ID_LENGTH = 200
-CLIENT = "client"
+CLIENT, REFRESH = "client", "refresh"  # origins of a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class ActionRequest:
             event_id=new_event_id(),
             owner_id=owner_id,
             now_ms=now_ms(),
+            salt=secrets.token_hex(16),
             input=self.input,
             expected_revision=self.expected_revision,
             request_id=self.request_id,

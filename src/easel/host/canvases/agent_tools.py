@@ -13,7 +13,7 @@ import msgspec
 
 from easel.core.canvas.assets import asset_content
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
@@ -120,7 +120,7 @@ class _CanvasTool:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        principal = replace(context.principal, kind=PrincipalKind.AGENT, scopes=frozenset())
+        principal = replace(context.principal, name=MAIN_AGENT, kind=PrincipalKind.AGENT, scopes=frozenset())
         match args["operation"]:
             case "upsert":
                 return await self._upsert(principal, args, context.session_key)
@@ -212,7 +212,7 @@ def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "spec": canvas.spec,
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
-        "accepted": canvas.is_accepted,
+        "accepted": snapshot.is_accepted,
         "views": len(snapshot.live_views),
         **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
