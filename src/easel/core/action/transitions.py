@@ -176,7 +176,7 @@ def _ask_or_start(
         work,
         principal=start.principal,
         now_ms=start.now_ms,
-        state_bytes=rules.state_bytes,
+        rules=rules,
     )
 
 
@@ -247,7 +247,7 @@ def _start_work(
     *,
     principal: Principal,
     now_ms: int,
-    state_bytes: int,
+    rules: Rules,
 ) -> StartedExecution:
     """Record the start. A patch of the state is applied in the same change, which also completes it."""
     events = _events(execution, principal)
@@ -261,10 +261,10 @@ def _start_work(
             action=action,
             work=work,
             revision=canvas.revision,
-            is_accepted=canvas.is_accepted,
+            is_accepted=canvas.is_accepted and not rules.weakened,
         )
     patched = apply_patch(work, canvas.state, f"actions.{execution.action_id}.patch")
-    check_state_size(patched.state, state_bytes)
+    check_state_size(patched.state, rules.state_bytes)
     completed = replace(execution, status=ExecutionStatus.COMPLETED, answer={})
     revision = canvas.revision + bool(patched.paths)
     finished = events.action("finished", revision, {**payload, "endedAt": now_ms})
@@ -352,7 +352,7 @@ def approve_execution(
         work,
         principal=principal,
         now_ms=now_ms,
-        state_bytes=rules.state_bytes,
+        rules=replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules))),
     )
 
 
