@@ -255,7 +255,7 @@ async def test_cancel_that_races_with_a_release_keeps_the_output(
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
     [_, answer] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
-    assert (answer.role, answer.content, answer.status) == ("assistant", text, "cancelled")
+    assert (answer.role, answer.text, answer.status) == ("assistant", text, "cancelled")
 
 
 class _NoArtifacts:

@@ -163,6 +163,15 @@ def test_each_run_is_found_with_its_padding():
     assert found == [padded, STANDARD[:3_000]]
 
 
+@rule("RS-62")
+@pytest.mark.parametrize(
+    "after", ["\n2026 was the year", "\nv2 is next", "\nIt is", "\n42, said he", "\n\nEnd"]
+)
+def test_words_after_a_run_are_not_part_of_it(after: str):
+    run = wrap(STANDARD[:3_000], 60)
+    assert find_base64_runs(f"{run}{after}") == [(0, len(run))]
+
+
 def test_short_runs_are_not_added_up():
     padded = base64.b64encode(NOISE[:1_099]).decode()
     assert not holds_base64(f"{padded}\n{padded}\n{padded}")

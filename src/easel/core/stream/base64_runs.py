@@ -22,12 +22,12 @@ Span = tuple[int, int]
 _SAMPLE = 4 * LIMIT  # characters of a line whose shape is checked
 _ALPHABET = "[A-Za-z0-9+/_-]"
 _LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_LINE},}}+|(?<=base64,){_ALPHABET}++")
-_LAST_LINE = re.compile(rf"\s*\n\s*({_ALPHABET}++)")
+_LAST_LINE = re.compile(rf"\s*\n\s*({_ALPHABET}++)(=*+)(?=\s*(?:\n|\Z)|[^\sA-Za-z0-9])")
 _OPEN_LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_OPEN_LINE},}}+\Z")
 _OPEN_END = re.compile(rf"\s*{_ALPHABET}*\Z")
 _PADDING = re.compile(r"={0,6}")
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[0-9]{4,}")
-_PLAIN_WORD = re.compile(r"[A-Za-z][a-z]*|-{5}.*")
+_PLAIN_WORD = re.compile(r"[A-Za-z][a-z]*|[0-9]+|-{5}.*")
 _LIST_ITEM = re.compile(r"[A-Za-z]{2,12}[0-9]{0,4}[-_/]")
 _LOWER, _NO_LETTER = re.compile("[a-z]"), re.compile(r"[0-9+/_-]")
 _ID_LENGTHS = {40, 43, 44, 86}  # lengths of API keys, digests of 32 and 64 bytes, and base58 addresses
@@ -96,8 +96,8 @@ def _to_run(plain: str, lines: list[re.Match[str]]) -> Span:
     """Return the span of a run, including its shorter last line and its padding."""
     end = lines[-1].end()
     last = _LAST_LINE.match(plain, end)
-    if last and not _PLAIN_WORD.fullmatch(last[1]):
-        end = last.end()
+    if last and (last[2] or not _PLAIN_WORD.fullmatch(last[1])):
+        end = last.end(1)
     padding = _PADDING.match(plain, end)
     return lines[0].start(), padding.end() if padding else end
 

@@ -4,7 +4,16 @@ from starlette.responses import Response
 
 from easel.core.run.status import Status
 from easel.edges.http.calls import Call, json_response
-from easel.edges.http.wire import ListRuns, RunPage, RunStarted, StartRun, ToolList, run_view, tool_view
+from easel.edges.http.wire import (
+    ListRuns,
+    RunPage,
+    RunStarted,
+    StartRun,
+    ToolList,
+    listed_run_view,
+    run_view,
+    tool_view,
+)
 from easel.errors import BadInput
 
 
@@ -21,7 +30,7 @@ async def start_run(call: Call) -> Response:
 
 
 async def get_run(call: Call) -> Response:
-    return json_response(run_view(await call.host.queue.get(call.principal, call.path["run_id"])))
+    return json_response(run_view(await call.host.queue.get_with_input(call.principal, call.path["run_id"])))
 
 
 async def list_runs(call: Call) -> Response:
@@ -30,7 +39,7 @@ async def list_runs(call: Call) -> Response:
         call.principal, params.session_id, _statuses(params.statuses), params.before, params.limit
     )
     more = runs[-1].queue_no if len(runs) == params.limit else None
-    return json_response(RunPage([run_view(run) for run in runs], more))
+    return json_response(RunPage([listed_run_view(run) for run in runs], more))
 
 
 def _statuses(text: str) -> list[Status]:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
@@ -65,14 +66,17 @@ class MessageView(Struct, omit_defaults=True):
     run_id: str
     role: str
     text: Annotated[
-        Any,
-        Meta(description="The text, or a marker with its `uri` if it contains Base64 over 2 KB."),
+        str,
+        Meta(description="The text, with `[[artifact:ID]]` in place of each run of Base64 over 2 KB."),
     ]
     seq: Annotated[int, Meta(description="Its sequence number in the thread.")]
     created_at: datetime
     metadata: dict[str, str]
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    attachments: Annotated[
+        list[dict[str, Any]], Meta(description="The markers of the references in the text.")
+    ] = msgspec.field(default_factory=list[dict[str, Any]])
 
 
 class MessagePage(Struct, omit_defaults=True):
@@ -169,10 +173,11 @@ def message_view(message: StoredMessage) -> MessageView:
         message_id=message.message_id,
         run_id=message.run_id,
         role=message.role,
-        text=message.content,
+        text=message.text,
         seq=message.thread_seq,
         created_at=message.created_at,
         metadata={"visibility": "public"},  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
+        attachments=list(message.attachments),
     )
