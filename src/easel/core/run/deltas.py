@@ -8,7 +8,7 @@ in `base64_runs`. Does not know the clock: the caller decides when to flush.
 import msgspec
 
 from easel.core.stream.base64_runs import find_base64_runs, open_run_start
-from easel.core.stream.message_text import DELTA_BYTES, EncodedRun, json_width
+from easel.core.stream.message_text import DELTA_BYTES, EncodedRun
 
 DELTA_SECONDS = 0.05  # interval between deltas
 MAX_HELD_CHARACTERS = 262_144  # of Base64; longer Base64 becomes several deltas
@@ -16,6 +16,8 @@ MAX_HELD_SECONDS = 2.0  # without new text; then held text is flushed
 _CONTEXT = 256  # preceding characters, enough to recognise Base64 that continues
 
 _encode = msgspec.json.Encoder().encode
+# Bytes in JSON of the characters that JSON escapes, because pieces are measured as JSON.
+_ESCAPED = {chr(code): 6 for code in range(32)} | dict.fromkeys('"\\\b\f\n\r\t', 2)
 
 
 def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
@@ -27,7 +29,7 @@ def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
     pieces: list[str] = []
     start = size = 0
     for index, char in enumerate(text):
-        width = json_width(char)
+        width = _ESCAPED.get(char) or len(char.encode("utf-8", "surrogatepass"))
         if size + width > max_bytes:
             pieces.append(text[start:index])
             start, size = index, 0

@@ -6,13 +6,14 @@ text. Does not know how Base64 is recognised (see `base64_runs`), or where artif
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from easel.core.stream.base64_runs import find_base64_runs
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, is_marker, make_marker
+from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, is_marker, make_marker, to_bytes
 from easel.core.stream.payload_limit import is_small, offload_event
 from easel.ids import ArtifactId, artifact_id
 
@@ -25,8 +26,6 @@ DELTA_BYTES = 1_500  # with its ids, the event of a delta is below the limit of 
 _REFERENCE = re.compile(r"\[\[artifact:(art_[0-9a-f]{64})\]\]")
 _REFERENCE_LENGTH = len("[[artifact:art_]]") + 64
 _TEXT_MEMBERS = frozenset({"text", "truncated", "attachments"})
-# Bytes in JSON of the characters that JSON escapes, because pieces are measured as JSON.
-_ESCAPED = {chr(code): 6 for code in range(32)} | dict.fromkeys('"\\\b\f\n\r\t', 2)
 
 
 class EncodedRun(str):
@@ -155,19 +154,13 @@ def fit_into_event(text: MessageText, max_bytes: int) -> tuple[dict[str, Any], t
 
 def cut_text(text: str, max_bytes: int) -> str:
     """Return the longest beginning that takes at most `max_bytes` in JSON and divides no reference."""
-    size = 0
-    for index, char in enumerate(text):
-        size += json_width(char)
-        if size > max_bytes:
-            start = max(0, index - _REFERENCE_LENGTH + 1)
-            divided = next((at for at in _REFERENCE.finditer(text, start) if at.end() > index), None)
-            return text[: divided.start() if divided and divided.start() < index else index]
-    return text
-
-
-def json_width(char: str) -> int:
-    """Return the bytes that a character takes in JSON."""
-    return _ESCAPED.get(char) or len(char.encode("utf-8", "surrogatepass"))
+    lengths = range(min(len(text), max_bytes) + 1)
+    length = bisect_right(lengths, max_bytes, key=lambda length: len(to_bytes(text[:length])) - 2) - 1
+    if length == len(text):
+        return text
+    start = max(0, length - _REFERENCE_LENGTH + 1)
+    divided = next((at for at in _REFERENCE.finditer(text, start) if at.end() > length), None)
+    return text[: divided.start() if divided and divided.start() < length else length]
 
 
 def _size(members: Mapping[str, Any]) -> int:

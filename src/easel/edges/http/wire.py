@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
@@ -52,8 +52,8 @@ class RunView(Struct, omit_defaults=True):
     cancel_requested_at: datetime | None = None
     error_message: str | None = None
     attachments: Annotated[
-        list[dict[str, Any]], Meta(description="The markers of the references in `input_text`.")
-    ] = msgspec.field(default_factory=list[dict[str, Any]])
+        list[dict[str, Any]] | UnsetType, Meta(description="The markers of the references in `input_text`.")
+    ] = UNSET
     truncated: Annotated[
         bool, Meta(description="`input_text` is its beginning; GET /api/runs/{run_id} has the complete text.")
     ] = False
@@ -106,7 +106,7 @@ def listed_run_view(run: Run) -> RunView:
     beginning = cut_text(run.input_text, MAX_LISTED_INPUT_BYTES)
     view = run_view(run)
     view.input_text = beginning
-    view.attachments = with_markers_of(beginning, run.input_attachments)
+    view.attachments = with_markers_of(beginning, run.input_attachments) or UNSET
     view.truncated = view.truncated or len(beginning) < len(run.input_text)
     return view
 
@@ -125,7 +125,7 @@ def run_view(run: Run) -> RunView:
         finished_at=run.finished_at,
         cancel_requested_at=run.cancel_requested_at,
         error_message=run.error_message,
-        attachments=list(run.input_attachments),
+        attachments=list(run.input_attachments) or UNSET,
         truncated=run.input_artifact is not None,
     )
 
