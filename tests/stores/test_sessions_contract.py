@@ -12,6 +12,7 @@ from easel.core.run.batch import Batch
 from easel.core.run.run import NewRun
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
+from easel.core.stream.message_text import take_out_runs
 from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import CLAIM_SECONDS, A, B, Store, assert_stored, run_events
@@ -32,7 +33,13 @@ def sessions(store: Store) -> SessionStore:
 def question_run(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
     run_id = new_run_id()
     return NewRun(
-        run_id, user, SessionId(session), text, 3, question=question(run_id, text), title=title or text
+        run_id,
+        user,
+        SessionId(session),
+        text,
+        3,
+        question=question(run_id, take_out_runs(text)),
+        title=title or text,
     )
 
 
