@@ -60,7 +60,7 @@ class Conversation:
 
 
 def to_conversation(user_message: str, steps: Sequence[Step]) -> Conversation:
-    """Return the conversation as a model gets it: the texts with references in place of encoded runs. RS-62"""
+    """Return the conversation as a model gets it: texts with references in place of encoded runs. RS-62"""
     return Conversation(
         user_message, tuple(replace(step, text=take_out_runs(step.text).text) for step in steps)
     )

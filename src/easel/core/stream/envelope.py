@@ -106,8 +106,8 @@ class Envelope(NamedTuple):
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Create an envelope. CC-10, CC-11, CC-16
 
-    The visibility is that of the event type. In a message, `text` may be a `MessageText`. Members `visibility` and `provenance` in the data are ignored,
-    so that a model cannot publish internal events.
+    The visibility is that of the event type. Members `visibility` and `provenance` in the data are ignored,
+    so that a model cannot publish internal events. In a message, `text` may be a `MessageText`.
     """
     kind = EVENT_TYPES[event_type]
     accepted = (

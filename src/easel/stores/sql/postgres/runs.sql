@@ -2,8 +2,8 @@
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
 -- arrive in one order in the queue and in the thread. RX-31, SB-12
--- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log, so
--- that only the thread shows them.
+-- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
+-- so that only the thread shows them.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
