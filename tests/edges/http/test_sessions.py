@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -12,11 +13,13 @@ import pytest
 
 from tests.edges.http.live import WAITING, in_time, new_session, script
 from tests.requirements import case, rule
+from tests.support.chat import Chat
 from tests.support.encoded import say_in_pieces
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
+    from tests.support.sse import Event
 
 
 def test_first_message_creates_and_titles_its_session(easel: LiveEasel) -> None:
@@ -100,6 +103,27 @@ def test_text_is_a_string_with_references_on_every_transport(easel: LiveEasel) -
         "audit",
     ):
         assert probe not in str(easel.sql(f"select * from {table}")), f"raw pixels in {table}"
+
+
+@rule("RS-62", "RS-35")
+async def test_long_question_reaches_the_chat_in_deltas(easel: LiveEasel) -> None:
+    """The review's question of 3,240 characters was an object in the chat."""
+    name, text = new_session(), "Please explain this in detail. " * 105
+    events: list[Event] = []
+    async with Chat.open(easel.base_url, name, easel.token) as chat:
+        await asyncio.to_thread(easel.start, text, name)
+        async for event in chat.events():
+            events.append(event)
+            if event.type == "message.completed":
+                break
+    *deltas, completed = [event.data for event in events]
+    assert [event.type for event in events[:-1]] == ["message.delta"] * len(deltas)
+    assert "".join(data["text"] for data in deltas) == text
+    assert {(data["role"], data["message_id"]) for data in deltas} == {("user", completed["message_id"])}
+    assert (completed["role"], completed["truncated"]) == ("user", True)
+    assert text.startswith(completed["text"])
+    [marker] = completed["attachments"]
+    assert (await asyncio.to_thread(easel.get, marker["uri"])).text == text
 
 
 @rule("RS-62")
