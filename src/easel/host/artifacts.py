@@ -18,6 +18,7 @@ import structlog
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_created_at, blob_key
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
+from easel.core.stream.envelope import MESSAGE_EVENTS
 from easel.core.stream.message_text import Marker, artifacts_of, restore_references, with_markers_of
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_markers
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
@@ -281,6 +282,13 @@ async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any
     return restore_markers(value, fetched)
 
 
+async def restore_event(artifacts: ArtifactAccess, user_id: UserId, event_type: str, data: Any) -> Any:
+    """Return the data of an event with its original values, and the original text of a message."""
+    if event_type not in MESSAGE_EVENTS:
+        return await restore(artifacts, user_id, data)
+    return {**data, "text": await restore_text(artifacts, user_id, data)} if "attachments" in data else data
+
+
 async def read_text(artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]) -> str:
     """Return the complete text of a message event, with its references. RS-62"""
     return (await _read_text(artifacts, user_id, message))[0]
@@ -302,7 +310,7 @@ async def _read_text(
     if not isinstance(attachments, list):  # the list did not fit into the event
         attachments = await restore(artifacts, user_id, attachments)
     markers = cast("list[Marker]", attachments)
-    if not message.get("truncated"):
+    if not message.get("truncated") or not markers:
         return message["text"], markers
     complete, *others = markers
     [name] = artifacts_of([complete])

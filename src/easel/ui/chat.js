@@ -164,7 +164,8 @@ export class Chat {
     setText(node, text, isCut ? list.slice(1) : list);
     if (isCut && list.length) node.append("… ", valueNode(list[0]));
     const isLong = isCut && list[0]?.original_size > MAX_AUTO_FETCH_BYTES;
-    if ((isCut || list !== attachments) && !isLong && !holder.isFetching) {
+    const isPart = list !== attachments || (isCut && list.length);
+    if (isPart && !isLong && !holder.isFetching) {
       holder.isFetching = true;
       this.#complete(holder, turn).catch(() => {}); // what the event has stays
     }

@@ -187,7 +187,8 @@ export function visibleItems(answer) {
   const shown = pieces.map((piece) => piece.text).join("");
   const hasMarkers = pieces.every((piece) => Array.isArray(piece.attachments));
   // The first attachment of a cut text is the marker of the complete text.
-  const isComplete = () => !Array.isArray(attachments) || attachments[0]?.original_size === sizeOf(shown);
+  const whole = Array.isArray(attachments) ? attachments[0] : undefined;
+  const isComplete = () => !whole || whole.original_size === sizeOf(shown);
   const addsUp = () => hasMarkers && (isCut ? shown.startsWith(text) && isComplete() : shown === text);
   if (text === null || addsUp()) return items;
   answer.final ??= { kind: "final" };

@@ -1,12 +1,11 @@
 """The progress of a run, read from its own log with offloaded values restored."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from easel.core.run.progress import Progress, to_progress
-from easel.core.stream.envelope import MESSAGE_EVENTS
-from easel.host.artifacts import restore, restore_text
+from easel.host.artifacts import restore_event
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.ids import RunId, UserId
 
@@ -28,11 +27,7 @@ async def read_progress(
             break
         events += page
         cursor = page[-1].seq
-    return to_progress([(event.type, await _restore_event(artifacts, user_id, event)) for event in events])
-
-
-async def _restore_event(artifacts: ArtifactAccess, user_id: UserId, event: "LoggedEvent") -> Any:
-    data = msgspec.json.decode(event.data)
-    if event.type not in MESSAGE_EVENTS:
-        return await restore(artifacts, user_id, data)
-    return {**data, "text": await restore_text(artifacts, user_id, data)} if "attachments" in data else data
+    decoded = [(event.type, msgspec.json.decode(event.data)) for event in events]
+    return to_progress(
+        [(kind, await restore_event(artifacts, user_id, kind, data)) for kind, data in decoded]
+    )
