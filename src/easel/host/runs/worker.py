@@ -18,6 +18,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import AttemptsExhausted, HostError, InternalError, RunTimedOut, Unavailable
 from easel.host.audit import Audit, agent_of
@@ -391,7 +392,8 @@ class RunWorker:
     async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
         message = claim.input_text
         if claim.input_artifact is not None:
-            message = (await self._artifacts.read(claim.user_id, claim.input_artifact)).decode()
+            stored = await self._artifacts.read(claim.user_id, claim.input_artifact)  # by a former release
+            message = take_out_runs(stored.decode()).text
         return message, await read_progress(
             self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
         )

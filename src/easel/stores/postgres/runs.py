@@ -19,7 +19,7 @@ from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
-from easel.stores.rows.runs import list_statement, to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -52,7 +52,7 @@ class PostgresRuns:
                     max_attempts=new.max_attempts,
                     idempotency_key=new.idempotency_key,
                     request_digest=new.request_digest,
-                    input_artifact=new.input_artifact,
+                    input_attachments=to_stored_attachments(new.input_attachments),
                     title=new.title,
                     **question_arguments(new.question),
                 )

@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import list_statement, to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.run_log import (
     Row,
@@ -240,7 +240,12 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     key = run_key(new)
     question = new.question
     session = fetch_all(
-        connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **key
+        connection,
+        "open_session",
+        now=now,
+        title=new.title,
+        spoken=len(question.deltas) + 1 if question else 0,
+        **key,
     )[0]
     has_turn = bool(session["has_turn"])
     numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
@@ -251,7 +256,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         max_attempts=new.max_attempts,
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
-        input_artifact=new.input_artifact,
+        input_attachments=to_stored_attachments(new.input_attachments),
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
         turn_at=now if has_turn else None,
@@ -263,6 +268,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
     thread_seq: int = session["last_thread_seq"]
+    run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
     return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers)

@@ -5,6 +5,8 @@
 -- A session is created only if this statement's snapshot has none: then the snapshot also has the end of a
 -- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile; the caller
 -- then repeats the statement. RS-34
+-- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
+-- so that only the thread shows them.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -12,13 +14,13 @@ with ended as (
   update sessions
      set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
          title = coalesce(title, :title),
-         last_thread_seq = last_thread_seq + (:message_id::text is not null)::int
+         last_thread_seq = last_thread_seq + :spoken::int
    where user_id = :user_id and session_id = :session_id
   returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), created as (
   insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
   select :user_id, :session_id, :run_id, :title, ended.seq + 1,
-         ended.seq + (:message_id is not null)::int
+         ended.seq + :spoken::int
     from ended
    where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
   on conflict do nothing
@@ -27,19 +29,25 @@ with ended as (
   select * from continued union all select * from created
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
-                    request_digest, input_artifact,
+                    request_digest, input_attachments,
                     turn_no, turn_at, preferred_worker)
   select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
-         :request_digest, :input_artifact,
+         :request_digest, :input_attachments::text::jsonb,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
-  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
+  select :message_id::text, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
          :payload::text::jsonb from place
    where :message_id is not null
+), streamed as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                          thread_seq)
+  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :user_id,
+         :session_id, place.last_thread_seq - :spoken + nth
+    from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
   select user_id, artifact_id, :run_id from artifacts a

@@ -41,10 +41,10 @@ returning queue_no, turn_no;
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
-                  request_digest, input_artifact,
+                  request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
-        :request_digest, :input_artifact,
+        :request_digest, :input_attachments,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
