@@ -334,7 +334,7 @@ async def test_pruned_run_moves_the_start_of_its_thread_without_a_gap(
     await runs.append(answer_batch(claim, 1, "gone"))
     await store.sql(f"update runs set finished_at = {store.ago(3600)}")
     await runs.enqueue(question_run("new"))
-    assert await runs.prune(60) == 1
+    assert len(await runs.prune(60)) == 1
     bounds = await sessions.bounds(OWNER, TALK)
     assert bounds is not None
     assert (bounds.oldest, bounds.newest) == (3, 3)

@@ -156,11 +156,11 @@ class SqliteRuns:
 
         return await self._database.write(work)
 
-    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool | None]:
         if not claims:
             return {}
 
-        def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
+        def work(connection: sqlite3.Connection) -> dict[RunId, bool | None]:
             now = self._now()
             until = now + microseconds(seconds)
             rows = (
@@ -199,18 +199,18 @@ class SqliteRuns:
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))
 
-    async def prune(self, older_than_seconds: float) -> int:
+    async def prune(self, older_than_seconds: float) -> list[RunId]:
         old = await self._read(
             "list_prunable_runs",
             before=self._now() - microseconds(older_than_seconds),
             limit=PRUNE_BATCH_SIZE,
         )
-        remaining = [RunId(row["run_id"]) for row in old]
+        remaining = run_ids = [RunId(row["run_id"]) for row in old]
         while remaining:
             remaining = await self._database.write(
-                lambda connection, run_ids=remaining: run_log.trim_logs(connection, run_ids)
+                lambda connection, to_trim=remaining: run_log.trim_logs(connection, to_trim)
             )
-        return len(old)
+        return run_ids
 
     async def probe(self) -> None:
         await self._database.write(lambda connection: fetch_one(connection, "probe", now=self._now()))

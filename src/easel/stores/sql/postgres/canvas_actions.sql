@@ -29,11 +29,22 @@ select
  order by event_id desc limit :limit;
 
 -- name: renew_executions
--- Extend the claims of these executions. Returns the renewed ones; a missing one has ended or has another
--- owner now.
-update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
-returning event_id;
+-- Extend the claims of these executions. Returns the executions that this owner still has; a missing one has
+-- ended or has another owner now. One that another transaction has locked is skipped, so that it does not
+-- delay the others; the next renewal extends it.
+with held as (
+  select user_id, event_id from canvas_actions
+   where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
+     for update skip locked
+), renewed as (
+  update canvas_actions a set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from held where a.user_id = held.user_id and a.event_id = held.event_id
+)
+select event_id from canvas_actions
+ where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids)
+   and exists (select 1 from canvases c
+                where c.user_id = canvas_actions.user_id and c.canvas_id = canvas_actions.canvas_id
+                  and c.deleted_at is null);
 
 -- name: orphaned_executions
 -- List running executions whose claim has expired or belongs to one of `owner_ids`, and executions whose
@@ -70,11 +81,12 @@ returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
--- Delete up to 500 executions that ended long ago.
+-- Delete up to 500 executions that ended long ago. Rows that another transaction has locked are skipped.
 delete from canvas_actions
- where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < clock_timestamp() - make_interval(secs => :seconds)
-                                limit 500)
+ where ctid = any(array(select ctid from canvas_actions
+                         where ended_at < clock_timestamp() - make_interval(secs => :seconds)
+                         order by ended_at limit 500
+                           for update skip locked))
 returning event_id;
 
 -- name: claim_refreshes
@@ -111,11 +123,17 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
 
 -- name: renew_refreshes
 -- Extend the claims of these refresh jobs. A claim that has expired is extended too, unless another instance
--- has claimed the job.
-update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id
-   and (user_id, canvas_id, refresh_id) in (
-         select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
+-- has claimed the job. Rows that another transaction has locked are skipped: the next renewal extends them.
+with held as (
+  select user_id, canvas_id, refresh_id from canvas_refreshes
+   where owner_id = :owner_id
+     and (user_id, canvas_id, refresh_id) in (
+           select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+     for update skip locked
+)
+update canvas_refreshes r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where r.user_id = held.user_id and r.canvas_id = held.canvas_id and r.refresh_id = held.refresh_id;
 
 -- name: finish_refresh
 -- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.

@@ -208,9 +208,16 @@ delete from canvas_views
  where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
--- Extend the expiry of the views of these connections.
-update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds)
- where connection_id = any(:connection_ids::text[]);
+-- Extend the expiry of the views of these connections. Rows that another transaction has locked are skipped:
+-- the next renewal extends them.
+with held as (
+  select user_id, canvas_id, view_id from canvas_views
+   where connection_id = any(:connection_ids::text[])
+     for update skip locked
+)
+update canvas_views v set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where v.user_id = held.user_id and v.canvas_id = held.canvas_id and v.view_id = held.view_id;
 
 -- name: list_views
 -- List the views of a connection.
@@ -250,10 +257,11 @@ select c.user_id, c.canvas_id,
  order by c.user_id, c.canvas_id;
 
 -- name: trim_canvas_log
--- Delete old events at the start of a log, at most `step`. The last event is kept.
+-- Delete old events at the start of a log, at most `step`. The last event is kept. Deletes nothing if another
+-- transaction has locked the canvas.
 with held as (
   select user_id, canvas_id, oldest_seq, last_seq from canvases
-   where user_id = :user_id and canvas_id = :canvas_id for update
+   where user_id = :user_id and canvas_id = :canvas_id for update skip locked
 ), first as (
   select e.seq, e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
     from held h join canvas_events e on e.user_id = h.user_id and e.canvas_id = h.canvas_id

@@ -193,10 +193,17 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
 -- name: claim_unacknowledged
 -- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
 -- claim is not in `acknowledged`, and nothing was appended under it. RX-49
-with held as materialized (select run_id, owner_id from runs where status = 'running')
+-- Rows that another transaction has locked are skipped.
+with held as materialized (
+  select run_id, owner_id from runs where status = 'running'
+), free as (
+  select r.run_id from held join runs r using (run_id)
+   where held.owner_id = :worker_id and not r.run_id = any(:acknowledged::text[])
+     for update of r skip locked
+)
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from held
- where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:acknowledged::text[])
+  from free
+ where r.run_id = free.run_id
    and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
    and r.lease_until > clock_timestamp()
 returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
@@ -207,15 +214,24 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_ar
 
 -- name: renew_claims
 -- Extend the claims that this worker still holds. Expired claims are not extended. Returns whether a cancel
--- was requested. RX-26
+-- was requested. A run that another transaction has locked is skipped, so that it does not delay the others:
+-- if its claim is valid, it is returned with null, and the next renewal extends it. RX-26
 with held as (
-  select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update
+  select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update skip locked
+), renewed as (
+  update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from held join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+   where r.run_id = held.run_id and r.owner_id = :worker_id and r.attempt = a.attempt
+     and r.status = 'running' and r.lease_until > clock_timestamp()
+  returning r.run_id, r.cancel_requested_at is not null as cancel_requested
 )
-update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from held join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
- where r.run_id = held.run_id and r.owner_id = :worker_id and r.attempt = a.attempt
-   and r.status = 'running' and r.lease_until > clock_timestamp()
-returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
+select run_id, cancel_requested from renewed
+union all
+select r.run_id, null
+  from runs r join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+ where r.run_id = any(:run_ids) and r.run_id not in (select run_id from held)
+   and r.owner_id = :worker_id and r.attempt = a.attempt
+   and r.status = 'running' and r.lease_until > clock_timestamp();
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
@@ -229,9 +245,10 @@ select run_id from held where owner_id = :worker_id;
 -- Append each batch to its run's log, if the worker still holds the claim of its attempt, and end the run if
 -- the batch is its last one. RX-13, RX-25, RX-28
 -- Narrative events also get a position in the thread of the session. A session is locked only if its batch
--- ends the run or has narrative events. All sessions are locked before all runs, both in sorted order, so
--- that concurrent statements cannot deadlock. If a run ends, `pass_turn` stores the new end of the thread, so
--- that the session row is updated once.
+-- ends the run or has narrative events. A batch whose session or run another transaction has locked is
+-- skipped and has no row in the result, so that it does not delay the others; the row of a batch that was
+-- refused has no position. If a run ends, `pass_turn` stores the new end of the thread, so that the session
+-- row is updated once.
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[],
@@ -247,14 +264,16 @@ with asked as (
                    as a(run_id, user_id, session_id)
            order by user_id, session_id) a
    cross join lateral (select last_thread_seq from sessions s
-                        where s.user_id = a.user_id and s.session_id = a.session_id for update) s
+                        where s.user_id = a.user_id and s.session_id = a.session_id
+                          for update skip locked) s
 ), held as (
   -- Counting `placed` makes Postgres lock all sessions before the first run.
   select r.run_id, p.last_thread_seq
     from runs r left join placed p using (run_id)
    where r.run_id = any(:run_ids) and (select count(*) from placed) >= 0
+     and (p.run_id is not null or not r.run_id = any(:speaking_run_ids))
    order by r.run_id
-     for update of r
+     for update of r skip locked
 ), grown as (
   update runs r
      set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
@@ -297,8 +316,9 @@ with asked as (
      for key share of a
   on conflict do nothing
 )
-select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq
-  from grown;
+select h.run_id, g.last_seq, g.cancel_requested,
+       case when g.spoken > 0 then g.thread_base + g.spoken end as thread_seq
+  from held h left join grown g using (run_id);
 
 -- name: repeated_batch
 -- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was
@@ -365,35 +385,44 @@ select count(*) filter (where status = 'queued' and turn_no is not null) as read
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
--- name: prune_logs
--- Trim the logs of up to 500 runs that ended long ago to their last event, and move the start of their
--- threads past the deleted events.
-with old as (
-  select run_id, user_id, session_id from runs
-   where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
-     and finished_at < clock_timestamp() - make_interval(secs => :seconds)
-   order by run_id limit 500
-), placed as (
-  select 1 from sessions s join (select distinct user_id, session_id from old) o using (user_id, session_id)
-   order by s.user_id, s.session_id for update of s
+-- name: list_prunable_runs
+-- List runs that ended long ago and whose logs are not trimmed.
+select run_id, user_id, session_id from runs
+ where not is_trimmed and finished_at < clock_timestamp() - make_interval(secs => :seconds)
+ order by finished_at limit :limit;
+
+-- name: trim_logs
+-- Delete events at the start of the logs of ended runs of one session, at most `step` in total, and move the
+-- start of the thread past them. The last event of a log is kept. Deletes nothing if another transaction has
+-- locked the session.
+with place as (
+  select 1 from sessions where user_id = :user_id and session_id = :session_id for update skip locked
 ), held as (
-  -- Counting `placed` makes Postgres lock all sessions before the first run.
-  select r.run_id from runs r join old using (run_id)
-   where (select count(*) from placed) >= 0 and r.oldest_seq < r.last_seq
-     for update of r skip locked
+  -- Counting `place` makes Postgres lock the session before the first run.
+  select run_id, oldest_seq, last_seq from runs
+   where run_id = any(:run_ids::text[]) and (select count(*) from place) > 0
+     and finished_at is not null and not is_trimmed
+     for update skip locked
+), sized as (
+  select run_id, oldest_seq, greatest(last_seq - oldest_seq, 0) as size from held
+), counted as (
+  select run_id, oldest_seq, size, sum(size) over (order by run_id) - size as before from sized
 ), shortened as (
-  update runs r set oldest_seq = r.last_seq from held where r.run_id = held.run_id
-  returning r.run_id, r.last_seq
+  update runs r
+     set oldest_seq = c.oldest_seq + least(c.size, :step::bigint - c.before),
+         is_trimmed = c.size <= :step::bigint - c.before
+    from counted c
+   where r.run_id = c.run_id and c.before < :step
+  returning r.run_id, r.oldest_seq, r.is_trimmed, c.size
 ), gone as (
-  delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.last_seq
-  returning e.user_id, e.session_id, e.thread_seq
+  delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.oldest_seq
+  returning e.thread_seq
 ), forgotten as (
   update sessions s set oldest_thread_seq = greatest(s.oldest_thread_seq, g.up_to + 1)
-    from (select user_id, session_id, max(thread_seq) as up_to from gone
-           where thread_seq is not null group by user_id, session_id) g
-   where s.user_id = g.user_id and s.session_id = g.session_id
+    from (select max(thread_seq) as up_to from gone) g
+   where s.user_id = :user_id and s.session_id = :session_id and g.up_to is not null
 )
-select count(*) as runs from shortened;
+select run_id, is_trimmed, size > 0 as had_events from shortened;
 
 -- name: probe
 -- Write one row, to check that the database accepts durable writes.

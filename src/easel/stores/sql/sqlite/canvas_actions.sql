@@ -75,7 +75,7 @@ select distinct owner_id from canvas_actions where status = 'running' and owner_
 -- Delete up to 500 executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < :before limit 500)
+                                where ended_at < :before order by ended_at limit 500)
 returning event_id;
 
 -- name: claim_refreshes
