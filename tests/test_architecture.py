@@ -62,6 +62,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "readiness": frozenset(),
     "artifacts": frozenset(),
     "audit": frozenset(),
+    "deletions": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),

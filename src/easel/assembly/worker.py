@@ -3,6 +3,7 @@
 from easel.assembly.services import SharedServices
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
+from easel.host.deletions import DeletionPurge
 from easel.host.periodic import Periodic
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker, WorkerLimits
@@ -33,6 +34,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
         ),
         audit=resources.audit,
         background_tasks=[
+            DeletionPurge(database.deletions).periodic(),
             RecordRetention(database.canvas_actions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
             resources.artifacts.periodic(),

@@ -19,7 +19,8 @@ class RunStore(Protocol):
     async def enqueue(self, new: NewRun) -> Enqueued:
         """Enqueue a run durably, and create its session if needed.
 
-        A repeated idempotency key returns the first run. RX-31
+        A repeated idempotency key returns the first run. If a deleted session of the same id is not purged
+        yet, it is purged first. RX-31
         """
         ...
 

@@ -14,11 +14,11 @@ from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.errors import IdempotencyConflict
+from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
-from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
+from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.rows.runs import to_events, to_run
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SQL = named_sql.load("postgres", "runs")
 MAX_BATCHES = 128  # batches of different runs per commit
 MAX_TRANSACTIONS = 2  # one runs its statements while the other waits for its fsync
+MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session or use the same idempotency key
+IDEMPOTENCY_INDEX = "runs_idempotency_idx"
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked only briefly
 
@@ -45,29 +47,25 @@ class PostgresRuns:
         await self._appends.close()
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
-            return earlier
-        try:
-            row = await self._database.row(
-                SQL["enqueue_run"],
-                run_id=new.run_id,
-                user_id=new.user_id,
-                session_id=new.session_id,
-                input_text=new.input_text,
-                max_attempts=new.max_attempts,
-                idempotency_key=new.idempotency_key,
-                request_digest=new.request_digest,
-                input_artifact=new.input_artifact,
-                title=new.title,
-                **question_arguments(new.question),
-            )
-        except asyncpg.UniqueViolationError:
-            earlier = await self._find_by_key(new)  # another request stored this key first
-            if earlier is None:
-                raise
-            return earlier
-        thread_seq = row["thread_seq"] if new.question else None
-        return Enqueued(to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
+        for _ in range(MAX_ENQUEUE_ATTEMPTS):
+            if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
+                return earlier
+            try:
+                row = await self._database.row(SQL["enqueue_run"], **enqueue_arguments(new))
+            except asyncpg.UniqueViolationError as problem:
+                if problem.constraint_name != IDEMPOTENCY_INDEX:
+                    raise
+                # Another request has just stored this key, or its run belongs to a deleted session.
+                key = {"user_id": new.user_id, "idempotency_key": new.idempotency_key}
+                await self._database.rows(SQL["release_key"], **key)
+                continue
+            if row is not None:
+                thread_seq = row["thread_seq"] if new.question else None
+                return Enqueued(
+                    to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"]
+                )
+            await self._database.deletions.finish_session(new.user_id, new.session_id)
+        raise Unavailable(what="The session")
 
     async def _find_by_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(

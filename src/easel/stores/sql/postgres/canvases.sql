@@ -63,7 +63,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
                                  order by refresh_id collate "C"), '[]')::text
           from canvas_refreshes r
          where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
-  from canvases c where user_id = :user_id and canvas_id = :canvas_id;
+  from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: list_canvases
 -- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
@@ -72,19 +72,26 @@ select user_id, canvas_id, agent_id, title, owner_session_key,
        '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
   from canvases
  where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text)
-   and canvas_id collate "C" > :after::text
+   and canvas_id collate "C" > :after::text and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
--- name: end_canvas
--- Store the last log position of a canvas that is deleted, so that a new canvas of the same id continues from
--- it.
-insert into ended_canvases (user_id, canvas_id, last_seq)
-select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
-on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
+-- name: mark_canvas
+-- Mark a canvas as deleted. From now on it and all that belongs to it are not found; its rows are purged
+-- later.
+update canvases set deleted_at = clock_timestamp()
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
--- name: delete_canvas
--- Delete a canvas with its log, assets, views, refresh jobs and artifact references.
-delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
+-- name: delete_all_assets
+-- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
+delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_views
+-- Delete all views of a canvas that is deleted.
+delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_refreshes
+-- Delete all refresh jobs of a canvas that is deleted.
+delete from canvas_refreshes where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: change_canvas
 -- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
@@ -231,13 +238,15 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.
-select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
+select oldest_seq, last_seq from canvases
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: canvas_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
-  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
+  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id)
+ where deleted_at is null;
 
 -- name: canvas_after
 -- Return a page of a canvas's log. RX-36
@@ -257,11 +266,10 @@ select c.user_id, c.canvas_id,
  order by c.user_id, c.canvas_id;
 
 -- name: trim_canvas_log
--- Delete old events at the start of a log, at most `step`. The last event is kept. Deletes nothing if another
--- transaction has locked the canvas.
+-- Delete old events at the start of a log, at most `step`. The last event is kept.
 with held as (
   select user_id, canvas_id, oldest_seq, last_seq from canvases
-   where user_id = :user_id and canvas_id = :canvas_id for update skip locked
+   where user_id = :user_id and canvas_id = :canvas_id for update
 ), first as (
   select e.seq, e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
     from held h join canvas_events e on e.user_id = h.user_id and e.canvas_id = h.canvas_id

@@ -1,7 +1,13 @@
+-- define: session_is_live
+-- Whether the session of the run is not deleted. A scalar subquery, which always uses the primary key.
+(select s.deleted_at is null from sessions s
+  where s.user_id = runs.user_id and s.session_id = runs.session_id);
+
 -- name: enqueue_run
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
--- arrive in one order in the queue and in the thread. RX-31, SB-12
+-- arrive in one order in the queue and in the thread. Stores nothing and returns no row if the session is
+-- deleted and not purged yet. RX-31, SB-12
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -14,6 +20,7 @@ with ended as (
         last_message_at = now(),
         title = coalesce(sessions.title, excluded.title),
         last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
+    where sessions.deleted_at is null
   returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
@@ -32,7 +39,7 @@ with ended as (
    where :message_id is not null
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
-  select user_id, artifact_id, :run_id from artifacts a
+  select user_id, artifact_id, :run_id from artifacts a, place
    where user_id = :user_id and artifact_id = any(:refers_to::text[]) and is_stored
      for key share of a
 )
@@ -40,11 +47,24 @@ select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
 -- name: run_by_key
 -- Return the run that this user started with this idempotency key.
-select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
+select * from runs
+ where
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
+
+-- name: release_key
+-- Let another run use the idempotency key of a run whose session is deleted.
+update runs set idempotency_key = null
+ where not
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
 -- Return one run of this user. RX-32
-select * from runs where run_id = :run_id and user_id = :user_id;
+select * from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
 -- List the runs of a user, newest first. All filters are applied before the limit.
@@ -52,6 +72,8 @@ select * from runs
  where user_id = :user_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
    and (:before::bigint is null or queue_no < :before)
+   and
+   -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
@@ -61,6 +83,8 @@ select * from runs
  where user_id = :user_id and session_id = :session_id
    and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
    and (:before::bigint is null or queue_no < :before)
+   and exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -71,7 +95,11 @@ select 1 from sessions where user_id = :user_id and session_id = :session_id for
 
 -- name: lock_run
 -- Return a run and lock it until the transaction ends.
-select * from runs where run_id = :run_id and user_id = :user_id for update;
+select * from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id
+   for update;
 
 -- name: flag_cancel
 -- Record a request to cancel a running run, which its worker then stops. Only the first request sets the
@@ -367,11 +395,17 @@ returning run_id;
 -- name: log_bounds
 -- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
 -- RX-54
-select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
+select oldest_seq, last_seq, status from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
-select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
+select run_id, last_seq from runs
+ where
+   -- include: session_is_live
+   and run_id = any(:run_ids::text[]);
 
 -- name: events_after
 -- Return a page of a run's log. RX-36
