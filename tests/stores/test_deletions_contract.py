@@ -84,6 +84,7 @@ async def assert_session_is_not_found(store: Store, claim: Claim, *run_ids: RunI
     assert await sessions.delete(OWNER, TALK) is None
     assert await sessions.bounds(OWNER, TALK) is None
     assert await sessions.heads([scoped_key(OWNER, TALK)]) == {}
+    assert await sessions.events_after(scoped_key(OWNER, TALK), 0, 9) == []
     for session_id in (None, TALK):
         assert await runs.list_runs(OWNER, session_id=session_id, statuses=[], before=None, limit=9) == []
     assert await runs.heads(run_ids) == {}

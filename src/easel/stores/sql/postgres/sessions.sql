@@ -94,5 +94,7 @@ select thread_seq, event_type, visibility, created_at, payload::text as payload
           where user_id = :user_id and session_id = :session_id and thread_seq > :cursor
             and payload is not null
           order by thread_seq limit :limit)) as said
+ where exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by thread_seq
  limit :limit;

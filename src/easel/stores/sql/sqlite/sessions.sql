@@ -87,5 +87,7 @@ select thread_seq, event_type, visibility, created_at, payload
                         where user_id = :user_id and session_id = :session_id and thread_seq > :cursor
                           and payload is not null
                         order by thread_seq limit :limit))
+ where exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by thread_seq
  limit :limit;
