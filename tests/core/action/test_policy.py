@@ -180,6 +180,17 @@ def test_command_without_placeholders_is_not_checked() -> None:
     )
 
 
+@rule("RS-65")
+def test_author_is_warned_about_a_program_that_may_run_its_arguments() -> None:
+    spec = parse_spec(
+        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "frob {{state.x}}"})
+    )
+    assert any(
+        warning.startswith("actions.act.args.command: the program `frob` is not known to take plain data")
+        for warning in check_templates(spec, TOOLS)
+    )
+
+
 @rule("RS-45")
 def test_author_is_warned_about_actions_that_will_fail() -> None:
     raw = example(toolPolicy={"allow": ["gone__Tool", "server-a__Read"]}, refresh=[])

@@ -349,7 +349,7 @@ def test_different_calls_have_different_digests() -> None:
 @rule("RS-45", "RS-16")
 @case("X6")
 def test_argument_confirmed_as_text_is_not_passed_to_a_shell_after_the_definition_changed() -> None:
-    echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
+    echo = ToolDefinition("server-a__Bash", "", {"properties": {"command": {"x-shell": False}}})
     snapshot = canvas_with_actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
     pending = start(
         snapshot, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}

@@ -185,6 +185,36 @@ async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
         assert "disconnected before it answered" in failed.error["message"]
 
 
+@rule("RS-65")
+@case("X1")
+async def test_node_that_does_not_mark_its_command_receives_a_quoted_value(small: LiveEasel) -> None:
+    name = new_session()
+    bash = new_tool(
+        "Bash", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    )
+    spec = {
+        "version": 1,
+        "toolPolicy": {"allow": ["laptop__Bash"]},
+        "state": {"version": "1.0; touch PWN; #"},
+        "actions": {
+            "deploy": {
+                "kind": "tool.call",
+                "tool": "laptop__Bash",
+                "args": {"command": "./deploy {{state.version}}"},
+                "confirm": "never",
+            }
+        },
+    }
+    async with (
+        GatewayClient.connected(small.base_url, small.token, name) as client,
+        NodePeer.connected(small, "laptop", tools=[bash]) as node,
+    ):
+        await client.call("canvas.create", canvasId=name, spec=spec)
+        action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="deploy"))
+        assert (await node.echo_next_call())["args"] == {"command": "./deploy '1.0; touch PWN; #'"}
+        assert (await action)["status"] == "completed"
+
+
 async def test_concurrent_calls_are_answered_in_any_order(caller: tuple[LiveEasel, int]) -> None:
     easel, at = caller
     name = new_session()

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
-from easel.core.shell.template import compile_template, is_shell
+from easel.core.shell.arguments import is_shell
+from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.fingerprint import fingerprint
 from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
@@ -54,7 +55,7 @@ def resolve_call(
     filler = Filler(values, limit=limit)
 
     def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
-        if not is_shell(definition.schema, path):
+        if not is_shell(definition, path):
             return None
         at = format_argument_path(action.action_id, path)
         command = compile_template(template, at, allows_options=action.allows_options)
@@ -71,7 +72,7 @@ def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     return tuple(
         _format_path(path)
         for path, leaf in leaves(args)
-        if isinstance(leaf, str) and is_shell(definition.schema, path)
+        if isinstance(leaf, str) and is_shell(definition, path)
     )
 
 
