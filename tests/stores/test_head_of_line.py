@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import statistics
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from easel.core.run.batch import Batch
 from easel.core.run.status import Status
 from easel.errors import Unavailable
 from easel.ids import OWNER, SessionId, scoped_key
+from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres import runs as postgres_runs
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
 from tests.requirements import rule
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
     from easel.host.ports import RunStore
 
 LOCKED_SECONDS = 4.0
+WARM_UP_SECONDS = 1.0
 MAX_P99_SECONDS = 0.1
 SESSIONS = 24
-PAUSE_SECONDS = 0.01  # between two appends of one run
+PAUSE_SECONDS = 0.05  # between two appends of one run, as a worker buffers text
 
 
 @pytest.fixture
@@ -48,21 +51,25 @@ def kind() -> str:
     return "postgres"
 
 
-async def append_until(runs: RunStore, claim: Claim, stop: asyncio.Event, times: list[float]) -> int:
+async def append_until(runs: RunStore, claim: Claim, stop: asyncio.Event, phases: list[list[float]]) -> int:
     """Append one narrative event after the other until `stop` is set, then end the run.
 
-    Returns the number of batches before the last one.
+    Stores the seconds of each append in the last one of `phases`. Returns the number of appends.
     """
     number = 0
     while not stop.is_set():
         number += 1
         watch = Stopwatch()
         appended = assert_stored(await runs.append(delta_batch(claim, number, f"{number}")))
-        times.append(watch.seconds)
+        phases[-1].append(watch.seconds)
         assert (appended.last_seq, appended.thread_seq) == (number, number)
         await asyncio.sleep(PAUSE_SECONDS)
     assert_stored(await runs.append(ending_batch(claim, number + 1)))
     return number
+
+
+def p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]
 
 
 @rule("RX-13", "RX-25", "RX-29")
@@ -71,23 +78,26 @@ async def test_locked_session_does_not_delay_the_appends_of_other_sessions(store
     claims = await start_runs(runs, *(new_run(f"s{n}") for n in range(SESSIONS)))
     locked, *others = claims
     released, stop = asyncio.Event(), asyncio.Event()
-    times: list[float] = []
+    phases: list[list[float]] = [[]]
     async with other_connection(store) as other, asyncio.TaskGroup() as group:
+        counts = [group.create_task(append_until(runs, claim, stop, phases)) for claim in others]
+        for _ in ("plan the statement", "measure without a lock"):
+            await asyncio.sleep(WARM_UP_SECONDS)
+            phases.append([])
         lock = other.transaction()
         await lock.start()
         await other.fetch("select 1 from sessions where session_id = 's0' for update")
-        late = group.create_task(append_until(runs, locked, released, []))
-        counts = [group.create_task(append_until(runs, claim, stop, times)) for claim in others]
+        late = group.create_task(append_until(runs, locked, released, [[]]))
         await asyncio.sleep(LOCKED_SECONDS)
-        assert await store.sql("select 1 from run_events where payload->>'text' = '1'")
         assert not await read_log(runs, locked.run_id), "it waits for the lock"
         stop.set()
         await asyncio.gather(*counts)
         released.set()
         await lock.rollback()
-    p99 = statistics.quantiles(times, n=100)[98]
-    print(f"{len(times)} appends, p99 {p99 * 1000:.1f} ms, slowest {max(times) * 1000:.1f} ms")
-    assert p99 < MAX_P99_SECONDS
+    _, before, during = phases
+    print(f"{len(during)} appends, p99 {p99(during) * 1000:.1f} ms, before {p99(before) * 1000:.1f} ms")
+    # On an overloaded machine no append is fast, but the lock must not make them slower.
+    assert p99(during) < max(MAX_P99_SECONDS, 2 * p99(before))
     for claim, task in zip(claims, [late, *counts], strict=True):
         texts = [event.data for event in await read_log(runs, claim.run_id)][: task.result()]
         assert len(texts) == task.result() > 0
@@ -176,6 +186,26 @@ async def test_prune_deletes_a_bounded_number_of_events_per_transaction(
     assert (max(counts), sum(counts)) == (10, 75)
     for claim in claims:
         assert [event.seq for event in await read_log(store.runs, claim.run_id)] == [26]
+
+
+async def test_prune_reads_only_old_logs_that_are_not_trimmed(store: Store) -> None:
+    await store.runs.enqueue(new_run("a"))
+    await store.sql(
+        "insert into runs (run_id, user_id, session_id, status, input_text, turn_no, finished_at, is_trimmed)"
+        " select 'run_' || n, 'owner', 'a', 'completed', '', n, clock_timestamp() - n * interval '1 hour', n > 90"
+        " from generate_series(1, 5000) n"
+    )
+    await store.sql("analyze runs")
+    statement = postgres_runs.SQL["list_prunable_runs"]
+    assert isinstance(store.database, PostgresDatabase)
+    async with store.database.connection() as connection:
+        await connection.execute(f"prepare prunable as {statement.sql}")
+        lines = await connection.fetch(f"explain analyze execute prunable({80 * 3600}, 500)")
+        await connection.execute("deallocate prunable")
+    plan = "\n".join(line[0] for line in lines)
+    assert re.search(r"Index Scan using runs_prunable_idx .* rows=1[01] loops=1", plan), plan
+    assert "Index Cond: (finished_at <" in plan, "runs that ended recently are not read"
+    assert "Rows Removed" not in plan, plan
 
 
 async def test_workers_that_prune_at_the_same_time_prune_each_run_once(store: Store) -> None:

@@ -3,8 +3,6 @@
 
 -- Ended runs whose logs can be trimmed.
 create index concurrently if not exists runs_prunable_idx on runs(finished_at) where finished_at is not null and not is_trimmed;
--- Executions in the order in which they are pruned.
-create index concurrently if not exists canvas_actions_ended_idx on canvas_actions(ended_at) where ended_at is not null;
 -- Deleted sessions and canvases in the order in which they are purged.
 create index concurrently if not exists sessions_deleted_idx on sessions(deleted_at) where deleted_at is not null;
 create index concurrently if not exists canvases_deleted_idx on canvases(deleted_at) where deleted_at is not null;

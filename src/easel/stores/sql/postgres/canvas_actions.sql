@@ -104,7 +104,7 @@ select distinct owner_id from canvas_actions where status = 'running' and owner_
 -- Delete up to 500 executions that ended long ago. Rows that another transaction has locked are skipped.
 delete from canvas_actions
  where ctid = any(array(select ctid from canvas_actions
-                         where ended_at < clock_timestamp() - make_interval(secs => :seconds)
+                         where ended_at < statement_timestamp() - make_interval(secs => :seconds)
                          order by ended_at limit 500
                            for update skip locked))
 returning event_id;

@@ -422,7 +422,7 @@ select count(*) filter (where status = 'queued' and turn_no is not null) as read
 -- name: list_prunable_runs
 -- List runs that ended long ago and whose logs are not trimmed.
 select run_id, user_id, session_id from runs
- where not is_trimmed and finished_at < clock_timestamp() - make_interval(secs => :seconds)
+ where not is_trimmed and finished_at < statement_timestamp() - make_interval(secs => :seconds)
  order by finished_at limit :limit;
 
 -- name: trim_logs
