@@ -77,7 +77,7 @@ def test_documents_show_the_existing_migrations() -> None:
         re.findall(r"migration='(.+)'", (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8"))
         == existing
     )
-    assert f"schema version {len(existing)}," in (PROJECT / "docs/guide/operate.md").read_text(
+    assert f"schema version {int(existing[-1][:4])}," in (PROJECT / "docs/guide/operate.md").read_text(
         encoding="utf-8"
     )
 

@@ -70,7 +70,11 @@ class PostgresCanvases:
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         rows = await self._database.rows(
-            SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit
+            SQL["list_canvases" if agent_id is None else "list_agent_canvases"],
+            user_id=user_id,
+            agent_id=agent_id,
+            after=after,
+            limit=limit,
         )
         return [to_canvas(row) for row in rows]
 

@@ -13,13 +13,13 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
-from easel.stores.rows.runs import to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -90,14 +90,12 @@ class PostgresRuns:
         before: int | None,
         limit: int,
     ) -> list[Run]:
-        statement = SQL["list_runs" if session_id is None else "list_session_runs"]
-        status_names = [status.value for status in statuses]
         rows = await self._database.rows(
-            statement,
+            SQL[list_statement(session_id, statuses)],
             user_id=user_id,
             session_id=session_id,
-            statuses=status_names,
-            before=before,
+            statuses=[status.value for status in statuses],
+            before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
         return [to_run(row) for row in rows]

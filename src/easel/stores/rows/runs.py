@@ -25,6 +25,12 @@ _SESSION_COLUMNS = tuple(field.name for field in fields(Session))
 _MESSAGE_COLUMNS = tuple(field.name for field in fields(StoredMessage))
 
 
+def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:
+    """Return the name of the statement that lists runs with these filters. Each uses an index of its own."""
+    listing = "list_runs" if session_id is None else "list_session_runs"
+    return f"{listing}_by_status" if statuses else listing
+
+
 def to_run(row: Row, time: Time = None) -> Run:
     """Return the run of a row. The columns have the names of the fields of `Run`."""
     columns = _decode_times(

@@ -82,7 +82,13 @@ class SqliteCanvases:
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
-        rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
+        rows = await self._read(
+            "list_canvases" if agent_id is None else "list_agent_canvases",
+            user_id=user_id,
+            agent_id=agent_id,
+            after=after,
+            limit=limit,
+        )
         return [to_canvas(row, to_datetime) for row in rows]
 
     async def change(

@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.run_log import (
     Row,
@@ -65,7 +65,7 @@ class SqliteRuns:
         limit: int,
     ) -> list[Run]:
         rows = await self._read(
-            "list_runs" if session_id is None else "list_session_runs",
+            list_statement(session_id, statuses),
             user_id=user_id,
             session_id=session_id,
             statuses=_json([status.value for status in statuses]),

@@ -30,16 +30,32 @@ select
    and user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
--- List the executions of a canvas, newest first. CV-48
+-- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and (:before::text is null or event_id < :before::text)
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
+ where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
    and exists (select 1 from canvases
                 where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
  order by event_id desc limit :limit;
+
+-- name: list_executions_by_status
+-- List the executions of a canvas that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index. CV-48
+select e.*
+  from (select distinct unnest(:statuses::text[]) as wanted) s
+ cross join lateral (
+       select
+         -- include: execution_columns
+              , resolved::text as resolved, answer::text as answer
+         from canvas_actions
+        where user_id = :user_id and canvas_id = :canvas_id and status = wanted
+          and event_id < coalesce(:before::text, 'evu')
+          and exists (select 1 from canvases
+                       where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
+        order by event_id desc limit :limit) e
+ order by e.event_id desc limit :limit;
 
 -- name: renew_executions
 -- Extend the claims of these executions. Returns the executions that this owner still has; a missing one has
@@ -116,7 +132,7 @@ returning event_id;
 -- CV-19, X9
 with due as (
   select user_id, canvas_id, refresh_id from canvas_refreshes r
-   where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
+   where next_at <= statement_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
      and ((:unwatched::boolean and not only_watched) or exists (
            select 1 from canvas_views v
             where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))

@@ -65,14 +65,28 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
          where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
+-- define: summary_columns
+-- The columns of a canvas in a list, without its spec and its state, which can be large.
+user_id, canvas_id, agent_id, title, owner_session_key,
+jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at;
+
 -- name: list_canvases
--- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key,
-       jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
-       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
+-- Return a page of this user's canvases in order of id. CV-33
+select
+  -- include: summary_columns
   from canvases
- where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text)
-   and canvas_id collate "C" > :after::text and deleted_at is null
+ where user_id = :user_id and canvas_id collate "C" > :after::text
+   and deleted_at is null
+ order by canvas_id collate "C" limit :limit;
+
+-- name: list_agent_canvases
+-- Return a page of this user's canvases of one agent in order of id. CV-33
+select
+  -- include: summary_columns
+  from canvases
+ where user_id = :user_id and agent_id = :agent_id and canvas_id collate "C" > :after::text
+   and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
 -- name: mark_canvas
@@ -234,7 +248,7 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 -- name: list_expired_views
 -- List the views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
- where expires_at <= clock_timestamp() order by expires_at limit :limit;
+ where expires_at <= statement_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.

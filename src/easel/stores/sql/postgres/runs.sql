@@ -67,25 +67,51 @@ select * from runs
    and run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List the runs of a user, newest first. All filters are applied before the limit.
+-- List the runs of a user, newest first.
 select * from runs
- where user_id = :user_id
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
-   and (:before::bigint is null or queue_no < :before)
+ where user_id = :user_id and queue_no < :before
    and
    -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
+-- name: list_runs_by_status
+-- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- the order of its index.
+select r.*
+  from (select distinct unnest(:statuses::text[]) as status) s
+ cross join lateral (select * from runs
+                      where user_id = :user_id and status = s.status and queue_no < :before
+                        and
+                        -- include: session_is_live
+                      order by queue_no desc
+                      limit :limit) r
+ order by r.queue_no desc
+ limit :limit;
+
 -- name: list_session_runs
--- List the runs of one session, newest first. This separate statement uses the index on the session.
+-- List the runs of one session, newest first.
 select * from runs
- where user_id = :user_id and session_id = :session_id
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
-   and (:before::bigint is null or queue_no < :before)
+ where user_id = :user_id and session_id = :session_id and queue_no < :before
    and exists (select 1 from sessions
                 where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs_by_status
+-- List the runs of one session that have one of these statuses, newest first. Each status is read separately,
+-- in the order of its index.
+select r.*
+  from (select distinct unnest(:statuses::text[]) as status) s
+ cross join lateral (select * from runs
+                      where user_id = :user_id and session_id = :session_id and status = s.status
+                        and queue_no < :before
+                        and exists (select 1 from sessions
+                                     where user_id = :user_id and session_id = :session_id
+                                       and deleted_at is null)
+                      order by queue_no desc
+                      limit :limit) r
+ order by r.queue_no desc
  limit :limit;
 
 -- name: lock_session

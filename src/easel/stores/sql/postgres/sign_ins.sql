@@ -1,6 +1,6 @@
 -- name: revoke_sign_in
 -- Revoke a sign-in. Also deletes revoked sign-ins whose cookies have expired, so that the table stays small.
-with over as (delete from ended_sign_ins where forget_at < clock_timestamp())
+with over as (delete from ended_sign_ins where forget_at < statement_timestamp())
 insert into ended_sign_ins (sign_in_id, user_id, forget_at)
 select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds) from users
  where user_id = :user_id

@@ -28,13 +28,27 @@ select *,
                  order by refresh_id)) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
+-- define: summary_columns
+-- The columns of a canvas in a list, without its spec and its state, which can be large.
+user_id, canvas_id, agent_id, title, owner_session_key,
+json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at;
+
 -- name: list_canvases
--- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key,
-       json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
-       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
+-- Return a page of this user's canvases in order of id. CV-33
+select
+  -- include: summary_columns
   from canvases
- where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
+ where user_id = :user_id and canvas_id > :after
+   and deleted_at is null
+ order by canvas_id limit :limit;
+
+-- name: list_agent_canvases
+-- Return a page of this user's canvases of one agent in order of id. CV-33
+select
+  -- include: summary_columns
+  from canvases indexed by canvases_agent_idx
+ where user_id = :user_id and agent_id = :agent_id and canvas_id > :after
    and deleted_at is null
  order by canvas_id limit :limit;
 

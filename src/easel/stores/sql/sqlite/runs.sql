@@ -77,20 +77,53 @@ select * from runs
    and run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List the runs of a user, newest first. All filters are applied before the limit.
-select * from runs
+-- List the runs of a user, newest first.
+select * from runs indexed by runs_listing_idx
  where user_id = :user_id and queue_no < :before
-   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+   and
+   -- include: session_is_live
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_runs_by_status
+-- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- the order of its index, and at most to the end of the page.
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_status_listing_idx
+ where user_id = :user_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
+                              where user_id = :user_id and status = wanted and queue_no < :before
+                                and
+                                -- include: session_is_live
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
    and
    -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
 -- name: list_session_runs
--- List the runs of one session, newest first. This separate statement uses the index on the session.
+-- List the runs of one session, newest first.
 select * from runs indexed by runs_session_idx
  where user_id = :user_id and session_id = :session_id and queue_no < :before
-   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+   and exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs_by_status
+-- List the runs of one session that have one of these statuses, newest first. Each status is read separately,
+-- in the order of its index, and at most to the end of the page.
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_session_status_idx
+ where user_id = :user_id and session_id = :session_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_session_status_idx
+                              where user_id = :user_id and session_id = :session_id and status = wanted
+                                and queue_no < :before
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
    and exists (select 1 from sessions
                 where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
@@ -166,7 +199,8 @@ returning run_id, cancel_requested_at;
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
-select run_id from runs
+-- The index has running runs only; the index on the owner also contains all ended runs of the worker.
+select run_id from runs indexed by runs_held_idx
  where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
