@@ -145,7 +145,14 @@ class Settings:
     max_streams: int = _row(
         10_000, "Open streams of one instance, and as many connections to /ws.", minimum=1
     )
-    tail_window: int = _row(1_000, "Newest events of a watched log that are kept in memory.", minimum=100)
+    tail_window: int = _row(
+        1_000, "Newest events of a watched log that are kept in memory for viewers behind.", minimum=100
+    )
+    tail_bytes: int = _row(
+        32 * 2**20,
+        "Memory of one instance for the events of all watched logs; viewers behind read the rest again.",
+        minimum=2**20,
+    )
     # the gateway
     gateway_requests: int = _row(
         32, "Concurrent requests of one connection to /ws.", minimum=1, maximum=10_000

@@ -25,7 +25,7 @@ from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
-from easel.host.streams import RUNS, StreamQuota, Tails
+from easel.host.streams import RUNS, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -76,7 +76,15 @@ class HostServices:
         self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
-        self.runs = Tails(RUNS, database.runs, notifier, quota=StreamQuota(100), window=100, **times)
+        self.runs = Tails(
+            RUNS,
+            database.runs,
+            notifier,
+            quota=StreamQuota(100),
+            window=100,
+            memory=TailMemory(10_000_000),
+            **times,
+        )
         records, artifacts = database.canvas_actions, harness.artifacts
         limits = ActionLimits(max_running, 100_000, claim_seconds, 0.05, 900, Confirm.NEVER)
         self.transitions = transitions = ExecutionTransitions(

@@ -41,7 +41,7 @@ from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.services import Services
 from easel.host.sessions import Sessions
-from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, Tails
+from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -138,6 +138,7 @@ def build_services(shared: SharedServices) -> Services:
         max_message_bytes=settings.max_message_bytes,
     )
     quota = StreamQuota(settings.max_streams)
+    tail_memory = TailMemory(settings.tail_bytes)
 
     def tails(kind: LogKind, source: LogSource) -> Tails:
         return Tails(
@@ -149,6 +150,7 @@ def build_services(shared: SharedServices) -> Services:
             stall_seconds=settings.stall_seconds,
             quota=quota,
             window=settings.tail_window,
+            memory=tail_memory,
         )
 
     run_tails = tails(RUNS, database.runs)

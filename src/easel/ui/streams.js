@@ -83,7 +83,8 @@ class Stream {
 function isContinuation(last, event) {
   if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
   const isText = typeof event.data.text === "string" && typeof last.data.text === "string";
-  const isSameMessage = last.data.message_id === event.data.message_id;
+  const isSameAttempt = last.data.attempt === event.data.attempt;
+  const isSameMessage = last.data.message_id === event.data.message_id && isSameAttempt;
   return isText && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
 

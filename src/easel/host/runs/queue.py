@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
-from easel.core.run.conversation import assistant_text
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
@@ -149,7 +148,7 @@ class RunQueue:
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
         progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)
-        text = assistant_text(progress.steps)
+        text = progress.text
         answer = message(answer_id(run_id), text)
         closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
         await self._artifacts.store(

@@ -33,7 +33,7 @@ from easel.host.metrics import (
 from easel.host.periodic import Periodic, Work
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
-from easel.host.runs.history import read_progress
+from easel.host.runs.history import read_progress, read_text_so_far
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
 from easel.host.runs.preferred_worker import PreferredWorkerDelay
 from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
@@ -318,7 +318,12 @@ class RunWorker:
                 await self._release(run)
                 return
             status, error = outcome
-            await run.log.end(transcript.text, status, error)
+            text = (
+                transcript.text
+                if transcript.is_loaded
+                else await read_text_so_far(self._runs, self._artifacts, run.claim)
+            )
+            await run.log.end(text, status, error)
             RUNS_ENDED.labels(status.value).inc()
         except (ClaimLost, asyncio.CancelledError):
             if run.stop_reason is not StopReason.CLAIM_LOST and not run.log.claim_lost:

@@ -1,6 +1,7 @@
 -- name: create_canvas
 -- Create a canvas with the first event of its log. Returns no row if the canvas exists. The log continues
--- after the log of a deleted canvas of the same id.
+-- after the log of a deleted canvas of the same id. A canvas that is being deleted still exists: waiting for
+-- its end would read a number from before the deletion. RS-34
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases
    where user_id = :user_id and canvas_id = :canvas_id
@@ -11,6 +12,7 @@ with ended as (
          :is_accepted::bool,
          ended.seq + 1, ended.seq + 1
     from ended
+   where not exists (select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id)
   on conflict do nothing
   returning *
 ), logged as (

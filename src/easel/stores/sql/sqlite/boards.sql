@@ -19,7 +19,7 @@ select r.status,
 update runs set last_seq = last_seq + 1
  where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
    and (:worker_id is null
-        or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
+        or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :lease_now))
 returning last_seq;
 
 -- name: store_value
