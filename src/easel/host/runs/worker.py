@@ -416,11 +416,10 @@ class RunWorker:
         now = time.monotonic()
         renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
         for run in runs:
-            cancel_requested = renewed.get(run.claim.run_id)
-            if cancel_requested is None:
+            if run.claim.run_id not in renewed:
                 if not run.is_ending and not run.task.done():
                     run.request_stop(StopReason.CLAIM_LOST)
-            else:
+            elif (cancel_requested := renewed[run.claim.run_id]) is not None:
                 run.claim_expires_at = now + self._limits.claim_seconds
                 if cancel_requested:
                     run.request_stop(StopReason.CANCEL)
@@ -439,4 +438,4 @@ class RunWorker:
 
     async def _prune_logs(self) -> None:
         while pruned := await self._runs.prune(self._limits.retention_seconds):
-            log.info("logs.pruned", runs=pruned)
+            log.info("logs.pruned", runs=len(pruned))
