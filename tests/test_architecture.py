@@ -65,6 +65,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "sweeps": frozenset(),
     "audit": frozenset(),
     "audit_chain": frozenset({"audit"}),
+    "deletions": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),

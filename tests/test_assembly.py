@@ -68,6 +68,7 @@ async def test_each_service_is_built_once(tmp_path: Path, monkeypatch: pytest.Mo
         build_edge(settings, services, build_gateway(settings, services))
         worker = build_worker(shared)
         assert all(task.on_error for task in worker._background_tasks), "errors are audited"
+        assert "deletions.purge" in [task.name for task in worker._background_tasks]
     expected = {
         "CanvasTransactions",
         "CanvasAssets",

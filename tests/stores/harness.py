@@ -21,6 +21,7 @@ from easel.core.run.batch import Appended, Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
+from easel.host.deletions import DeletionPurge
 from easel.ids import OWNER, MessageId, RunId, SessionId, UserId, WorkerId, new_run_id
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
@@ -94,6 +95,10 @@ class Store:
     async def add_user(self, name: str) -> UserId:
         await self.sql(f"insert into users (user_id, name) values ('{name}', '{name}')")
         return UserId(name)
+
+    async def purge(self) -> int:
+        """Purge all deleted sessions and canvases. Returns how many rows were deleted."""
+        return await DeletionPurge(self.database.deletions).once()
 
     async def empty(self) -> None:
         """Delete everything but the owner; runs and events are deleted with their session or canvas."""

@@ -104,6 +104,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "last_chance": (None, True),
     "last_hash": ("hash",),
     "last_seq": (10_001,),
+    "lease_now": (SOON,),
     "limit": (50,),
     "made_at": ([LONG_AGO, LONG_AGO],),
     "max_attempts": (3,),

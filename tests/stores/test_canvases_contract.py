@@ -204,6 +204,7 @@ async def test_deleted_canvas_returns_its_blob_keys_and_deletes_everything_else(
         seconds=9,
     )
     assert await canvases.delete(OWNER, NAME, lambda _: None) == ["key/a"]
+    await store.purge()
     for table in ("canvases", "canvas_events", "canvas_assets", "canvas_views"):
         assert await store.sql(f"select * from {table}") == [], table
     assert await canvases.delete(OWNER, NAME, lambda _: None) is None

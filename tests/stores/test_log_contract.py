@@ -227,13 +227,13 @@ async def test_prune_trims_old_logs_to_their_last_event(runs: RunStore, store: S
     await store.set_run_age(old.run_id, 100)
     await store.set_run_age(recent.run_id, 20)
 
-    assert await runs.prune(60) == 1
+    assert await runs.prune(60) == [old.run_id]
     assert await runs.bounds(OWNER, old.run_id) == Bounds(oldest=6, newest=6, ended=True)
     assert await event_types(runs, old.run_id) == ["done"]
     assert await runs.bounds(OWNER, recent.run_id) == Bounds(oldest=1, newest=6, ended=True)
     assert len(await read_log(runs, recent.run_id)) == 6
     assert len(await read_log(runs, running.run_id)) == 3
-    assert await runs.prune(60) == 0
+    assert await runs.prune(60) == []
     assert (await get_run(runs, old.run_id)).status is Status.COMPLETED
 
 
@@ -245,7 +245,7 @@ async def test_log_with_one_event_is_not_pruned(runs: RunStore, store: Store) ->
     assert_stored(await runs.append(Batch(no_event, 1, [], Status.COMPLETED)))
     for claim in (one_event, no_event):
         await store.set_run_age(claim.run_id, 100)
-    assert await runs.prune(60) == 0
+    assert await runs.prune(60) == []
     assert await event_types(runs, one_event.run_id) == ["done"]
 
 
@@ -254,10 +254,10 @@ async def test_long_log_is_pruned_completely(runs: RunStore, store: Store) -> No
     assert_stored(await runs.append(delta_batch(claim, 1, *("x" for _ in range(12_000)))))
     assert_stored(await runs.append(ending_batch(claim, 2)))
     await store.set_run_age(claim.run_id, 100)
-    assert await runs.prune(60) == 1
+    assert len(await runs.prune(60)) == 1
     assert await runs.bounds(OWNER, claim.run_id) == Bounds(oldest=12_003, newest=12_003, ended=True)
     assert [event.seq for event in await read_log(runs, claim.run_id)] == [12_003]
-    assert await runs.prune(60) == 0
+    assert await runs.prune(60) == []
 
 
 @rule("RX-28")

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 EXCEPTIONS = {
     "nodes.sweep_nodes": "a row per connected node; an index on expires_at would be written by every renewal",
     "tokens.list_tokens": "returns every token; tokens are made by hand",
-    # Finding 4 of the review; remove these two when it is fixed.
-    "runs.prune_logs": "finding 4",
-    "sessions.session_run_ids": "finding 4",
 }
 
 

@@ -31,6 +31,7 @@ from easel.host.ports import (
     BoardStore,
     CanvasActionStore,
     CanvasStore,
+    DeletionStore,
     NodeStore,
     Notifier,
     ReferenceStore,
@@ -84,6 +85,9 @@ class Database(Protocol):
 
     @property
     def boards(self) -> BoardStore: ...
+
+    @property
+    def deletions(self) -> DeletionStore: ...
 
     @property
     def nodes(self) -> NodeStore: ...

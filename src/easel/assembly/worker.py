@@ -4,6 +4,7 @@ from easel.assembly.services import SharedServices
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
+from easel.host.deletions import DeletionPurge
 from easel.host.periodic import Periodic, Work
 from easel.host.references import ReferenceRelease
 from easel.host.runs.tool_loop import ToolLoop
@@ -52,6 +53,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
         ),
         audit=resources.audit,
         background_tasks=[
+            DeletionPurge(database.deletions).periodic(),
             RecordRetention(database.canvas_actions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
             AuditRetention(

@@ -8,16 +8,18 @@ later sweep deletes. Does not know databases.
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 from easel.core.artifact.artifact import FOLDER, START, Artifact, NewArtifact, blob_created_at, blob_key
 from easel.core.artifact.media_type import BINARY, HEAD, media_type
 from easel.core.principal import Principal
+from easel.core.stream.envelope import MESSAGE_EVENTS
+from easel.core.stream.message_text import Marker, artifacts_of, restore_references, with_markers_of
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_markers
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
@@ -294,3 +296,38 @@ async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any
     """Return a stored value in which each marker of an offloaded value is replaced by that value."""
     fetched = {artifact_id: await artifacts.read(user_id, artifact_id) for artifact_id in markers_in(value)}
     return restore_markers(value, fetched)
+
+
+async def restore_event(artifacts: ArtifactAccess, user_id: UserId, event_type: str, data: Any) -> Any:
+    """Return the data of an event with its original values, and the original text of a message."""
+    if event_type not in MESSAGE_EVENTS:
+        return await restore(artifacts, user_id, data)
+    return {**data, "text": await restore_text(artifacts, user_id, data)} if "attachments" in data else data
+
+
+async def read_text(artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]) -> str:
+    """Return the complete text of a message event, with its references. RS-62"""
+    return (await _read_text(artifacts, user_id, message))[0]
+
+
+async def restore_text(artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]) -> str:
+    """Return the original text of a message event, with what was taken out in place of the references."""
+    text, attachments = await _read_text(artifacts, user_id, message)
+    fetched = {
+        name: await artifacts.read(user_id, name) for name in artifacts_of(with_markers_of(text, attachments))
+    }
+    return restore_references(text, fetched)
+
+
+async def _read_text(
+    artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]
+) -> tuple[str, list[Marker]]:
+    attachments: Any = message.get("attachments", [])
+    if not isinstance(attachments, list):  # the list did not fit into the event
+        attachments = await restore(artifacts, user_id, attachments)
+    markers = cast("list[Marker]", attachments)
+    if not message.get("truncated") or not markers:
+        return message["text"], markers
+    complete, *others = markers
+    [name] = artifacts_of([complete])
+    return (await artifacts.read(user_id, name)).decode(), others

@@ -30,6 +30,9 @@ STALLED = Counter("easel_streams_stalled", "Streams closed because their reader 
 ARTIFACTS_SWEPT = Counter(
     "easel_artifacts_swept", "Blobs deleted because no reference to their artifact was left."
 )
+ROWS_PURGED = Counter(
+    "easel_rows_purged", "Rows deleted of deleted sessions and canvases, by kind.", ["kind"]
+)
 ACTIONS_RUNNING = Gauge("easel_actions_running", "Canvas actions that this instance executes now.")
 ACTIONS_ABANDONED = Gauge(
     "easel_actions_abandoned",

@@ -1,6 +1,8 @@
 // The state of one run beside the chat: its status, its attempts and its boards.
 
-import { attempt, byId, element, isMarker, request, shorten, summarize, valueNode } from "./values.js";
+import {
+  attempt, byId, element, isMarker, plainText, request, shorten, summarize, valueNode,
+} from "./values.js";
 
 const BOARDS = ["whiteboard", "blackboard"];
 const MAX_INPUT_LENGTH = 200;
@@ -44,7 +46,7 @@ export class RunPanel {
     if (runId !== this.runId) return;
     if (!this.status) this.#showStatus(run.status, run.error_message);
     this.#showAttempt(run.attempt, run.max_attempts);
-    byId("run-asked").textContent = shorten(run.input_text, MAX_INPUT_LENGTH);
+    byId("run-asked").textContent = shorten(plainText(run.input_text, run.attachments), MAX_INPUT_LENGTH);
     boards.forEach(({ entries }, index) => {
       for (const entry of entries) this.#write(BOARDS[index], entry);
     });

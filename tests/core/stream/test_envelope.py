@@ -163,6 +163,8 @@ def test_large_event_fits_2_kb_and_is_restored(event_type: str, kind: str):
     assert sealed.json == to_json(sealed.data)
     fetched = {value.artifact_id: value.content for value in sealed.offloaded}
     restored = restore_markers(json.loads(sealed.json), fetched)
+    if restored.pop("truncated", False):  # RS-62
+        [restored["text"]] = restored.pop("attachments")
     reserved = {key: value for key, value in restored.items() if key in RESERVED}
     assert reserved == {
         "visibility": EVENT_TYPES[event_type].visibility.value,

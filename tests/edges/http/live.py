@@ -288,4 +288,4 @@ class LiveEasel:
 
     def prune(self) -> int:
         """Apply retention to every finished run."""
-        return self.do(self.instances[0].opened.runs.prune(-1))
+        return len(self.do(self.instances[0].opened.runs.prune(-1)))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from easel.core.principal import ActorKind
 from easel.core.stream.json_text import to_json
+from easel.core.stream.message_text import MessageText, offload_message
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_event
 from easel.errors import BadInput
 from easel.ids import ArtifactId
@@ -71,6 +72,10 @@ EVENT_TYPES: Mapping[str, EventType] = {
 }
 
 
+# The types whose `text` is a string with references, never a marker. RS-62
+MESSAGE_EVENTS = frozenset({"message.delta", "message.completed", "reasoning.delta"})
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     agent_id: str
@@ -104,7 +109,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     """Create an envelope. CC-10, CC-11, CC-16
 
     The visibility is that of the event type. Members `visibility` and `provenance` in the data are ignored,
-    so that a model cannot publish internal events.
+    so that a model cannot publish internal events. In a message, `text` may be a `MessageText`.
     """
     kind = EVENT_TYPES[event_type]
     accepted = (
@@ -112,7 +117,8 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         if _RESERVED.isdisjoint(data)
         else {key: value for key, value in data.items() if key not in _RESERVED}
     )
-    light, text, offloaded = offload_event(accepted)
+    has_text = event_type in MESSAGE_EVENTS and isinstance(accepted.get("text"), (str, MessageText))
+    light, text, offloaded = offload_message(accepted) if has_text else offload_event(accepted)
     sealed = {**light, "visibility": kind.visibility.value}
     suffix = _VISIBILITY_JSON[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:

@@ -24,7 +24,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, Watched
 from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
 from easel.host.actions.running import ExecutionContext
-from easel.host.artifacts import Artifacts, restore
+from easel.host.artifacts import Artifacts, read_text
 from easel.host.metrics import ACTIONS_ABANDONED
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails
@@ -140,7 +140,7 @@ class ActionExecutor:
         return await self._run_with_deadline(remaining, f"Run {run.run_id}", reply, limit_seconds=seconds)
 
     async def _read_reply(self, principal: Principal, run_id: str) -> str:
-        """Return the agent's last message from the log of its run.
+        """Return the text of the agent's last message, with its references, from the log of its run.
 
         Raises ToolFailed if the run did not complete.
         """
@@ -163,7 +163,7 @@ class ActionExecutor:
                 tool="session.send",
                 reason=f"run {run_id} has {message['status']}: {message.get('error', 'it was cancelled')}",
             )
-        return (await restore(self._artifacts, principal.user_id, message))["text"]
+        return await read_text(self._artifacts, principal.user_id, message)
 
     async def cancel_run(self, principal: Principal, context: ExecutionContext) -> None:
         """Cancel the run that the execution started, if there is one."""

@@ -8,6 +8,7 @@ from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, Ref
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
+from easel.host.ports.deletions import DeletionStore
 from easel.host.ports.models import Model
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
@@ -23,6 +24,7 @@ __all__ = [
     "BoardStore",
     "CanvasActionStore",
     "CanvasStore",
+    "DeletionStore",
     "LogSource",
     "Model",
     "NodeLink",

@@ -17,7 +17,10 @@ class CanvasStore(LogSource, Protocol):
     """Canvases, their logs, and the rows of their assets and views."""
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
-        """Create a canvas and the first event of its log. Returns None if the id is taken."""
+        """Create a canvas and the first event of its log. Returns None if the id is taken.
+
+        If a deleted canvas of this id is not purged yet, it is purged first.
+        """
         ...
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None: ...
@@ -43,7 +46,8 @@ class CanvasStore(LogSource, Protocol):
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
         """Delete a canvas with its log, assets, views and executions, unless `check` raises.
 
-        Returns the blob keys of its assets, or None if there is no such canvas.
+        The rows of its log and executions are purged later, see `DeletionStore`. Returns the blob keys of its
+        assets, or None if there is no such canvas.
         """
         ...
 

@@ -19,7 +19,8 @@ class RunStore(Protocol):
     async def enqueue(self, new: NewRun) -> Enqueued:
         """Enqueue a run durably, and create its session if needed.
 
-        A repeated idempotency key returns the first run. RX-31
+        A repeated idempotency key returns the first run. If a deleted session of the same id is not purged
+        yet, it is purged first. RX-31
         """
         ...
 
@@ -94,8 +95,11 @@ class RunStore(Protocol):
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
-        """Renew claims. Returns for each run with a valid claim whether a cancel was requested. RX-26"""
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool | None]:
+        """Renew claims. Returns for each run with a valid claim whether a cancel was requested. RX-26
+
+        None means that the run is locked now: its claim is valid, but was not renewed.
+        """
         ...
 
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...
@@ -119,10 +123,11 @@ class RunStore(Protocol):
 
     async def queue_depth(self) -> QueueDepth: ...
 
-    async def prune(self, older_than_seconds: float) -> int:
-        """Delete all but the last event of logs whose run ended at least this long ago.
+    async def prune(self, older_than_seconds: float) -> list[RunId]:
+        """Delete all but the last event of some logs whose run ended at least this long ago.
 
-        Returns the number of pruned runs.
+        Works in short transactions, and skips sessions that are locked. Returns the pruned runs; an empty
+        list means that there is nothing left to prune now.
         """
         ...
 

@@ -13,7 +13,10 @@ class SessionStore(LogSource, Protocol):
     """Sessions, their messages and their threads."""
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        """Create a session. Returns None if the id is taken."""
+        """Create a session. Returns None if the id is taken.
+
+        If a deleted session of this id is not purged yet, it is purged first.
+        """
         ...
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None: ...
@@ -27,9 +30,10 @@ class SessionStore(LogSource, Protocol):
     async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None: ...
 
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
-        """Delete a session with its runs and messages.
+        """Delete a session with its runs and messages. Their rows are purged later, see `DeletionStore`.
 
-        Returns the ids of its runs, or None if there is no such session.
+        The active run loses its claim. Returns the ids of the runs that had not ended, or None if there is no
+        such session.
         """
         ...
 

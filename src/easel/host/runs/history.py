@@ -9,7 +9,7 @@ import structlog
 
 from easel.core.run.progress import Progress, to_progress
 from easel.errors import HostError, Unavailable
-from easel.host.artifacts import restore
+from easel.host.artifacts import restore_event
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.log_writer import MAX_ARTIFACT_WAIT_SECONDS, RETRY_SECONDS, retry_until_available
 from easel.ids import RunId, UserId
@@ -40,7 +40,7 @@ async def read_progress(
         cursor = page[-1].seq
     decoded = [(event.type, msgspec.json.decode(event.data)) for event in events]
     if artifacts is not None:
-        decoded = [(kind, await restore(artifacts, user_id, data)) for kind, data in decoded]
+        decoded = [(kind, await restore_event(artifacts, user_id, kind, data)) for kind, data in decoded]
     return to_progress(decoded)
 
 

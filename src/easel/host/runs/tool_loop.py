@@ -17,6 +17,7 @@ from easel.core.run.conversation import (
     ToolCall,
     ToolResult,
     assistant_text,
+    to_conversation,
 )
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
@@ -75,7 +76,7 @@ class ToolLoop:
                 raise ReleaseRun
             if len(steps) >= self._max_steps:
                 raise StepLimit(limit=self._max_steps)
-            step = await self._ask_model(Conversation(message, tuple(steps)), log, transcript)
+            step = await self._ask_model(to_conversation(message, steps), log, transcript)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             if step.calls:

@@ -18,6 +18,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import AttemptsExhausted, HostError, InternalError, RunTimedOut, Unavailable
 from easel.host.audit import Audit, agent_of
@@ -391,7 +392,8 @@ class RunWorker:
     async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
         message = claim.input_text
         if claim.input_artifact is not None:
-            message = (await self._artifacts.read(claim.user_id, claim.input_artifact)).decode()
+            stored = await self._artifacts.read(claim.user_id, claim.input_artifact)  # by a former release
+            message = take_out_runs(stored.decode()).text
         return message, await read_progress(
             self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
         )
@@ -414,11 +416,10 @@ class RunWorker:
         now = time.monotonic()
         renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
         for run in runs:
-            cancel_requested = renewed.get(run.claim.run_id)
-            if cancel_requested is None:
+            if run.claim.run_id not in renewed:
                 if not run.is_ending and not run.task.done():
                     run.request_stop(StopReason.CLAIM_LOST)
-            else:
+            elif (cancel_requested := renewed[run.claim.run_id]) is not None:
                 run.claim_expires_at = now + self._limits.claim_seconds
                 if cancel_requested:
                     run.request_stop(StopReason.CANCEL)
@@ -437,4 +438,4 @@ class RunWorker:
 
     async def _prune_logs(self) -> None:
         while pruned := await self._runs.prune(self._limits.retention_seconds):
-            log.info("logs.pruned", runs=pruned)
+            log.info("logs.pruned", runs=len(pruned))

@@ -10,6 +10,7 @@ from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
+from easel.stores.postgres.deletions import PostgresDeletions
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.references import PostgresReferences
@@ -60,6 +61,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.references = PostgresReferences(database)
     database.sweeps = PostgresSweeps(database)
     database.boards = PostgresBoards(database)
+    database.deletions = PostgresDeletions(database)
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)

@@ -39,25 +39,27 @@ class PostgresCanvases:
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
-        row = await self._database.row(
-            SQL["create_canvas"],
-            user_id=new.user_id,
-            canvas_id=new.canvas_id,
-            agent_id=new.agent_id,
-            title=new.title,
-            owner_session_key=new.owner_session_key,
-            is_accepted=new.is_accepted,
-            tool_hints=None if new.tool_hints is None else to_json(new.tool_hints),
-            event_type=event.type,
-            visibility=event.visibility.value,
-            payload=event.json,
-            refers_to=sorted(
+        arguments = {
+            "user_id": new.user_id,
+            "canvas_id": new.canvas_id,
+            "agent_id": new.agent_id,
+            "title": new.title,
+            "owner_session_key": new.owner_session_key,
+            "is_accepted": new.is_accepted,
+            "tool_hints": None if new.tool_hints is None else to_json(new.tool_hints),
+            "event_type": event.type,
+            "visibility": event.visibility.value,
+            "payload": event.json,
+            "refers_to": sorted(
                 event.refers_to | mentioned_artifacts(stored["spec"]) | mentioned_artifacts(stored["state"])
             ),
             **stored,
             **_asset_columns(new.assets),
             **_job_columns(new.refreshes),
-        )
+        }
+        row = await self._database.row(SQL["create_canvas"], **arguments)
+        if row is None and await self._database.deletions.finish_canvas(new.user_id, new.canvas_id):
+            row = await self._database.row(SQL["create_canvas"], **arguments)
         return (
             CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda asset: asset.path)) if row else None
         )
@@ -107,8 +109,9 @@ class PostgresCanvases:
             if snapshot is None:
                 return None
             check(snapshot)
-            await _row(connection, "end_canvas", ids)
-            await _row(connection, "delete_canvas", ids)
+            await _row(connection, "mark_canvas", ids)
+            for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
+                await _row(connection, name, ids)
             return [asset.blob_key for asset in snapshot.assets]
 
     # -- assets and views ------------------------------------------------------------------------------------

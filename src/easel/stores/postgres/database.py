@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
+    from easel.stores.postgres.deletions import PostgresDeletions
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.references import PostgresReferences
@@ -86,6 +87,7 @@ class PostgresDatabase:
     references: "PostgresReferences"
     sweeps: "PostgresSweeps"
     boards: "PostgresBoards"
+    deletions: "PostgresDeletions"
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"

@@ -4,17 +4,43 @@ from collections.abc import Sequence
 from typing import Any
 
 from easel.core.run.batch import Batch, thread_positions
+from easel.core.run.run import NewRun
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
+from easel.stores.rows.runs import to_stored_attachments
 
 
-def question_arguments(question: Message | None) -> dict[str, Any]:
+def enqueue_arguments(new: NewRun) -> dict[str, Any]:
+    return {
+        "run_id": new.run_id,
+        "user_id": new.user_id,
+        "session_id": new.session_id,
+        "input_text": new.input_text,
+        "max_attempts": new.max_attempts,
+        "idempotency_key": new.idempotency_key,
+        "request_digest": new.request_digest,
+        "input_attachments": to_stored_attachments(new.input_attachments),
+        "title": new.title,
+        **_question_arguments(new.question),
+    }
+
+
+def _question_arguments(question: Message | None) -> dict[str, Any]:
     if question is None or question.event is None:
-        return {"message_id": None, "content": None, "payload": None, "refers_to": []}
+        return {
+            "message_id": None,
+            "content": None,
+            "payload": None,
+            "deltas": [],
+            "spoken": 0,
+            "refers_to": [],
+        }
     return {
         "message_id": question.message_id,
         "content": question.content,
         "payload": question.event.json,
+        "deltas": [delta.json for delta in question.deltas],
+        "spoken": len(question.deltas) + 1,
         "refers_to": sorted(question.refers_to),
     }
 

@@ -14,11 +14,11 @@ from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
-from easel.errors import IdempotencyConflict
+from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
-from easel.stores.postgres.batcher import AppendBatcher
-from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
+from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
+from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.rows.runs import list_statement, to_events, to_run
 
 if TYPE_CHECKING:
@@ -27,42 +27,45 @@ if TYPE_CHECKING:
 SQL = named_sql.load("postgres", "runs")
 MAX_BATCHES = 128  # batches of different runs per commit
 MAX_TRANSACTIONS = 2  # one runs its statements while the other waits for its fsync
+MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session or use the same idempotency key
+IDEMPOTENCY_INDEX = "runs_idempotency_idx"
+PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
+MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked only briefly
 
 
 class PostgresRuns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
-        self._appends = AppendBatcher(self._append_all, max_items=MAX_BATCHES, max_calls=MAX_TRANSACTIONS)
+        self._appends = AppendBatcher(
+            self._append_all,
+            max_items=MAX_BATCHES,
+            max_calls=MAX_TRANSACTIONS,
+            max_seconds=2 * database.timeout,  # one call that times out, and a second one for each item alone
+        )
 
     async def close(self) -> None:
         await self._appends.close()
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
-            return earlier
-        row = None
-        try:
-            while row is None:  # no row: the session was created or deleted at the same time
-                row = await self._database.row(
-                    SQL["enqueue_run"],
-                    run_id=new.run_id,
-                    user_id=new.user_id,
-                    session_id=new.session_id,
-                    input_text=new.input_text,
-                    max_attempts=new.max_attempts,
-                    idempotency_key=new.idempotency_key,
-                    request_digest=new.request_digest,
-                    input_artifact=new.input_artifact,
-                    title=new.title,
-                    **question_arguments(new.question),
+        for _ in range(MAX_ENQUEUE_ATTEMPTS):
+            if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
+                return earlier
+            try:
+                row = await self._database.row(SQL["enqueue_run"], **enqueue_arguments(new))
+            except asyncpg.UniqueViolationError as problem:
+                if problem.constraint_name != IDEMPOTENCY_INDEX:
+                    raise
+                # Another request has just stored this key, or its run belongs to a deleted session.
+                key = {"user_id": new.user_id, "idempotency_key": new.idempotency_key}
+                await self._database.rows(SQL["release_key"], **key)
+                continue
+            if row is not None:
+                thread_seq = row["thread_seq"] if new.question else None
+                return Enqueued(
+                    to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"]
                 )
-        except asyncpg.UniqueViolationError:
-            earlier = await self._find_by_key(new)  # another request stored this key first
-            if earlier is None:
-                raise
-            return earlier
-        thread_seq = row["thread_seq"] if new.question else None
-        return Enqueued(to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"])
+            await self._database.deletions.finish_session(new.user_id, new.session_id)
+        raise Unavailable(what="The session")
 
     async def _find_by_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(
@@ -189,7 +192,7 @@ class PostgresRuns:
             for row in await self._database.rows(SQL["claim_unacknowledged"], **arguments)
         ]
 
-    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool | None]:
         if not claims:
             return {}
         rows = await self._database.rows(
@@ -210,8 +213,11 @@ class PostgresRuns:
     async def append(self, batch: Batch) -> Appended | None:
         return await self._appends.submit(batch)
 
-    async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | None]:
-        """Append batches of several runs in one transaction. The claim of each run is checked separately."""
+    async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | Skipped | None]:
+        """Append batches of several runs in one transaction. The claim of each run is checked separately.
+
+        Skips batches whose session or run another transaction has locked.
+        """
         arguments = append_arguments(batches)
         statement = SQL["append_batches"]
         ending = [batch.claim for batch in batches if batch.ends_as is not None]
@@ -223,21 +229,27 @@ class PostgresRuns:
                 async with connection.transaction():
                     # This statement locks the sessions, so that `pass_turn` sees all runs enqueued before.
                     grown = await connection.fetch(statement.sql, *statement.arguments(arguments))
-                    stored = {row["run_id"]: row["thread_seq"] for row in grown}
+                    stored = {
+                        row["run_id"]: row["thread_seq"] for row in grown if row["last_seq"] is not None
+                    }
                     ended = [claim for claim in ending if claim.run_id in stored]
                     passed = await _pass_turns(connection, ended, [stored[claim.run_id] for claim in ended])
-        answers = {row["run_id"]: row for row in grown}
-        return [
-            Appended(
-                row["last_seq"],
-                row["thread_seq"],
-                row["cancel_requested"],
-                (batch.claim.user_id, batch.claim.session_id) in passed,
-            )
-            if (row := answers.get(batch.claim.run_id))
-            else await self._first_answer(batch)
-            for batch in batches
-        ]
+        rows = {row["run_id"]: row for row in grown}
+        missing = [batch.claim.run_id for batch in batches if batch.claim.run_id not in rows]
+        locked = await self.heads(missing) if missing else {}  # the other missing runs were deleted
+        answers: list[Appended | Skipped | None] = []
+        for batch in batches:
+            claim, row = batch.claim, rows.get(batch.claim.run_id)
+            if claim.run_id in locked:
+                answers.append(SKIPPED)
+            elif row is None or row["last_seq"] is None:
+                answers.append(await self._first_answer(batch))
+            else:
+                turn_passed = (claim.user_id, claim.session_id) in passed
+                answers.append(
+                    Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], turn_passed)
+                )
+        return answers
 
     async def _first_answer(self, batch: Batch) -> Appended | None:
         claim = batch.claim
@@ -279,8 +291,34 @@ class PostgresRuns:
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**await self._database.row(SQL["queue_depth"]))
 
-    async def prune(self, older_than_seconds: float) -> int:
-        return (await self._database.row(SQL["prune_logs"], seconds=older_than_seconds))["runs"]
+    async def prune(self, older_than_seconds: float) -> list[RunId]:
+        while old := await self._database.rows(
+            SQL["list_prunable_runs"], seconds=older_than_seconds, limit=PRUNE_BATCH_SIZE
+        ):
+            sessions: dict[tuple[str, str], set[str]] = {}
+            for row in old:
+                sessions.setdefault((row["user_id"], row["session_id"]), set()).add(row["run_id"])
+            trimmed = [
+                row for key, run_ids in sessions.items() for row in await self._trim_logs(*key, run_ids)
+            ]
+            # Logs that had only their last event are not pruned, but are not listed again.
+            if not trimmed or any(row["had_events"] for row in trimmed):
+                return [RunId(row["run_id"]) for row in trimmed if row["had_events"]]
+        return []
+
+    async def _trim_logs(self, user_id: str, session_id: str, run_ids: set[str]) -> list[Any]:
+        """Trim the logs of a session in short transactions. Returns the rows of the runs that are trimmed."""
+        ids = {"user_id": user_id, "session_id": session_id}
+        trimmed: list[Any] = []
+        while run_ids and (
+            rows := await self._database.rows(
+                SQL["trim_logs"], run_ids=list(run_ids), step=MAX_TRIMMED_EVENTS, **ids
+            )
+        ):
+            done = [row for row in rows if row["is_trimmed"]]
+            trimmed += done
+            run_ids = run_ids.difference(row["run_id"] for row in done)
+        return trimmed
 
     async def probe(self) -> None:
         await self._database.row(SQL["probe"])

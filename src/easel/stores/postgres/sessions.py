@@ -5,7 +5,7 @@ The rules are in the statements of `sql/postgres/sessions.sql`.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
@@ -15,7 +15,7 @@ from easel.stores import named_sql
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 
 if TYPE_CHECKING:
-    from easel.stores.postgres.database import PostgresDatabase
+    from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "sessions")
 
@@ -25,9 +25,10 @@ class PostgresSessions:
         self._database = database
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        row = await self._database.row(
-            SQL["create_session"], user_id=user_id, session_id=session_id, title=title
-        )
+        arguments = {"user_id": user_id, "session_id": session_id, "title": title}
+        row = await self._database.row(SQL["create_session"], **arguments)
+        if row is None and await self._database.deletions.finish_session(user_id, session_id):
+            row = await self._database.row(SQL["create_session"], **arguments)
         return to_session(row) if row else None
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
@@ -57,11 +58,11 @@ class PostgresSessions:
     async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
         ids = {"user_id": user_id, "session_id": session_id}
         async with self._database.connection() as connection, connection.transaction():
-            if not await connection.fetch(SQL["lock_session"].sql, *SQL["lock_session"].arguments(ids)):
+            if not await _fetch(connection, "lock_session", ids):
                 return None
-            runs = await connection.fetch(SQL["session_run_ids"].sql, *SQL["session_run_ids"].arguments(ids))
-            await connection.execute(SQL["end_thread"].sql, *SQL["end_thread"].arguments(ids))
-            await connection.execute(SQL["delete_session"].sql, *SQL["delete_session"].arguments(ids))
+            runs = await _fetch(connection, "unfinished_run_ids", ids)
+            await _fetch(connection, "end_active_run", ids)
+            await _fetch(connection, "mark_session", ids)
             return [RunId(row["run_id"]) for row in runs]
 
     async def list_messages(
@@ -95,3 +96,7 @@ class PostgresSessions:
             SQL["thread_after"], user_id=user_id, session_id=session_id, cursor=cursor, limit=limit
         )
         return to_events(rows)
+
+
+async def _fetch(connection: "Connection", name: str, arguments: dict[str, Any]) -> list[Any]:
+    return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))

@@ -72,7 +72,10 @@ class SqliteCanvases:
                 to_canvas(rows[0], to_datetime), sorted(new.assets, key=lambda asset: asset.path)
             )
 
-        return await self._database.write(work)
+        created = await self._database.write(work)
+        if created is None and await self._database.deletions.finish_canvas(new.user_id, new.canvas_id):
+            created = await self._database.write(work)
+        return created
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         rows = await self._read(
@@ -136,12 +139,14 @@ class SqliteCanvases:
         ids = {"user_id": user_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> list[str] | None:
-            snapshot = _load(connection, ids, self._database.clock())
+            now = self._database.clock()
+            snapshot = _load(connection, ids, now)
             if snapshot is None:
                 return None
             check(snapshot)
-            _rows(connection, "end_canvas", **ids)
-            _rows(connection, "delete_canvas", **ids)
+            _rows(connection, "mark_canvas", now=now, **ids)
+            for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
+                _rows(connection, name, **ids)
             return [asset.blob_key for asset in snapshot.assets]
 
         return await self._database.write(work)

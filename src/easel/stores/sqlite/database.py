@@ -20,6 +20,7 @@ from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
+from easel.stores.sqlite.deletions import SqliteDeletions
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.notifier import LocalNotifier
@@ -75,6 +76,7 @@ class SqliteDatabase:
         self.references = SqliteReferences(self)
         self.sweeps = SqliteSweeps(self)
         self.boards = SqliteBoards(self)
+        self.deletions = SqliteDeletions(self)
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)

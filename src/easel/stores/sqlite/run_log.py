@@ -106,6 +106,26 @@ def add_events(
     return head
 
 
+def add_question_deltas(
+    connection: sqlite3.Connection, run: NewRun, question: Message, thread_seq: int, now: int
+) -> None:
+    """Store the deltas of a long message before it in the thread, and before the run's log: `seq` <= 0."""
+    count = len(question.deltas)
+    connection.executemany(
+        SQL["add_event"].sql,
+        (
+            {
+                **event_columns(delta),
+                **run_key(run),
+                "seq": nth - count,
+                "thread_seq": thread_seq - count - 1 + nth,
+                "now": now,
+            }
+            for nth, delta in enumerate(question.deltas, 1)
+        ),
+    )
+
+
 def add_message(
     connection: sqlite3.Connection,
     run: NewRun | Run | Claim,

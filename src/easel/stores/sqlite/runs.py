@@ -17,9 +17,9 @@ from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
-from easel.errors import IdempotencyConflict
+from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import list_statement, to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.run_log import (
     Row,
@@ -35,6 +35,7 @@ from easel.stores.sqlite.times import microseconds, to_datetime
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
+MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
@@ -43,7 +44,12 @@ class SqliteRuns:
         self._database = database
 
     async def enqueue(self, new: NewRun) -> Enqueued:
-        return await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
+        for _ in range(MAX_ENQUEUE_ATTEMPTS):
+            enqueued = await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
+            if enqueued is not None:
+                return enqueued
+            await self._database.deletions.finish_session(new.user_id, new.session_id)
+        raise Unavailable(what="The session")
 
     async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
         row = await self._read_row("get_run", user_id=user_id, run_id=run_id)
@@ -154,11 +160,11 @@ class SqliteRuns:
 
         return await self._database.write(work)
 
-    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool]:
+    async def renew(self, claims: Sequence[Claim], seconds: float) -> dict[RunId, bool | None]:
         if not claims:
             return {}
 
-        def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
+        def work(connection: sqlite3.Connection) -> dict[RunId, bool | None]:
             lease = self._lease(seconds)
             rows = (
                 fetch_one(connection, "renew_claim", **fence_arguments(claim), **lease) for claim in claims
@@ -197,18 +203,18 @@ class SqliteRuns:
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._read("queue_depth"))[0]))
 
-    async def prune(self, older_than_seconds: float) -> int:
+    async def prune(self, older_than_seconds: float) -> list[RunId]:
         old = await self._read(
             "list_prunable_runs",
             before=self._now() - microseconds(older_than_seconds),
             limit=PRUNE_BATCH_SIZE,
         )
-        remaining = [RunId(row["run_id"]) for row in old]
+        remaining = run_ids = [RunId(row["run_id"]) for row in old]
         while remaining:
             remaining = await self._database.write(
-                lambda connection, run_ids=remaining: run_log.trim_logs(connection, run_ids)
+                lambda connection, to_trim=remaining: run_log.trim_logs(connection, to_trim)
             )
-        return len(old)
+        return run_ids
 
     async def probe(self) -> None:
         await self._database.write(lambda connection: fetch_one(connection, "probe", now=self._now()))
@@ -228,7 +234,8 @@ class SqliteRuns:
         return next(iter(await self._read(name, **arguments)), None)
 
 
-def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
+def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued | None:
+    """Store a run and its message. Returns None if the session is deleted and not purged yet."""
     if new.idempotency_key is not None:
         earlier = fetch_one(
             connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key
@@ -237,11 +244,19 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
             if earlier["request_digest"] != new.request_digest:
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
             return Enqueued(_run(earlier), is_new=False)
+        fetch_all(connection, "release_key", user_id=new.user_id, idempotency_key=new.idempotency_key)
     key = run_key(new)
     question = new.question
-    session = fetch_all(
-        connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **key
-    )[0]
+    session = fetch_one(
+        connection,
+        "open_session",
+        now=now,
+        title=new.title,
+        spoken=len(question.deltas) + 1 if question else 0,
+        **key,
+    )
+    if session is None:
+        return None
     has_turn = bool(session["has_turn"])
     numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
     stored = fetch_all(
@@ -251,7 +266,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         max_attempts=new.max_attempts,
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
-        input_artifact=new.input_artifact,
+        input_attachments=to_stored_attachments(new.input_attachments),
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
         turn_at=now if has_turn else None,
@@ -263,6 +278,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
     thread_seq: int = session["last_thread_seq"]
+    run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
     return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers)

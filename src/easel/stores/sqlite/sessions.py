@@ -29,9 +29,11 @@ class SqliteSessions:
         self._database = database
 
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
-        return await self._change(
-            "create_session", user_id=user_id, session_id=session_id, title=title, now=self._database.clock()
-        )
+        arguments = {"user_id": user_id, "session_id": session_id, "title": title}
+        created = await self._change("create_session", now=self._database.clock(), **arguments)
+        if created is None and await self._database.deletions.finish_session(user_id, session_id):
+            created = await self._change("create_session", now=self._database.clock(), **arguments)
+        return created
 
     async def get(self, user_id: UserId, session_id: SessionId) -> Session | None:
         rows = await self._read("get_session", user_id=user_id, session_id=session_id)
@@ -58,11 +60,12 @@ class SqliteSessions:
         ids = {"user_id": user_id, "session_id": session_id}
 
         def work(connection: sqlite3.Connection) -> list[RunId] | None:
-            run_ids = [
-                RunId(row["run_id"]) for row in connection.execute(SQL["session_run_ids"].sql, ids).fetchall()
-            ]
-            connection.execute(SQL["end_thread"].sql, ids)
-            return run_ids if connection.execute(SQL["delete_session"].sql, ids).rowcount else None
+            marked = {**ids, "now": self._database.clock()}
+            if not connection.execute(SQL["mark_session"].sql, marked).fetchall():
+                return None
+            unfinished = connection.execute(SQL["unfinished_run_ids"].sql, ids).fetchall()
+            connection.execute(SQL["end_active_run"].sql, marked)
+            return [RunId(row["run_id"]) for row in unfinished]
 
         return await self._database.write(work)
 

@@ -14,6 +14,8 @@ select r.status,
          as other_bytes
   from runs r left join boards b on b.run_id = r.run_id
  where r.run_id = :run_id and r.user_id = :user_id
+   and (select s.deleted_at is null from sessions s
+         where s.user_id = r.user_id and s.session_id = r.session_id)
  group by r.run_id;
 
 -- name: write_board
@@ -64,4 +66,6 @@ select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id,
     on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id)
      and (:key::text is null or b.key = :key)
  where r.run_id = :run_id and r.user_id = :user_id
+   and (select s.deleted_at is null from sessions s
+         where s.user_id = r.user_id and s.session_id = r.session_id)
  order by b.edge_id collate "C", b.key collate "C";

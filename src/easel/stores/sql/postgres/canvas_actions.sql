@@ -1,3 +1,8 @@
+-- define: canvas_is_live
+-- Whether the canvas of the execution is not deleted. A scalar subquery, which always uses the primary key.
+(select c.deleted_at is null from canvases c
+  where c.user_id = canvas_actions.user_id and c.canvas_id = canvas_actions.canvas_id);
+
 -- define: execution_columns
 -- The columns of an execution, without its resolved call and its answer, which can be large.
 user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
@@ -9,14 +14,20 @@ extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
-  from canvas_actions where user_id = :user_id and event_id = :event_id;
+  from canvas_actions
+ where
+   -- include: canvas_is_live
+   and user_id = :user_id and event_id = :event_id;
 
 -- name: execution_by_request
 -- Return the execution that was started for this request id. CV-36
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
-  from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
+  from canvas_actions
+ where
+   -- include: canvas_is_live
+   and user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
@@ -25,6 +36,8 @@ select
        , resolved::text as resolved, answer::text as answer
   from canvas_actions
  where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
+   and exists (select 1 from canvases
+                where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
  order by event_id desc limit :limit;
 
 -- name: list_executions_by_status
@@ -39,15 +52,27 @@ select e.*
          from canvas_actions
         where user_id = :user_id and canvas_id = :canvas_id and status = wanted
           and event_id < coalesce(:before::text, 'evu')
+          and exists (select 1 from canvases
+                       where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
         order by event_id desc limit :limit) e
  order by e.event_id desc limit :limit;
 
 -- name: renew_executions
--- Extend the claims of these executions. Returns the renewed ones; a missing one has ended or has another
--- owner now.
-update canvas_actions set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
-returning event_id;
+-- Extend the claims of these executions. Returns the executions that this owner still has; a missing one has
+-- ended or has another owner now. One that another transaction has locked is skipped, so that it does not
+-- delay the others; the next renewal extends it.
+with held as (
+  select user_id, event_id from canvas_actions
+   where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
+     for update skip locked
+), renewed as (
+  update canvas_actions a set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from held where a.user_id = held.user_id and a.event_id = held.event_id
+)
+select event_id from canvas_actions
+ where
+   -- include: canvas_is_live
+   and owner_id = :owner_id and status = 'running' and event_id = any(:event_ids);
 
 -- name: orphaned_executions
 -- List running executions whose claim has expired or belongs to one of `owner_ids`, and executions whose
@@ -58,6 +83,8 @@ select * from (
          , null as resolved, null as answer
     from canvas_actions
    where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
+     and
+     -- include: canvas_is_live
    order by lease_until limit :limit) as dead
 union all
 select * from (
@@ -66,6 +93,8 @@ select * from (
          , null as resolved, null as answer
     from canvas_actions
    where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
+     and
+     -- include: canvas_is_live
    order by created_at limit :limit) as unanswered;
 
 -- name: adopt_execution
@@ -77,6 +106,10 @@ update canvas_actions a
  where a.user_id = :user_id and a.event_id = :event_id and a.status = 'running'
    and (a.lease_until <= clock_timestamp() or a.owner_id = any(:owner_ids::text[]))
    and r.user_id = a.user_id and r.idempotency_key = a.event_id
+   and (select c.deleted_at is null from canvases c
+         where c.user_id = a.user_id and c.canvas_id = a.canvas_id)
+   and (select s.deleted_at is null from sessions s
+         where s.user_id = r.user_id and s.session_id = r.session_id)
 returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8 as seconds;
 
 -- name: other_active_owners
@@ -126,11 +159,17 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
 
 -- name: renew_refreshes
 -- Extend the claims of these refresh jobs. A claim that has expired is extended too, unless another instance
--- has claimed the job.
-update canvas_refreshes set lease_until = clock_timestamp() + make_interval(secs => :seconds)
- where owner_id = :owner_id
-   and (user_id, canvas_id, refresh_id) in (
-         select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]));
+-- has claimed the job. Rows that another transaction has locked are skipped: the next renewal extends them.
+with held as (
+  select user_id, canvas_id, refresh_id from canvas_refreshes
+   where owner_id = :owner_id
+     and (user_id, canvas_id, refresh_id) in (
+           select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+     for update skip locked
+)
+update canvas_refreshes r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where r.user_id = held.user_id and r.canvas_id = held.canvas_id and r.refresh_id = held.refresh_id;
 
 -- name: finish_refresh
 -- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.

@@ -65,7 +65,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
                                  order by refresh_id collate "C"), '[]')::text
           from canvas_refreshes r
          where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
-  from canvases c where user_id = :user_id and canvas_id = :canvas_id;
+  from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- define: summary_columns
 -- The columns of a canvas in a list, without its spec and its state, which can be large.
@@ -79,6 +79,7 @@ select
   -- include: summary_columns
   from canvases
  where user_id = :user_id and canvas_id collate "C" > :after::text
+   and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
 -- name: list_agent_canvases
@@ -87,18 +88,26 @@ select
   -- include: summary_columns
   from canvases
  where user_id = :user_id and agent_id = :agent_id and canvas_id collate "C" > :after::text
+   and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
--- name: end_canvas
--- Store the last log position of a canvas that is deleted, so that a new canvas of the same id continues from
--- it.
-insert into ended_canvases (user_id, canvas_id, last_seq)
-select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
-on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
+-- name: mark_canvas
+-- Mark a canvas as deleted. From now on it and all that belongs to it are not found; its rows are purged
+-- later.
+update canvases set deleted_at = clock_timestamp()
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
--- name: delete_canvas
--- Delete a canvas with its log, assets, views, refresh jobs and artifact references.
-delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
+-- name: delete_all_assets
+-- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
+delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_views
+-- Delete all views of a canvas that is deleted.
+delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_refreshes
+-- Delete all refresh jobs of a canvas that is deleted.
+delete from canvas_refreshes where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: change_canvas
 -- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
@@ -234,9 +243,16 @@ delete from canvas_views
  where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
--- Extend the expiry of the views of these connections.
-update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :seconds)
- where connection_id = any(:connection_ids::text[]);
+-- Extend the expiry of the views of these connections. Rows that another transaction has locked are skipped:
+-- the next renewal extends them.
+with held as (
+  select user_id, canvas_id, view_id from canvas_views
+   where connection_id = any(:connection_ids::text[])
+     for update skip locked
+)
+update canvas_views v set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+  from held
+ where v.user_id = held.user_id and v.canvas_id = held.canvas_id and v.view_id = held.view_id;
 
 -- name: list_views
 -- List the views of a connection.
@@ -250,13 +266,15 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.
-select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
+select oldest_seq, last_seq from canvases
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: canvas_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
-  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id);
+  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id)
+ where deleted_at is null;
 
 -- name: canvas_after
 -- Return a page of a canvas's log. RX-36

@@ -1,10 +1,17 @@
+-- define: session_is_live
+-- Whether the session of the run is not deleted. A scalar subquery, which always uses the primary key.
+(select s.deleted_at is null from sessions s
+  where s.user_id = runs.user_id and s.session_id = runs.session_id);
+
 -- name: enqueue_run
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
 -- arrive in one order in the queue and in the thread. RX-31, SB-12
 -- A session is created only if this statement's snapshot has none: then the snapshot also has the end of a
--- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile; the caller
--- then repeats the statement. RS-34
+-- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile, or is
+-- deleted and not purged yet; the caller purges it and repeats the statement. RS-34
+-- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
+-- so that only the thread shows them.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -12,13 +19,13 @@ with ended as (
   update sessions
      set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
          title = coalesce(title, :title),
-         last_thread_seq = last_thread_seq + (:message_id::text is not null)::int
-   where user_id = :user_id and session_id = :session_id
+         last_thread_seq = last_thread_seq + :spoken::int
+   where user_id = :user_id and session_id = :session_id and deleted_at is null
   returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), created as (
   insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
   select :user_id, :session_id, :run_id, :title, ended.seq + 1,
-         ended.seq + (:message_id is not null)::int
+         ended.seq + :spoken::int
     from ended
    where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
   on conflict do nothing
@@ -27,22 +34,28 @@ with ended as (
   select * from continued union all select * from created
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
-                    request_digest, input_artifact,
+                    request_digest, input_attachments,
                     turn_no, turn_at, preferred_worker)
   select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
-         :request_digest, :input_artifact,
+         :request_digest, :input_attachments::text::jsonb,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
-  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
+  select :message_id::text, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
          :payload::text::jsonb from place
    where :message_id is not null
+), streamed as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                          thread_seq)
+  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :user_id,
+         :session_id, place.last_thread_seq - :spoken + nth
+    from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
-  select user_id, artifact_id, :run_id from artifacts a
+  select user_id, artifact_id, :run_id from artifacts a, place
    where user_id = :user_id and artifact_id = any(:refers_to::text[]) and is_stored
      for key share of a
 )
@@ -50,16 +63,31 @@ select queued.*, place.last_thread_seq as thread_seq from queued, place;
 
 -- name: run_by_key
 -- Return the run that this user started with this idempotency key.
-select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
+select * from runs
+ where
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
+
+-- name: release_key
+-- Let another run use the idempotency key of a run whose session is deleted.
+update runs set idempotency_key = null
+ where not
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
 -- Return one run of this user. RX-32
-select * from runs where run_id = :run_id and user_id = :user_id;
+select * from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
 -- List the runs of a user, newest first.
 select * from runs
  where user_id = :user_id and queue_no < :before
+   and
+   -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
@@ -70,6 +98,8 @@ select r.*
   from (select distinct unnest(:statuses::text[]) as status) s
  cross join lateral (select * from runs
                       where user_id = :user_id and status = s.status and queue_no < :before
+                        and
+                        -- include: session_is_live
                       order by queue_no desc
                       limit :limit) r
  order by r.queue_no desc
@@ -79,6 +109,8 @@ select r.*
 -- List the runs of one session, newest first.
 select * from runs
  where user_id = :user_id and session_id = :session_id and queue_no < :before
+   and exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -90,6 +122,9 @@ select r.*
  cross join lateral (select * from runs
                       where user_id = :user_id and session_id = :session_id and status = s.status
                         and queue_no < :before
+                        and exists (select 1 from sessions
+                                     where user_id = :user_id and session_id = :session_id
+                                       and deleted_at is null)
                       order by queue_no desc
                       limit :limit) r
  order by r.queue_no desc
@@ -102,7 +137,11 @@ select 1 from sessions where user_id = :user_id and session_id = :session_id for
 
 -- name: lock_run
 -- Return a run and lock it until the transaction ends.
-select * from runs where run_id = :run_id and user_id = :user_id for update;
+select * from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id
+   for update;
 
 -- name: flag_cancel
 -- Record a request to cancel a running run, which its worker then stops. Only the first request sets the
@@ -230,10 +269,17 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
 -- name: claim_unacknowledged
 -- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
 -- claim is not in `acknowledged`, and nothing was appended under it. RX-49
-with held as materialized (select run_id, owner_id from runs where status = 'running')
+-- Rows that another transaction has locked are skipped.
+with held as materialized (
+  select run_id, owner_id from runs where status = 'running'
+), free as (
+  select r.run_id from held join runs r using (run_id)
+   where held.owner_id = :worker_id and not r.run_id = any(:acknowledged::text[])
+     for update of r skip locked
+)
 update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from held
- where held.owner_id = :worker_id and r.run_id = held.run_id and not r.run_id = any(:acknowledged::text[])
+  from free
+ where r.run_id = free.run_id
    and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
    and r.lease_until > clock_timestamp()
 returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
@@ -244,15 +290,24 @@ returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_ar
 
 -- name: renew_claims
 -- Extend the claims that this worker still holds. Expired claims are not extended. Returns whether a cancel
--- was requested. RX-26
+-- was requested. A run that another transaction has locked is skipped, so that it does not delay the others:
+-- if its claim is valid, it is returned with null, and the next renewal extends it. RX-26
 with held as (
-  select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update
+  select run_id from runs where run_id = any(:run_ids::text[]) order by run_id for update skip locked
+), renewed as (
+  update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from held join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+   where r.run_id = held.run_id and r.owner_id = :worker_id and r.attempt = a.attempt
+     and r.status = 'running' and r.lease_until > clock_timestamp()
+  returning r.run_id, r.cancel_requested_at is not null as cancel_requested
 )
-update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from held join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
- where r.run_id = held.run_id and r.owner_id = :worker_id and r.attempt = a.attempt
-   and r.status = 'running' and r.lease_until > clock_timestamp()
-returning r.run_id, r.cancel_requested_at is not null as cancel_requested;
+select run_id, cancel_requested from renewed
+union all
+select r.run_id, null
+  from runs r join unnest(:run_ids::text[], :attempts::int[]) as a(run_id, attempt) using (run_id)
+ where r.run_id = any(:run_ids) and r.run_id not in (select run_id from held)
+   and r.owner_id = :worker_id and r.attempt = a.attempt
+   and r.status = 'running' and r.lease_until > clock_timestamp();
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
@@ -266,9 +321,10 @@ select run_id from held where owner_id = :worker_id;
 -- Append each batch to its run's log, if the worker still holds the claim of its attempt, and end the run if
 -- the batch is its last one. RX-13, RX-25, RX-28
 -- Narrative events also get a position in the thread of the session. A session is locked only if its batch
--- ends the run or has narrative events. All sessions are locked before all runs, both in sorted order, so
--- that concurrent statements cannot deadlock. If a run ends, `pass_turn` stores the new end of the thread, so
--- that the session row is updated once.
+-- ends the run or has narrative events. A batch whose session or run another transaction has locked is
+-- skipped and has no row in the result, so that it does not delay the others; the row of a batch that was
+-- refused has no position. If a run ends, `pass_turn` stores the new end of the thread, so that the session
+-- row is updated once.
 with asked as (
   select *
     from unnest(:run_ids::text[], :owner_ids::text[], :attempts::int[], :batch_nos::int[], :counts::int[],
@@ -284,14 +340,16 @@ with asked as (
                    as a(run_id, user_id, session_id)
            order by user_id, session_id) a
    cross join lateral (select last_thread_seq from sessions s
-                        where s.user_id = a.user_id and s.session_id = a.session_id for update) s
+                        where s.user_id = a.user_id and s.session_id = a.session_id
+                          for update skip locked) s
 ), held as (
   -- Counting `placed` makes Postgres lock all sessions before the first run.
   select r.run_id, p.last_thread_seq
     from runs r left join placed p using (run_id)
    where r.run_id = any(:run_ids) and (select count(*) from placed) >= 0
+     and (p.run_id is not null or not r.run_id = any(:speaking_run_ids))
    order by r.run_id
-     for update of r
+     for update of r skip locked
 ), grown as (
   update runs r
      set last_seq = r.last_seq + a.count, batch_no = a.batch_no, batch_seq = r.last_seq + a.count,
@@ -334,8 +392,9 @@ with asked as (
      for key share of a
   on conflict do nothing
 )
-select run_id, last_seq, cancel_requested, case when spoken > 0 then thread_base + spoken end as thread_seq
-  from grown;
+select h.run_id, g.last_seq, g.cancel_requested,
+       case when g.spoken > 0 then g.thread_base + g.spoken end as thread_seq
+  from held h left join grown g using (run_id);
 
 -- name: repeated_batch
 -- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was
@@ -384,11 +443,17 @@ returning run_id;
 -- name: log_bounds
 -- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
 -- RX-54
-select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
+select oldest_seq, last_seq, status from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
-select run_id, last_seq from runs where run_id = any(:run_ids::text[]);
+select run_id, last_seq from runs
+ where
+   -- include: session_is_live
+   and run_id = any(:run_ids::text[]);
 
 -- name: events_after
 -- Return a page of a run's log. RX-36
@@ -402,35 +467,44 @@ select count(*) filter (where status = 'queued' and turn_no is not null) as read
        count(*) filter (where status = 'running') as running
   from runs where status in ('queued', 'running');
 
--- name: prune_logs
--- Trim the logs of up to 500 runs that ended long ago to their last event, and move the start of their
--- threads past the deleted events.
-with old as (
-  select run_id, user_id, session_id from runs
-   where status in ('completed', 'failed', 'cancelled') and oldest_seq < last_seq
-     and finished_at < clock_timestamp() - make_interval(secs => :seconds)
-   order by run_id limit 500
-), placed as (
-  select 1 from sessions s join (select distinct user_id, session_id from old) o using (user_id, session_id)
-   order by s.user_id, s.session_id for update of s
+-- name: list_prunable_runs
+-- List runs that ended long ago and whose logs are not trimmed.
+select run_id, user_id, session_id from runs
+ where not is_trimmed and finished_at < statement_timestamp() - make_interval(secs => :seconds)
+ order by finished_at limit :limit;
+
+-- name: trim_logs
+-- Delete events at the start of the logs of ended runs of one session, at most `step` in total, and move the
+-- start of the thread past them. The last event of a log is kept. Deletes nothing if another transaction has
+-- locked the session.
+with place as (
+  select 1 from sessions where user_id = :user_id and session_id = :session_id for update skip locked
 ), held as (
-  -- Counting `placed` makes Postgres lock all sessions before the first run.
-  select r.run_id from runs r join old using (run_id)
-   where (select count(*) from placed) >= 0 and r.oldest_seq < r.last_seq
-     for update of r skip locked
+  -- Counting `place` makes Postgres lock the session before the first run.
+  select run_id, oldest_seq, last_seq from runs
+   where run_id = any(:run_ids::text[]) and (select count(*) from place) > 0
+     and finished_at is not null and not is_trimmed
+     for update skip locked
+), sized as (
+  select run_id, oldest_seq, greatest(last_seq - oldest_seq, 0) as size from held
+), counted as (
+  select run_id, oldest_seq, size, sum(size) over (order by run_id) - size as before from sized
 ), shortened as (
-  update runs r set oldest_seq = r.last_seq from held where r.run_id = held.run_id
-  returning r.run_id, r.last_seq
+  update runs r
+     set oldest_seq = c.oldest_seq + least(c.size, :step::bigint - c.before),
+         is_trimmed = c.size <= :step::bigint - c.before
+    from counted c
+   where r.run_id = c.run_id and c.before < :step
+  returning r.run_id, r.oldest_seq, r.is_trimmed, c.size
 ), gone as (
-  delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.last_seq
-  returning e.user_id, e.session_id, e.thread_seq
+  delete from run_events e using shortened s where e.run_id = s.run_id and e.seq < s.oldest_seq
+  returning e.thread_seq
 ), forgotten as (
   update sessions s set oldest_thread_seq = greatest(s.oldest_thread_seq, g.up_to + 1)
-    from (select user_id, session_id, max(thread_seq) as up_to from gone
-           where thread_seq is not null group by user_id, session_id) g
-   where s.user_id = g.user_id and s.session_id = g.session_id
+    from (select max(thread_seq) as up_to from gone) g
+   where s.user_id = :user_id and s.session_id = :session_id and g.up_to is not null
 )
-select count(*) as runs from shortened;
+select run_id, is_trimmed, size > 0 as had_events from shortened;
 
 -- name: probe
 -- Write one row, to check that the database accepts durable writes.

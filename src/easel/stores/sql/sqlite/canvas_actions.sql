@@ -1,3 +1,8 @@
+-- define: canvas_is_live
+-- Whether the canvas of the execution is not deleted. A scalar subquery, which always uses the primary key.
+(select c.deleted_at is null from canvases c
+  where c.user_id = canvas_actions.user_id and c.canvas_id = canvas_actions.canvas_id);
+
 -- define: execution_columns
 -- The columns of an execution, without its resolved call and its answer, which can be large.
 user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor, tool,
@@ -9,14 +14,20 @@ owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions where user_id = :user_id and event_id = :event_id;
+  from canvas_actions
+ where
+   -- include: canvas_is_live
+   and user_id = :user_id and event_id = :event_id;
 
 -- name: execution_by_request
 -- Return the execution that was started for this request id. CV-36
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
+  from canvas_actions
+ where
+   -- include: canvas_is_live
+   and user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
@@ -25,6 +36,8 @@ select
        , resolved, answer
   from canvas_actions indexed by canvas_actions_listing_idx
  where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before, 'evu')
+   and exists (select 1 from canvases
+                where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
  order by event_id desc limit :limit;
 
 -- name: list_executions_by_status
@@ -41,6 +54,8 @@ select
                               where user_id = :user_id and canvas_id = :canvas_id and status = wanted
                                 and event_id < coalesce(:before, 'evu')
                               order by event_id desc limit 1 offset :limit - 1), '')
+   and exists (select 1 from canvases
+                where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
  order by event_id desc limit :limit;
 
 -- name: renew_executions
@@ -48,6 +63,8 @@ select
 -- owner now.
 update canvas_actions set lease_until = :until
  where owner_id = :owner_id and status = 'running' and event_id in (select value from json_each(:event_ids))
+   and
+   -- include: canvas_is_live
 returning event_id;
 
 -- name: orphaned_executions
@@ -59,6 +76,8 @@ select * from (
          , null as resolved, null as answer
     from canvas_actions
    where status = 'running' and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
+     and
+     -- include: canvas_is_live
    order by lease_until limit :limit) as dead
 union all
 select * from (
@@ -66,6 +85,8 @@ select * from (
     -- include: execution_columns
          , null as resolved, null as answer
     from canvas_actions where status = 'asked' and created_at <= :asked_before
+     and
+     -- include: canvas_is_live
    order by created_at limit :limit) as unanswered;
 
 -- name: adopt_execution
@@ -76,7 +97,11 @@ update canvas_actions
  where user_id = :user_id and event_id = :event_id and status = 'running'
    and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
    and exists (select 1 from runs r
-                where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id)
+                where r.user_id = canvas_actions.user_id and r.idempotency_key = canvas_actions.event_id
+                  and (select s.deleted_at is null from sessions s
+                        where s.user_id = r.user_id and s.session_id = r.session_id))
+   and
+   -- include: canvas_is_live
 returning (select run_id from runs r
             where r.user_id = canvas_actions.user_id
               and r.idempotency_key = canvas_actions.event_id) as run_id,

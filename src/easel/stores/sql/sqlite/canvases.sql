@@ -26,7 +26,7 @@ select *,
           from (select * from canvas_refreshes r
                  where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0
                  order by refresh_id)) as failing
-  from canvases c where user_id = :user_id and canvas_id = :canvas_id;
+  from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- define: summary_columns
 -- The columns of a canvas in a list, without its spec and its state, which can be large.
@@ -40,6 +40,7 @@ select
   -- include: summary_columns
   from canvases
  where user_id = :user_id and canvas_id > :after
+   and deleted_at is null
  order by canvas_id limit :limit;
 
 -- name: list_agent_canvases
@@ -48,18 +49,26 @@ select
   -- include: summary_columns
   from canvases indexed by canvases_agent_idx
  where user_id = :user_id and agent_id = :agent_id and canvas_id > :after
+   and deleted_at is null
  order by canvas_id limit :limit;
 
--- name: end_canvas
--- Store the last log position of a canvas that is deleted, so that a new canvas of the same id continues from
--- it.
-insert into ended_canvases (user_id, canvas_id, last_seq)
-select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
-on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
+-- name: mark_canvas
+-- Mark a canvas as deleted. From now on it and all that belongs to it are not found; its rows are purged
+-- later.
+update canvases set deleted_at = :now
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
--- name: delete_canvas
--- Delete a canvas with its log, assets, views, refresh jobs and artifact references.
-delete from canvases where user_id = :user_id and canvas_id = :canvas_id returning canvas_id;
+-- name: delete_all_assets
+-- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
+delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_views
+-- Delete all views of a canvas that is deleted.
+delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: delete_all_refreshes
+-- Delete all refresh jobs of a canvas that is deleted.
+delete from canvas_refreshes where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: change_canvas
 -- Update a canvas and take the log positions of its events, which the caller adds in the same transaction.
@@ -188,14 +197,16 @@ on conflict do nothing;
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.
-select oldest_seq, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id;
+select oldest_seq, last_seq from canvases
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: canvas_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select user_id, canvas_id, last_seq
   from canvases
  where (user_id, canvas_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')
-                                  from json_each(:canvases));
+                                  from json_each(:canvases))
+   and deleted_at is null;
 
 -- name: canvas_after
 -- Return a page of a canvas's log. RX-36

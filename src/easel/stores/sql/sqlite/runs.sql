@@ -1,6 +1,12 @@
+-- define: session_is_live
+-- Whether the session of the run is not deleted. A scalar subquery, which always uses the primary key.
+(select s.deleted_at is null from sessions s
+  where s.user_id = runs.user_id and s.session_id = runs.session_id);
+
 -- name: open_session
 -- Create the session if needed. The run gets the turn if no other run has it; its message gets the next
--- position in the thread. Returns the last worker of the session. RX-31, SB-12
+-- position in the thread. Returns the last worker of the session, or no row if the session is deleted and
+-- not purged yet. RX-31, SB-12
 insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
                       created_at, updated_at, last_message_at)
 select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
@@ -11,6 +17,7 @@ on conflict (user_id, session_id) do update
       updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
       last_thread_seq = sessions.last_thread_seq + :spoken
+  where sessions.deleted_at is null
 returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
@@ -41,25 +48,40 @@ returning queue_no, turn_no;
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
-                  request_digest, input_artifact,
+                  request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
-        :request_digest, :input_artifact,
+        :request_digest, :input_attachments,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
 -- name: run_by_key
 -- Return the run that this user started with this idempotency key.
-select * from runs where user_id = :user_id and idempotency_key = :idempotency_key;
+select * from runs
+ where
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
+
+-- name: release_key
+-- Let another run use the idempotency key of a run whose session is deleted.
+update runs set idempotency_key = null
+ where not
+   -- include: session_is_live
+   and user_id = :user_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
 -- Return one run of this user. RX-32
-select * from runs where run_id = :run_id and user_id = :user_id;
+select * from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
 -- List the runs of a user, newest first.
 select * from runs indexed by runs_listing_idx
  where user_id = :user_id and queue_no < :before
+   and
+   -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
@@ -72,8 +94,12 @@ select runs.*
  where user_id = :user_id and status = wanted and queue_no < :before
    and queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
                               where user_id = :user_id and status = wanted and queue_no < :before
+                                and
+                                -- include: session_is_live
                               order by queue_no desc
                               limit 1 offset :limit - 1), 0)
+   and
+   -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
@@ -81,6 +107,8 @@ select runs.*
 -- List the runs of one session, newest first.
 select * from runs indexed by runs_session_idx
  where user_id = :user_id and session_id = :session_id and queue_no < :before
+   and exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -96,6 +124,8 @@ select runs.*
                                 and queue_no < :before
                               order by queue_no desc
                               limit 1 offset :limit - 1), 0)
+   and exists (select 1 from sessions
+                where user_id = :user_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -250,11 +280,17 @@ returning run_id;
 -- name: log_bounds
 -- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
 -- RX-54
-select oldest_seq, last_seq, status from runs where run_id = :run_id and user_id = :user_id;
+select oldest_seq, last_seq, status from runs
+ where
+   -- include: session_is_live
+   and run_id = :run_id and user_id = :user_id;
 
 -- name: log_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
-select run_id, last_seq from runs where run_id in (select value from json_each(:run_ids));
+select run_id, last_seq from runs
+ where
+   -- include: session_is_live
+   and run_id in (select value from json_each(:run_ids));
 
 -- name: events_after
 -- Return a page of a run's log. RX-36
