@@ -244,14 +244,15 @@ FILL = [
 ]
 
 # Tables that cannot grow, each with its reason.
-_SINGLE = dict.fromkeys(("audit_head", "probes", "run_counters"), "one row")
+_BOUNDED = {
+    **dict.fromkeys(("audit_checkpoint", "audit_head", "probes", "run_counters"), "one row"),
+    "schema_migrations": "one row per migration",
+    "server_keys": "one row per kind of key",
+    "sweeps": "one row per kind of sweep",
+}
 BOUNDED_TABLES = {
-    "postgres": {**_SINGLE, "schema_migrations": "one row per migration"},
-    "sqlite": {
-        **_SINGLE,
-        "schema_migrations": "one row per migration",
-        "calls": "unused, because SQLite serves one process",
-    },
+    "postgres": _BOUNDED,
+    "sqlite": {**_BOUNDED, "calls": "unused, because SQLite serves one process"},
 }
 
 
