@@ -258,7 +258,8 @@ BOUNDED_TABLES = {
 
 def statements(dialect: str) -> list[str]:
     """Return the statements that fill the tables. They read `numbers`, which has n from 1 to ROWS."""
-    return [filled.to_sql(dialect) for filled in FILL if filled.table not in BOUNDED_TABLES[dialect]]
+    inserts = [filled.to_sql(dialect) for filled in FILL if filled.table not in BOUNDED_TABLES[dialect]]
+    return [*inserts, f"update audit_head set last_seq = {ROWS}"]
 
 
 async def fill_postgres(connection: asyncpg.Connection[Any]) -> None:
