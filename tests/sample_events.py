@@ -25,7 +25,9 @@ from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
+from easel.core.session.message import question
 from easel.core.stream.json_text import to_json
+from easel.core.stream.message_text import EncodedRun, take_out_runs
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
 def sample_events() -> list[Envelope]:
     """Return a sample of every event type, and two where it has optional fields."""
-    make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
+    make = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop", attempt=1)
+    message = MessageId("msg_1")
     limits = boards.BoardLimits(100, 1, 100)
     on_boards = [
         boards.BoardWriteRequest(boards.Board.WHITEBOARD, "k", 1, "n"),
@@ -52,7 +55,10 @@ def sample_events() -> list[Envelope]:
     return [
         make.start(1),
         make.delta(message, "Hello"),
+        make.delta(message, EncodedRun("A" * 3_000)),
+        *question(RunId("run_1"), take_out_runs("word " * 1_000)).deltas[:1],
         make.thought(message, "Hm"),
+        make.thought(message, EncodedRun("A" * 3_000)),
         make.step(1, Step("Hello", (call,))),
         make.tool_call(call),
         make.tool_result(ToolResult(call.call_id, call.tool, 1)),
@@ -62,6 +68,7 @@ def sample_events() -> list[Envelope]:
             for ask in on_boards
         ),
         *make.end_with_message(message, "Hello", Status.COMPLETED, None),
+        *make.end_with_message(message, "word " * 1_000, Status.COMPLETED, None),
         *make.end_with_message(message, "Hello", Status.FAILED, "No."),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.async_api import Page, expect
@@ -124,8 +124,8 @@ async def test_long_answer_with_an_offloaded_text_is_shown_completely(
 async def test_tool_call_details_open_and_offloaded_values_load_on_demand(
     page: Page, server: EaselProcess
 ) -> None:
-    user_message: list[str] = []
-    page.on("request", lambda request: user_message.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     await open_session(page, server)
     heavy = "0123456789 some words " * 500
     await send_message(
@@ -142,18 +142,12 @@ async def test_tool_call_details_open_and_offloaded_values_load_on_demand(
     await expect(forged.locator("pre").last).to_contain_text('"note":"mine"')
     await expect(turn(page).locator(".question .text")).to_contain_text("0123456789")
     await tool.locator("summary").click()
-    before = [url for url in user_message if "/api/artifacts/" in url]
-    assert len(before) == 1, (
-        "the question itself, which is a message; nothing else is fetched before somebody asks"
-    )
+    assert not [url for url in requests if "/api/artifacts/" in url], "nothing is fetched unasked"
     result = tool.locator(".detail > .offloaded")
     kept_at = await result.get_by_role("link", name="open").get_attribute("href") or ""
     await result.get_by_role("button", name="show").click()
     await expect(result.locator("pre")).to_have_text(heavy)
-    assert [url for url in user_message if "/api/artifacts/" in url] == [
-        *before,
-        f"{server.base_url}{kept_at}",
-    ]
+    assert [url for url in requests if "/api/artifacts/" in url] == [f"{server.base_url}{kept_at}"]
 
 
 @rule("RX-12", "RX-27")
@@ -260,8 +254,8 @@ async def test_failed_run_shows_its_reason(page: Page, server: EaselProcess) -> 
 
 @case("P5")
 async def test_hostile_text_is_shown_as_text(page: Page, server: EaselProcess) -> None:
-    user_message: list[str] = []
-    page.on("request", lambda request: user_message.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     await open_session(page, server)
     board = {"key": "k<b>", "value": HOSTILE}
     await send_message(
@@ -378,8 +372,8 @@ def user_message(run: str) -> tuple[str, str, dict[str, str]]:
     return "message.completed", "0", {"role": "user", "run_id": f"run_{run}", "text": "?"}
 
 
-def delta(run: str, at: str, text: str) -> tuple[str, str, dict[str, str]]:
-    return "message.delta", at, {"message_id": f"msg_{run}", "text": text}
+def delta(run: str, at: str, text: str, **more: int) -> tuple[str, str, dict[str, Any]]:
+    return "message.delta", at, {"message_id": f"msg_{run}", "text": text, **more}
 
 
 def tool(kind: str, at: str, **more: str) -> tuple[str, str, dict[str, str]]:
@@ -438,6 +432,32 @@ TURNS = [
         [user_message("A"), delta("A", "1", "half")],
         [(2, "run_A", "5")],
         [["run_A", "half"]],
+    ),
+    (
+        "the next attempt repeats the unfinished step, known by its number",
+        [
+            user_message("A"),
+            delta("A", "1", "a", attempt=1),
+            *CALL,
+            delta("A", "4", "half", attempt=1),
+            delta("A", "4", "who", attempt=2),
+            delta("A", "4", "le", attempt=2),
+            delta("A", "4", "whole again", attempt=3),
+        ],
+        [],
+        [["run_A", "a", "[T 4]", "whole again"]],
+    ),
+    (
+        "the first step too",
+        [user_message("A"), delta("A", "1", "half", attempt=1), delta("A", "1", "whole", attempt=2)],
+        [],
+        [["run_A", "whole"]],
+    ),
+    (
+        "a finished step is not repeated",
+        [user_message("A"), delta("A", "1", "a", attempt=1), *CALL, delta("A", "4", "b", attempt=2)],
+        [],
+        [["run_A", "a", "[T 4]", "b"]],
     ),
     (
         "a call that is made again is one line",

@@ -65,7 +65,7 @@ class Truth:
             truth.logs["run", run_id] = log
         threads = """
             select session_id, thread_seq, event_type, payload, visibility, created_at, run_id,
-                   'run' as author
+                   case when seq > 0 then 'run' else 'delta of user' end as author
               from run_events where session_id = any($1) and thread_seq is not null
             union all
             select session_id, thread_seq, 'message.completed', payload, 'public', created_at, run_id,
@@ -151,17 +151,18 @@ class Truth:
                 ), story
                 assert weight(row.data) <= LIMIT, f"{weight(row.data)} bytes: {story}"
                 if row.type in ("message.delta", "reasoning.delta"):
-                    text = row.data["text"]
-                    assert isinstance(text, str) or text["original_size"] > LIMIT, (
-                        f"only Base64 over the limit is replaced by a reference: {story}"
-                    )
+                    # RS-62
+                    assert isinstance(row.data["text"], str), story
+                    assert "truncated" not in row.data, story
                 if row.type in STATE | VISUALS:
                     self._check_provenance(kind, name, row, story)
 
     def _check_provenance(self, kind: str, name: str, row: Row, story: str) -> None:
         said = row.data["provenance"]
         has_edge = row.type == "blackboard.write"
-        assert set(said) == {"agent_id", "node_id", "run_id"} | ({"edge_id"} if has_edge else set()), story
+        assert set(said) == {"kind", "agent_id", "node_id", "run_id"} | (
+            {"edge_id"} if has_edge else set()
+        ), story
         assert all(isinstance(value, str) and value for value in said.values()), story
         assert "mallory" not in said.values(), story
         if kind == "run":

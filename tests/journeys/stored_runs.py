@@ -67,7 +67,7 @@ class StoredRuns:
     async def logs(self, run_ids: Collection[str]) -> dict[str, list[Row]]:
         logs: dict[str, list[Row]] = {run_id: [] for run_id in run_ids}
         found = await self.fetch(
-            "select * from run_events where run_id = any($1) order by run_id, seq", list(run_ids)
+            "select * from run_events where run_id = any($1) and seq > 0 order by run_id, seq", list(run_ids)
         )
         for row in found:
             logs[row["run_id"]].append(

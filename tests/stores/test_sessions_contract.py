@@ -12,6 +12,7 @@ from easel.core.run.batch import Batch
 from easel.core.run.run import NewRun
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
+from easel.core.stream.message_text import take_out_runs
 from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import CLAIM_SECONDS, A, B, Store, assert_stored, run_events
@@ -32,7 +33,13 @@ def sessions(store: Store) -> SessionStore:
 def question_run(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
     run_id = new_run_id()
     return NewRun(
-        run_id, user, SessionId(session), text, 3, question=question(run_id, text), title=title or text
+        run_id,
+        user,
+        SessionId(session),
+        text,
+        3,
+        question=question(run_id, take_out_runs(text)),
+        title=title or text,
     )
 
 
@@ -74,7 +81,7 @@ async def test_thread_has_questions_and_answers_in_order(runs: RunStore, session
     ]
     assert summarize(await read_thread(sessions, after=3)) == [(4, "message.completed", "hi there")]
     messages = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
-    assert [(sent.role, sent.content, sent.status, sent.thread_seq) for sent in messages] == [
+    assert [(sent.role, sent.text, sent.status, sent.thread_seq) for sent in messages] == [
         ("user", "hello", None, 1),
         ("user", "and then?", None, 3),
         ("assistant", "hi there", "completed", 4),
@@ -174,7 +181,7 @@ async def test_cancelled_queued_run_with_output_keeps_its_message(
     assert answer is not None
     assert answer.thread_seq == 3
     messages = await sessions.list_messages(OWNER, TALK, before=None, limit=10)
-    assert [(sent.role, sent.content, sent.status) for sent in messages] == [
+    assert [(sent.role, sent.text, sent.status) for sent in messages] == [
         ("user", "hello", None),
         ("assistant", "so far", "cancelled"),
     ]
@@ -296,9 +303,9 @@ async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
     assert (await runs.enqueue(question_run("anew"))).thread_seq == 3, (
         "a new session of the same id continues the numbers, so that no old cursor fits"
     )
-    assert [
-        message.content for message in await sessions.list_messages(OWNER, TALK, before=None, limit=9)
-    ] == ["anew"]
+    assert [message.text for message in await sessions.list_messages(OWNER, TALK, before=None, limit=9)] == [
+        "anew"
+    ]
 
 
 @rule("RX-54")
@@ -320,9 +327,9 @@ async def test_messages_are_paged_from_the_newest_in_order(runs: RunStore, sessi
     for n in range(5):
         await runs.enqueue(question_run(f"{n}"))
     newest = await sessions.list_messages(OWNER, TALK, before=None, limit=2)
-    assert [message.content for message in newest] == ["3", "4"]
+    assert [message.text for message in newest] == ["3", "4"]
     older = await sessions.list_messages(OWNER, TALK, before=newest[0].thread_seq, limit=2)
-    assert [message.content for message in older] == ["1", "2"]
+    assert [message.text for message in older] == ["1", "2"]
 
 
 @rule("RS-34")

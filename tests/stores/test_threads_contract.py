@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +20,13 @@ from easel.core.run.events import message_of_unstarted_run
 from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
+from easel.core.stream.log import Bounds
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import LogDeleted
 from easel.errors import CursorOutOfRange
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
-from easel.host.streams import THREADS, StreamQuota, Tails
+from easel.host.streams import THREADS, StreamQuota, TailMemory, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import (
@@ -29,12 +34,14 @@ from tests.stores.harness import (
     TIMEOUT_SECONDS,
     A,
     Store,
+    answered_or_blocked,
     closing_events,
     delta_batch,
     other_connection,
     run_events,
     wait_for_blocked_statement,
 )
+from tests.stores.test_artifacts_contract import ON_POSTGRES
 from tests.stores.test_sessions_contract import TALK, question_run
 
 if TYPE_CHECKING:
@@ -54,6 +61,7 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     sessions: Any = store.database.sessions
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
@@ -152,6 +160,7 @@ async def test_poll_continues_after_an_error(store: Store, monkeypatch: pytest.M
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
@@ -255,7 +264,7 @@ async def test_cancel_that_races_with_a_release_keeps_the_output(
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
     [_, answer] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
-    assert (answer.role, answer.content, answer.status) == ("assistant", text, "cancelled")
+    assert (answer.role, answer.text, answer.status) == ("assistant", text, "cancelled")
 
 
 class _NoArtifacts:
@@ -264,3 +273,105 @@ class _NoArtifacts:
 
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:
         raise AssertionError("nothing was moved")
+
+
+# --- numbers after a deletion -------------------------------------------------------------------------------
+
+
+@ON_POSTGRES
+@rule("RS-34")
+async def test_message_that_waits_for_the_deletion_of_its_session_continues_after_its_thread(
+    store: Store, runs: RunStore
+) -> None:
+    await runs.enqueue(question_run(text="first"))
+    await store.sql("update sessions set last_thread_seq = 50")
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute("select from sessions for update")
+            deleting = asyncio.create_task(store.database.sessions.delete(OWNER, TALK))
+            await wait_for_blocked_statement(other)
+            enqueuing = asyncio.create_task(runs.enqueue(question_run(text="second")))
+            await wait_for_blocked_statement(other, 2)
+        assert await deleting is not None
+        enqueued = await asyncio.wait_for(enqueuing, TIMEOUT_SECONDS)
+    assert enqueued.thread_seq == 51
+    assert await store.database.sessions.bounds(OWNER, TALK) == Bounds(51, 51, ended=False)
+
+
+@ON_POSTGRES
+@rule("RS-34")
+async def test_session_created_during_its_deletion_continues_after_its_thread(
+    store: Store, runs: RunStore
+) -> None:
+    await runs.enqueue(question_run(text="first"))
+    sessions = store.database.sessions
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute(
+                "insert into ended_threads (user_id, session_id, last_thread_seq)"
+                " values ('owner', 'talk', 50)"
+            )
+            await other.execute("delete from sessions")
+            creating = asyncio.create_task(sessions.create(OWNER, TALK, None))
+            await answered_or_blocked(creating, other)
+        created = await creating
+    created = created or await sessions.create(OWNER, TALK, None)  # refused while the former one existed
+    assert created is not None
+    assert (created.oldest_thread_seq, created.last_thread_seq) == (51, 50)
+
+
+@rule("RS-62", "RS-35", "RS-34")
+async def test_long_question_is_in_the_thread_in_deltas_and_not_in_the_log_of_its_run(store: Store) -> None:
+    long = "many words " * 500
+    key = scoped_key(OWNER, TALK)
+    await store.runs.enqueue(question_run("before"))
+    new = question_run(long)
+    enqueued = await store.runs.enqueue(new)
+    await store.runs.enqueue(question_run("after"))
+    thread = await store.database.sessions.events_after(key, 0, 100)
+    assert [event.seq for event in thread] == list(range(1, len(thread) + 1))
+    events = [(event.type, json.loads(event.data)["text"]) for event in thread]
+    assert events[0] == ("message.completed", "before")
+    assert events[-1] == ("message.completed", "after")
+    *deltas, (last_type, last) = events[1:-1]
+    assert {event_type for event_type, _ in deltas} == {"message.delta"}
+    assert "".join(text for _, text in deltas) == long
+    assert last_type == "message.completed"
+    assert long.startswith(last)
+    assert enqueued.thread_seq == len(thread) - 1
+    page = await store.database.sessions.events_after(key, 2, 2)
+    assert [event.seq for event in page] == [3, 4], "a page may begin and end between deltas"
+    assert await store.runs.events_after(new.run_id, 0, 100) == []
+    assert enqueued.run.last_seq == 0
+
+
+async def test_deltas_of_a_question_are_pruned_with_the_log_of_their_run(store: Store) -> None:
+    new = question_run("many words " * 500)
+    await store.runs.enqueue(new)
+    [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    ending = run_events(new.run_id).end_with_message(answer_id(new.run_id), "yes", Status.COMPLETED, None)
+    await store.runs.append(
+        Batch(claim, 1, ending, Status.COMPLETED, answer=message(answer_id(new.run_id), "yes"))
+    )
+    assert await store.runs.prune(-1) == 1
+    [left] = await store.sql("select event_type from run_events")
+    assert left["event_type"] == "done"
+    bounds = await store.database.sessions.bounds(OWNER, TALK)
+    assert bounds is not None
+    assert bounds.oldest == bounds.newest + 1, "the start of the thread moves past the deleted events"
+    texts = [
+        sent.text for sent in await store.database.sessions.list_messages(OWNER, TALK, before=None, limit=9)
+    ]
+    assert texts == ["many words " * 500, "yes"]
+
+
+@rule("RS-62")
+async def test_attachments_of_the_input_are_stored_with_the_run(store: Store) -> None:
+    light = take_out_runs("See " + base64.b64encode(random.Random(1).randbytes(3_000)).decode())
+    new = replace(question_run("x"), input_text=light.text, input_attachments=light.attachments)
+    await store.runs.enqueue(new)
+    run = await store.runs.get(OWNER, new.run_id)
+    assert run is not None
+    assert (run.input_text, run.input_attachments) == (light.text, light.attachments)
+    [listed] = await store.runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=5)
+    assert listed.input_attachments == light.attachments

@@ -4,14 +4,16 @@ Methods that need a connection (`connect`, `canvas.subscribe`) are named here an
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from easel.core.canvas.canvas import CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
+from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal
+from easel.edges.paging import read_page
 from easel.edges.params import (
     AcceptSpec,
     CancelAction,
@@ -91,11 +93,20 @@ def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
 
 
 async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
-    canvases = await caller.services.canvases.list_canvases(
-        caller.principal, agent_id=params.agentId, after=params.after, limit=params.limit
+    async def read(after: str | None, count: int) -> Sequence[Canvas]:
+        return await caller.services.canvases.list_canvases(
+            caller.principal, agent_id=params.agentId, after=after, limit=count
+        )
+
+    canvases, more = await read_page(
+        read,
+        to_view=descriptor,
+        position=lambda canvas: canvas.canvas_id,
+        start=params.after,
+        limit=params.limit,
+        step=params.limit,
     )
-    more = {"next": canvases[-1].canvas_id} if len(canvases) == params.limit else {}
-    return {"canvases": [descriptor(canvas) for canvas in canvases], **more}
+    return {"canvases": canvases, **({} if more is None else {"next": more})}
 
 
 async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
@@ -178,6 +189,7 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
         client_id=caller.client_id,
         expected_revision=params.expectedRevision,
         request_id=params.requestId,
+        has_gesture=params.hasGesture,
     )
     return result_view(await caller.services.actions.execute(caller.principal, request))
 
@@ -198,7 +210,9 @@ async def cancel_action(caller: Caller, params: CancelAction) -> Any:
 
 async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
     return canvas_view(
-        await caller.services.canvases.accept(caller.principal, params.canvasId, params.revision)
+        await caller.services.canvases.accept(
+            caller.principal, params.canvasId, params.revision, params.weakenedTools
+        )
     )
 
 
@@ -214,11 +228,20 @@ async def list_confirmations(caller: Caller, params: NamedCanvas) -> Any:
 
 
 async def list_records(caller: Caller, params: ListRecords) -> Any:
-    records = await caller.services.actions.list_records(
-        caller.principal, params.canvasId, status=params.status, before=params.before, limit=params.limit
+    async def read(before: str | None, count: int) -> Sequence[Execution]:
+        return await caller.services.actions.list_records(
+            caller.principal, params.canvasId, status=params.status, before=before, limit=count
+        )
+
+    records, more = await read_page(
+        read,
+        to_view=record_view,
+        position=lambda record: record.event_id,
+        start=params.before,
+        limit=params.limit,
+        weight=lambda record: len(msgspec.json.encode([record.resolved, record.answer])),
     )
-    more = {"next": records[-1].event_id} if len(records) == params.limit else {}
-    return {"records": [record_view(record) for record in records], **more}
+    return {"records": records, **({} if more is None else {"next": more})}
 
 
 # --- the page of a canvas -----------------------------------------------------------------------------------
@@ -226,9 +249,10 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
 
 async def enter_input(caller: Caller, params: EnterInput) -> Any:
     entry = {"value": params.value, "was": params.was, "expected_revision": params.expectedRevision}
-    return canvas_view(
-        await caller.services.pages.apply_input(caller.principal, params.canvasId, params.path, **entry)
+    snapshot = await caller.services.pages.apply_input(
+        caller.principal, params.canvasId, params.path, **entry
     )
+    return canvas_view(await caller.services.canvases.check_tools(caller.principal, snapshot))
 
 
 async def report_page(caller: Caller, params: ReportPage) -> Any:

@@ -1,6 +1,6 @@
 // The lists beside the chat: canvases with their pages, the latest runs of all sessions, and tool nodes.
 
-import { attempt, byId, element, request, summarize, time } from "./values.js";
+import { attempt, byId, element, plainText, request, summarize, time } from "./values.js";
 
 const RUN_LIMIT = 8;
 const CANVAS_LIMIT = 500; // the limit of one response
@@ -135,8 +135,8 @@ function canvasRow(canvas) {
   return [link(pageOf(canvas), canvas.title), " ", time(new Date(canvas.updatedAt).toISOString())];
 }
 
-function runRow({ run_id: run, session_id: session, status, input_text: input, created_at: createdAt }) {
-  const title = summarize(input, 50) || run;
+function runRow({ run_id: run, session_id: session, status, created_at: createdAt, ...input }) {
+  const title = summarize(plainText(input.input_text, input.attachments), 50) || run;
   const address = `#${new URLSearchParams({ session, run })}`;
   return [link(address, title), " ", element("span", `status ${status}`, status), " ", time(createdAt)];
 }

@@ -3,14 +3,15 @@
 // Nodes are created once and changed in place, so that an open detail or a selection stays while an answer
 // grows.
 
-import { textOf, Thread, visibleItems } from "./thread.js";
+import { attachmentsOf, textOf, Thread, visibleItems } from "./thread.js";
 import {
-  arrange, attempt, button, byId, element, fetchMarker, isMarker, request, summarize, time, valueNode,
+  arrange, attempt, button, byId, element, fetchAttachments, fetchMarker, request, showReferences, summarize,
+  time, valueNode,
 } from "./values.js";
 
 const DRAW_MS = 20; // events that arrive within this time are drawn together
 const NEAR_END_PX = 60; // a reader this close to the end is kept at the end
-const MAX_AUTO_FETCH_BYTES = 65_536; // a longer offloaded text is fetched on request
+const MAX_AUTO_FETCH_BYTES = 65_536; // a longer text that its event cuts is fetched on request
 const EARLIER_LIMIT = 50;
 
 const ORDINALS = ["next", "2nd", "3rd"];
@@ -130,8 +131,8 @@ export class Chat {
 
   #drawTurn(turn) {
     const nodes = this.#nodes.get(turn) ?? this.#createTurn(turn);
-    if (turn.question && nodes.questionText !== turn.question.text) {
-      nodes.questionText = turn.question.text;
+    if (turn.question && nodes.questionShown !== turn.question) {
+      nodes.questionShown = turn.question;
       const text = this.#drawText(element("div", "text"), turn.question, turn);
       nodes.question.replaceChildren(text, time(turn.question.at));
     }
@@ -156,32 +157,41 @@ export class Chat {
     return nodes;
   }
 
-  /** Draw a text that may be offloaded: a short one is fetched at once, a long one on request. */
+  /** Draw a text. Of a cut text, a short one is fetched at once, a long one on request. */
   #drawText(node, holder, turn) {
-    const { text } = holder;
-    if (isMarker(text) && text.original_size <= MAX_AUTO_FETCH_BYTES && !holder.isFetching) {
+    const { text, attachments, isCut } = holder;
+    const list = Array.isArray(attachments) ? attachments : [];
+    setText(node, text, isCut ? list.slice(1) : list);
+    if (isCut && list.length) node.append("… ", valueNode(list[0]));
+    const isLong = isCut && list[0]?.original_size > MAX_AUTO_FETCH_BYTES;
+    const isPart = list !== attachments || (isCut && list.length);
+    if (isPart && !isLong && !holder.isFetching) {
       holder.isFetching = true;
-      const replace = (content) => {
-        holder.text = content;
-        this.#thread.changed.add(turn);
-        this.#drawSoon();
-      };
-      fetchMarker(text).then(replace).catch(() => {}); // the marker's link stays
+      this.#complete(holder, turn).catch(() => {}); // what the event has stays
     }
-    if (typeof text === "string") setText(node, text);
-    else if (!node.childElementCount) node.replaceChildren(valueNode(text));
     return node;
+  }
+
+  /** Fetch what an event does not have: its list of attachments, and its complete text unless it is long. */
+  async #complete(holder, turn) {
+    const [whole, ...others] = await fetchAttachments(holder.attachments);
+    if (!holder.isCut) holder.attachments = [whole, ...others];
+    else if (whole.original_size > MAX_AUTO_FETCH_BYTES) holder.attachments = [whole, ...others];
+    else {
+      const text = await fetchMarker(whole);
+      Object.assign(holder, { text, attachments: others, isCut: false });
+    }
+    if (turn.question === holder) turn.question = { ...holder };
+    this.#thread.changed.add(turn);
+    this.#drawSoon();
   }
 
   #drawItem(nodes, item, turn) {
     const create = { tool: createTool, thought: createThought, step: createStep }[item.kind];
     const node = nodes.items.get(item) ?? create?.(item) ?? element("div", "text");
     nodes.items.set(item, node);
-    if (item.kind === "text") setText(node, textOf(item).replace(/^\n+/, ""));
-    if (item.kind === "thought") setText(node.lastChild, textOf(item));
-    if (item.kind === "offloaded" && node.childElementCount !== item.pieces.length) {
-      node.replaceChildren(...item.pieces.map((piece) => valueNode(piece.text)));
-    }
+    if (item.kind === "text") setText(node, textOf(item).replace(/^\n+/, ""), attachmentsOf(item));
+    if (item.kind === "thought") setText(node.lastChild, textOf(item), attachmentsOf(item));
     if (item.kind === "tool") drawTool(node, item, turn);
     if (item.kind === "final") this.#drawText(node, turn.answer, turn);
     return node;
@@ -234,9 +244,10 @@ export class Chat {
 }
 
 /** Set the text of a node; a text that only grew is appended to, so that a selection stays. */
-function setText(node, text) {
+function setText(node, text, attachments = []) {
   const shown = node.childElementCount ? "" : node.textContent;
-  if (shown && text.startsWith(shown)) node.append(text.slice(shown.length));
+  if (attachments.length) showReferences(node, text, attachments);
+  else if (shown && text.startsWith(shown)) node.append(text.slice(shown.length));
   else node.textContent = text;
   node.classList.toggle("script", text.startsWith('{"script"'));
   return node;

@@ -5,11 +5,11 @@
 // outbox, problem. States: connecting; live; waiting (for the next attempt); ended (the stream is complete);
 // missing, signed-out, refused.
 
+import { isTextOf } from "./message_text.js";
 import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
 
 const SILENCE_MS = 50_000; // an event stream sends a heartbeat every 15 s
 const HISTORY_LIMIT = 30; // messages of a thread that are loaded first; the page requests earlier ones itself
-const utf8Length = (text) => new TextEncoder().encode(text).length;
 const requestOptions = () => ({ cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
 
 class Link extends Reconnecting {
@@ -93,8 +93,12 @@ export class EventLink extends Link {
       const frames = text.split("\n\n");
       text = frames.pop();
       for (const frame of frames) {
-        const data = frame.split("\n").find((line) => line.startsWith("data: "));
-        if (data && attempt === this.attempt) this.#receive(JSON.parse(data.slice("data: ".length)));
+        if (attempt !== this.attempt) return;
+        const lines = frame.split("\n");
+        const data = lines.find((line) => line.startsWith("data: "));
+        const id = lines.find((line) => line.startsWith("id: "));
+        if (data) this.#receive(JSON.parse(data.slice("data: ".length)));
+        else if (id) this.cursor = Number(id.slice("id: ".length)); // past events that this stream omits
       }
     }
   }
@@ -222,7 +226,7 @@ export class ChatLink extends Link {
       this.cursor = frame.seq;
       this.listener({ type: "event", event: frame });
       if (frame.type === "message.completed" && frame.data.role === "user") {
-        this.#acknowledge(frame.data.text);
+        this.#acknowledge(frame.data);
       }
     }
   }
@@ -267,9 +271,9 @@ export class ChatLink extends Link {
   }
 
   /** Remove the entry whose message arrived as an event of the thread, and send the next one. */
-  #acknowledge(text) {
-    const isIt = (entry) => entry.text === text || utf8Length(entry.text) === text.original_size;
-    const index = this.outbox.findIndex((entry) => entry.is !== "refused" && isIt(entry));
+  #acknowledge(message) {
+    const isIt = (entry) => entry.is !== "refused" && isTextOf(message, entry.text);
+    const index = this.outbox.findIndex(isIt);
     if (index < 0) return;
     this.outbox.splice(index, 1);
     this.#sendNext();

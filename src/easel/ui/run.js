@@ -1,6 +1,8 @@
 // The state of one run beside the chat: its status, its attempts and its boards.
 
-import { attempt, byId, element, isMarker, request, shorten, summarize, valueNode } from "./values.js";
+import {
+  attempt, byId, element, isMarker, plainText, request, shorten, summarize, valueNode,
+} from "./values.js";
 
 const BOARDS = ["whiteboard", "blackboard"];
 const MAX_INPUT_LENGTH = 200;
@@ -44,7 +46,7 @@ export class RunPanel {
     if (runId !== this.runId) return;
     if (!this.status) this.#showStatus(run.status, run.error_message);
     this.#showAttempt(run.attempt, run.max_attempts);
-    byId("run-asked").textContent = shorten(run.input_text, MAX_INPUT_LENGTH);
+    byId("run-asked").textContent = shorten(plainText(run.input_text, run.attachments), MAX_INPUT_LENGTH);
     boards.forEach(({ entries }, index) => {
       for (const entry of entries) this.#write(BOARDS[index], entry);
     });
@@ -100,10 +102,10 @@ export class RunPanel {
     if (known && known.version >= entry.version) return;
     const row = known?.row ?? byId(board).tBodies[0].insertRow();
     this.#entries.set(id, { version: entry.version, row });
-    const { agent_id: agent, node_id: node } = entry.provenance;
+    const { kind, agent_id: agent, node_id: node } = entry.provenance;
     const version = element("span", "faint", `v${entry.version}`);
     const time = entry.updated_at.replace("T", " ").slice(0, 19);
-    version.title = `written by ${agent} in ${node} at ${time} UTC`;
+    version.title = `written by ${kind ? `${kind} ` : ""}${agent} in ${node} at ${time} UTC`;
     const edge = board === "blackboard" ? [element("code", "", entry.edge_id)] : [];
     const cells = [...edge, element("code", "", entry.key), boardValue(entry.value), version];
     row.replaceChildren(...cells.map((cell) => element("td", "", cell)));

@@ -77,14 +77,13 @@ class Stream {
   }
 }
 
-/**
- * Return whether an event continues the text of the one before; an offloaded text is a marker and does not.
- */
+/** Return whether an event continues the text of the one before; a text with references is not joined. */
 function isContinuation(last, event) {
   if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
-  const isText = typeof event.data.text === "string" && typeof last.data.text === "string";
-  const isSameMessage = last.data.message_id === event.data.message_id;
-  return isText && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
+  const isPlain = !event.data.attachments && !last.data.attachments;
+  const isSameAttempt = last.data.attempt === event.data.attempt;
+  const isSameMessage = last.data.message_id === event.data.message_id && isSameAttempt;
+  return isPlain && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
 
 export class Streams {

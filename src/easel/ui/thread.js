@@ -18,27 +18,31 @@ export class Thread {
   addMessage(message) {
     const turn = this.#turn(message.run_id);
     setFirstSeq(turn, message.role === "user" ? "askedAt" : "answeredAt", message.seq);
-    const { text, created_at: at, status = "completed", error } = message;
-    if (message.role === "user") turn.question = { text, at };
-    else Object.assign(this.#answerOf(turn), { text, at, status, error });
+    const { text, attachments = [], created_at: at, status = "completed", error } = message;
+    const complete = { text, attachments, isCut: false, at };
+    if (message.role === "user") turn.question = complete;
+    else Object.assign(this.#answerOf(turn), { ...complete, status, error });
   }
 
   addEvent({ seq, type, ts, data }) {
     if (type === "message.completed" && data.role === "user") {
       const turn = setFirstSeq(this.#turn(data.run_id), "askedAt", seq);
-      turn.question = { text: preferText(turn.question?.text, data.text), at: ts };
+      turn.question = { ...preferText(turn.question, data), at: ts };
     } else if (type === "message.completed") {
       const answer = this.#activate(this.#turn(data.run_id), seq, ts);
-      const text = preferText(answer.text, data.text);
-      Object.assign(answer, { text, at: ts, status: data.status, error: data.error });
+      const text = preferText(answer.text === null ? null : answer, data);
+      Object.assign(answer, { ...text, at: ts, status: data.status, error: data.error });
       this.#active = null;
+    } else if (type === "message.delta" && data.role === "user") {
+      addToQuestion(setFirstSeq(this.#turn(data.run_id), "askedAt", seq), data, ts);
     } else if (type === "message.delta" || type === "reasoning.delta") {
       // The id of an answer is derived from the id of its run.
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
-      const { items } = this.#activate(turn, seq, ts);
+      const answer = this.#activate(turn, seq, ts);
+      dropFormerAttempt(answer, data.attempt);
+      const { items } = answer;
       const isAnswer = type === "message.delta";
-      if (isMarker(data.text)) items.push({ kind: "offloaded", isAnswer, pieces: [{ text: data.text, ts }] });
-      else addPiece(items, isAnswer ? "text" : "thought", { text: data.text, ts });
+      addPiece(items, isAnswer ? "text" : "thought", { text: data.text, attachments: listOf(data), ts });
     } else if (type === "tool.call" || type === "tool.result") {
       addCall(this.#activate(null, seq, ts).items, data, ts);
     } else if (type === "step.completed") {
@@ -80,7 +84,8 @@ export class Thread {
   }
 
   #answerOf(turn) {
-    return (turn.answer ??= { items: [], text: null, at: null, status: null, error: null, lastEventAt: "" });
+    const ending = { text: null, attachments: [], isCut: false, at: null, status: null, error: null };
+    return (turn.answer ??= { items: [], ...ending, lastEventAt: "" });
   }
 
   /** Return the answer of a turn; without a turn that of the active one, or of the first unanswered one. */
@@ -135,6 +140,15 @@ function addStep(items, { step }) {
   }
 }
 
+/** Drop the text after the last call when a new attempt writes text: it repeats the unfinished step. */
+function dropFormerAttempt(answer, attempt = 1) {
+  const isNew = attempt > (answer.attempt ?? attempt);
+  answer.attempt = attempt;
+  if (!isNew) return;
+  const lastCall = answer.items.findLastIndex((item) => item.kind === "tool");
+  for (const item of answer.items.slice(lastCall + 1)) if (item.pieces) item.pieces = [];
+}
+
 /** Drop the text that a lost worker wrote after its last call, once its successor has written something. */
 function dropUnfinished({ answer, restarts }) {
   const since = restarts.findLast((ts) => answer && answer.lastEventAt >= ts);
@@ -145,24 +159,49 @@ function dropUnfinished({ answer, restarts }) {
   }
 }
 
-/** Return the new text, or the known complete text if the new one is only a marker. */
-const preferText = (known, text) => (isMarker(text) && typeof known === "string" ? known : text);
+/** Return the attachments of an event: a list, or the marker of a list that did not fit into the event. */
+const listOf = (data) => data.attachments ?? [];
+
+/** Return the text of an event, or the known text if the event has only its beginning. */
+function preferText(known, data) {
+  const isCut = data.truncated === true;
+  if (isCut && known && !known.isCut && known.text.startsWith(data.text)) {
+    return { text: known.text, attachments: known.attachments, isCut: false };
+  }
+  return { text: data.text, attachments: listOf(data), isCut };
+}
+
+/** Add a delta to a long question, unless the complete question is known. */
+function addToQuestion(turn, data, ts) {
+  if (turn.question && !turn.question.isGrowing) return;
+  turn.question ??= { text: "", attachments: [], at: ts };
+  const text = turn.question.text + data.text;
+  turn.question = {
+    text, attachments: joinAttachments([turn.question, data]), isCut: false, isGrowing: true, at: ts,
+  };
+}
+
+/** Return all attachments of pieces of a text; a list that is only a marker is left out. */
+function joinAttachments(pieces) {
+  return pieces.flatMap((piece) => (Array.isArray(piece.attachments) ? piece.attachments : []));
+}
 
 export const textOf = (item) => item.pieces.map((piece) => piece.text).join("");
+export const attachmentsOf = (item) => joinAttachments(item.pieces);
 
 /**
  * Return the items of an answer in order. If its deltas do not add up to its text, the text replaces them.
  */
 export function visibleItems(answer) {
-  const { items, text } = answer;
-  const isAnswerText = (item) => item.kind === "text" || item.isAnswer;
-  const pieces = items.filter(isAnswerText).flatMap((item) => item.pieces.map((piece) => piece.text));
-  const size = () => {
-    const offloaded = pieces.filter(isMarker).reduce((sum, marker) => sum + marker.original_size, 0);
-    return offloaded + sizeOf(pieces.filter((piece) => !isMarker(piece)).join(""));
-  };
-  const addsUp = text === null || (isMarker(text) ? text.original_size === size() : text === pieces.join(""));
-  if (addsUp) return items;
+  const { items, text, attachments, isCut } = answer;
+  const pieces = items.filter((item) => item.kind === "text").flatMap((item) => item.pieces);
+  const shown = pieces.map((piece) => piece.text).join("");
+  const hasMarkers = pieces.every((piece) => Array.isArray(piece.attachments));
+  // The first attachment of a cut text is the marker of the complete text.
+  const whole = Array.isArray(attachments) ? attachments[0] : undefined;
+  const isComplete = () => !whole || whole.original_size === sizeOf(shown);
+  const addsUp = () => hasMarkers && (isCut ? shown.startsWith(text) && isComplete() : shown === text);
+  if (text === null || addsUp()) return items;
   answer.final ??= { kind: "final" };
-  return [...items.filter((item) => !isAnswerText(item)), answer.final];
+  return [...items.filter((item) => item.kind !== "text"), answer.final];
 }

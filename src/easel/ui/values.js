@@ -2,6 +2,7 @@
 // API.
 
 import { RequestRefused, Unreachable } from "./errors.js";
+import { splitText } from "./message_text.js";
 
 const MARKER_URI = /^\/api\/artifacts\/art_[0-9a-f]{64}(#json)?$/;
 const MAX_FETCHED_BYTES = 262_144; // shown of an offloaded value; its link opens the complete value
@@ -55,6 +56,11 @@ function formatSize(bytes) {
   return bytes < 1_048_576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1_048_576).toFixed(1)} MB`;
 }
 
+/** Fetch the list of attachments whose marker an event has instead of the list. */
+export async function fetchAttachments(attachments) {
+  return Array.isArray(attachments) ? attachments : JSON.parse(await fetchMarker(attachments));
+}
+
 /** Fetch the first bytes of the value that a marker refers to, as text. */
 export async function fetchMarker(marker) {
   const isLong = marker.original_size > MAX_FETCHED_BYTES;
@@ -86,6 +92,28 @@ function markerNode(marker) {
   });
   node.append(show, " ", link);
   return node;
+}
+
+// --- the text of messages ----------------------------------------------------------------------------------
+
+/** Return a text in which references are replaced by the sizes of what they refer to. */
+export const plainText = (text, attachments = []) => splitText(text, attachments)
+  .map((part) => (isMarker(part) ? `(${formatSize(part.original_size)})` : part)).join("");
+
+const referenceNodes = new WeakMap(); // by node of a text: its markers' nodes, which may be open
+
+/** Show a text with references in a node. Known markers keep their nodes, so that an open one stays open. */
+export function showReferences(node, text, attachments) {
+  const known = referenceNodes.get(node) ?? new Map();
+  referenceNodes.set(node, known);
+  let count = 0;
+  const nodes = splitText(text, attachments).map((part) => {
+    if (!isMarker(part)) return document.createTextNode(part);
+    const key = `${part.uri} ${count++}`;
+    if (!known.has(key)) known.set(key, markerNode(part));
+    return known.get(key);
+  });
+  node.replaceChildren(...nodes);
 }
 
 /**

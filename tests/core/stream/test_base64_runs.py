@@ -163,6 +163,15 @@ def test_each_run_is_found_with_its_padding():
     assert found == [padded, STANDARD[:3_000]]
 
 
+@rule("RS-62")
+@pytest.mark.parametrize(
+    "after", ["\n2026 was the year", "\nv2 is next", "\nIt is", "\n42, said he", "\n\nEnd"]
+)
+def test_words_after_a_run_are_not_part_of_it(after: str):
+    run = wrap(STANDARD[:3_000], 60)
+    assert find_base64_runs(f"{run}{after}") == [(0, len(run))]
+
+
 def test_short_runs_are_not_added_up():
     padded = base64.b64encode(NOISE[:1_099]).decode()
     assert not holds_base64(f"{padded}\n{padded}\n{padded}")
@@ -183,7 +192,24 @@ def random_uuid() -> str:
 
 ID = LOWER + UPPER + DIGITS + "_-"
 FOLDERS = ["uploads/2026/01", "media/originals", "backups/daily", "exports"]
+BASE58 = "".join(sorted({*DIGITS, *UPPER, *LOWER} - {*"0OIl"}))
+PUSH_ID = "-" + DIGITS + UPPER + "_" + LOWER
+VERSION_ID = UPPER + LOWER + DIGITS + "._"
 ORDINARY = {
+    "letters": letters(UPPER + LOWER, 4_000),
+    "letters in lines": wrap(letters(UPPER + LOWER, 6_000), 60),
+    "DNA with many A": letters("AAAACGT", 4_000),
+    "proteins in FASTA": repeat(
+        lambda: f">sp|P{letters(DIGITS, 5)}|KINASE_HUMAN\n{wrap(letters('ACDEFGHIKLMNPQRSTVWY', 480), 60)}",
+        9,
+    ),
+    "Bitcoin addresses": repeat(lambda: RANDOM.choice("13") + letters(BASE58, RANDOM.choice([32, 33])), 100),
+    "Bitcoin addresses, spaces": repeat(lambda: "1" + letters(BASE58, 33), 100, " "),
+    "Bitcoin addresses, bech32": repeat(lambda: "bc1q" + letters(LOWER + DIGITS, 58), 100),
+    "Firebase push ids": repeat(lambda: "-" + letters(PUSH_ID, 19), 150),
+    "Firebase paths": repeat(lambda: f"rooms/-{letters(PUSH_ID, 19)}/messages/-{letters(PUSH_ID, 19)}", 150),
+    "S3 version ids": repeat(lambda: letters(VERSION_ID, 32), 100),
+    "S3 versions": repeat(lambda: f"{letters(VERSION_ID, 32)}  2026-01-13T12:00:01Z  photos/cat.jpg", 100),
     "DNA": letters("ACGT", 9_000),
     "DNA in lines": ">chr1\n" + wrap(letters("ACGTN", 9_000), 60),
     "DNA, soft-masked": "".join(letters(RANDOM.choice(["ACGT", "acgt"]), 40) for _ in range(200)),
@@ -245,6 +271,34 @@ ORDINARY = {
 def test_ordinary_text_is_not_taken_for_base64(kind: str):
     assert len(ORDINARY[kind]) > LIMIT
     assert find_base64_runs(ORDINARY[kind]) == []
+
+
+ENCODED = {
+    "data URI": f"Look: ![a cat](data:image/png;base64,{STANDARD}) and tell me what it shows.",
+    "PGP message": f"-----BEGIN PGP MESSAGE-----\n\n{wrap(STANDARD, 64)}\n=x9Zq\n-----END PGP MESSAGE-----",
+    "notebook": json.dumps({"cells": [{"outputs": [{"data": {"image/png": STANDARD + "\n"}}]}]}, indent=1),
+    "Kubernetes secret": f"apiVersion: v1\nkind: Secret\ndata:\n  tls.key: {STANDARD}\ntype: Opaque\n",
+}
+
+
+@rule("CC-23")
+@pytest.mark.parametrize("kind", ENCODED)
+def test_encoded_content_is_found_and_the_words_around_it_are_not(kind: str):
+    text = ENCODED[kind]
+    [(start, end)] = find_base64_runs(text)
+    assert text[start:end].replace("\n", "").replace("\\n", "").rstrip("=") in STANDARD.rstrip("=") + "x9Zq"
+    assert end - start >= len(STANDARD) - 8
+
+
+@rule("CC-23")
+@settings(max_examples=examples(200))
+@given(st.integers(0, 2**32), st.integers(1_600, 9_000), st.sampled_from([0, 60, 64, 76]), st.booleans())
+def test_random_bytes_are_always_found(seed: int, size: int, width: int, is_url_safe: bool):
+    data = random.Random(seed).randbytes(size)
+    encoded = (base64.urlsafe_b64encode if is_url_safe else base64.b64encode)(data).decode()
+    text = wrap(encoded, width) if width else encoded
+    [(start, end)] = find_base64_runs(f"See: {text}. That was it.")
+    assert end - start == len(text)
 
 
 @rule("CC-26")

@@ -13,6 +13,7 @@ import pytest
 from tests.edges.gateway.action_fixtures import CanvasClient, expect_refusal
 from tests.edges.http.live import WAITING, LiveEasel, new_session, script
 from tests.requirements import rule
+from tests.support.encoded import say_in_pieces
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -230,9 +231,9 @@ async def test_too_large_or_empty_message_fails(
     assert [record["status"] for record in await canvas.records()] == ["failed", "failed"]
 
 
-@rule("RS-35", "CC-23", "RS-43")
+@rule("RS-62", "CC-23", "RS-43")
 @pytest.mark.parametrize("kind", ["base64", "text"])
-async def test_large_reply_is_complete_in_the_result_and_offloaded_in_the_tables(
+async def test_large_reply_is_a_string_with_references(
     action_client: GatewayClient, action_easel: LiveEasel, kind: str
 ) -> None:
     text = (
@@ -245,11 +246,12 @@ async def test_large_reply_is_complete_in_the_result_and_offloaded_in_the_tables
         {"go": send("{{input.script}}", saveAs="x")},
         ownerSessionKey=f"agent:main:{new_session()}",
     )
-    assert (await canvas.run("go", script=script({"say": text})))["result"] == text
-    saved = (await canvas.state())["x"]["result"]
+    result = (await canvas.run("go", script=script({"say": "See "}, *say_in_pieces(text))))["result"]
+    assert (await canvas.state())["x"]["result"] == result
     if kind == "text":
-        assert saved == text
+        assert result == f"See {text}"
         return
-    assert (await asyncio.to_thread(action_easel.get, saved["uri"])).text == text
+    name = result.removeprefix("See [[artifact:").removesuffix("]]")
+    assert (await asyncio.to_thread(action_easel.get, f"/api/artifacts/{name}")).text == text
     rows = action_easel.sql(f"select answer from canvas_actions where canvas_id = '{canvas.name}'")
     assert text not in json.dumps([str(row) for row in rows])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import hashlib
+import json
 import random
 from typing import TYPE_CHECKING
 
@@ -10,10 +13,13 @@ import pytest
 
 from tests.edges.http.live import WAITING, in_time, new_session, script
 from tests.requirements import case, rule
+from tests.support.chat import Chat
+from tests.support.encoded import say_in_pieces
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
     from tests.edges.http.live import LiveEasel
+    from tests.support.sse import Event
 
 
 def test_first_message_creates_and_titles_its_session(easel: LiveEasel) -> None:
@@ -51,24 +57,40 @@ def test_history_has_all_messages_whole_and_in_order(easel: LiveEasel) -> None:
     assert older["messages"] == messages[:-1]
 
 
-@rule("CC-23", "CC-26", "RS-35")
+@rule("RS-62", "CC-23", "CC-26")
 @case("R3")
-def test_base64_in_a_message_is_offloaded_and_the_agent_gets_the_whole_text(
-    easel: LiveEasel,
-) -> None:
+def test_text_is_a_string_with_references_on_every_transport(easel: LiveEasel) -> None:
     name = new_session()
-    pixels = base64.b64encode(random.Random(3).randbytes(30_000)).decode()
-    text = script({"call": "gsv__Echo", "args": {"value": pixels}}, {"say": "seen"})
+    pixels, said = (base64.b64encode(random.Random(n).randbytes(30_000)).decode() for n in (3, 4))
+    typed = f"[[artifact:art_{'0' * 64}]]"
+    text = script(
+        {"call": "gsv__Echo", "args": {"value": f"{typed} {pixels}"}},
+        {"say": "It shows: "},
+        *say_in_pieces(said),
+        {"say": " and that is all."},
+    )
     run_id = easel.start(text, name)
     events = easel.events(run_id)
-    assert events[-1].data["status"] == "completed", "the worker read the whole message back"
+    assert events[-1].data["status"] == "completed"
     [question, answer] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
-    marker = question["text"]
-    assert (marker["redacted"], marker["original_size"]) == (True, len(text))
-    assert easel.get(marker["uri"]).text == text
-    assert answer["text"] == "seen"
+    [marker] = question["attachments"]
+    reference = f"[[artifact:art_{marker['sha256']}]]"
+    assert question["text"] == text.replace(pixels, reference)
+    assert easel.get(marker["uri"]).text == pixels
+    [of_answer] = answer["attachments"]
+    assert answer["text"] == f"It shows: [[artifact:art_{of_answer['sha256']}]] and that is all."
+    assert easel.get(of_answer["uri"]).text == said
     [result] = [event for event in events if event.type == "tool.result"]
-    assert easel.get(result.data["result"]["uri"]).text == pixels
+    assert result.data["result"] == f"{typed} {reference}", "the model gets the text with the references"
+    deltas = [event.data for event in events if event.type == "message.delta"]
+    assert "".join(data["text"] for data in deltas) == answer["text"]
+    [completed] = [event.data for event in events if event.type == "message.completed"]
+    assert (completed["text"], completed["attachments"]) == (answer["text"], [of_answer])
+    view = easel.view(run_id)
+    assert (view["input_text"], view["attachments"]) == (question["text"], [marker])
+    [listed] = easel.get("/api/runs", params={"session_id": name}).json()["runs"]
+    assert listed["truncated"] is True
+    assert question["text"].startswith(listed["input_text"])
     probe = pixels[4_000:4_064]
     for table in (
         "runs",
@@ -81,7 +103,61 @@ def test_base64_in_a_message_is_offloaded_and_the_agent_gets_the_whole_text(
         "audit",
     ):
         assert probe not in str(easel.sql(f"select * from {table}")), f"raw pixels in {table}"
-    assert len(easel.view(run_id)["input_text"]) < 300
+
+
+@rule("RS-62", "RS-35")
+async def test_long_question_reaches_the_chat_in_deltas(easel: LiveEasel) -> None:
+    """The review's question of 3,240 characters was an object in the chat."""
+    name, text = new_session(), "Please explain this in detail. " * 105
+    events: list[Event] = []
+    async with Chat.open(easel.base_url, name, easel.token) as chat:
+        await asyncio.to_thread(easel.start, text, name)
+        async for event in chat.events():
+            events.append(event)
+            if event.type == "message.completed":
+                break
+    *deltas, completed = [event.data for event in events]
+    assert [event.type for event in events[:-1]] == ["message.delta"] * len(deltas)
+    assert "".join(data["text"] for data in deltas) == text
+    assert {(data["role"], data["message_id"]) for data in deltas} == {("user", completed["message_id"])}
+    assert (completed["role"], completed["truncated"]) == ("user", True)
+    assert text.startswith(completed["text"])
+    [marker] = completed["attachments"]
+    assert (await asyncio.to_thread(easel.get, marker["uri"])).text == text
+
+
+@rule("RS-62")
+def test_rows_of_former_releases_are_read_as_text_and_attachments(easel: LiveEasel) -> None:
+    name, text = new_session(), "It was " + base64.b64encode(random.Random(4).randbytes(3_000)).decode()
+    upload = easel.ask("POST", "/api/artifacts", content=text.encode())
+    marker = {
+        "redacted": True,
+        "original_size": len(text),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "uri": upload.json()["uri"],
+    }
+    run_id = easel.finish("noop", name)
+    stored = json.dumps(marker)
+    easel.sql(f"update messages set content = '{stored}' where run_id = '{run_id}' and role = 'assistant'")
+    easel.sql(
+        f"update runs set input_text = '{text[:200]}…', input_artifact = 'art_{marker['sha256']}'"
+        f" where run_id = '{run_id}'"
+    )
+    logged = json.dumps({"role": "assistant", "text": marker, "visibility": "public"})
+    easel.sql(
+        f"update run_events set payload = '{logged}'"
+        f" where run_id = '{run_id}' and event_type = 'message.completed'"
+    )
+    expected = (f"[[artifact:art_{marker['sha256']}]]", [marker])
+    [_, answer] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
+    assert (answer["text"], answer["attachments"]) == expected
+    [event] = [event.data for event in easel.events(run_id) if event.type == "message.completed"]
+    assert (event["text"], event["attachments"]) == expected
+    view = easel.view(run_id)
+    assert (view["input_text"], view["attachments"]) == expected
+    assert "truncated" not in view
+    [listed] = easel.get("/api/runs", params={"session_id": name}).json()["runs"]
+    assert (listed["input_text"], listed["truncated"]) == (f"{text[:200]}…", True)
 
 
 def test_session_is_created_with_or_without_an_id(easel: LiveEasel) -> None:

@@ -1,20 +1,24 @@
-"""Base64 in a model's answer is in no log, and is restored from its reference."""
+"""Base64 in messages is in no log: references are in its place, and restore it exactly. RS-62"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.core.run.deltas import DELTA_SECONDS
-from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
+from easel.host.artifacts import read_text, restore_text
 from easel.ids import OWNER, SessionId
+from easel.llm.scripted import ScriptedModel
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.support.waiting import wait_for
@@ -46,6 +50,19 @@ ANSWERS = {
 }
 
 
+class ScriptModel:
+    """Plays a script of its own: a script in the user's message has references in place of Base64."""
+
+    def __init__(self, *steps: dict[str, Any]) -> None:
+        self._script = script(*steps)
+        self.conversations: list[Conversation] = []
+
+    async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        self.conversations.append(conversation)
+        async for part in ScriptedModel().reply(replace(conversation, user_message=self._script), tools):
+            yield part
+
+
 async def rows(harness: RunHarness, run_id: RunId) -> list[tuple[str, dict[str, Any]]]:
     return [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
 
@@ -56,7 +73,7 @@ async def restore(harness: RunHarness, value: Any) -> Any:
     )
 
 
-@rule("CC-23", "RS-35")
+@rule("CC-23", "RS-62")
 @case("R3")
 @pytest.mark.parametrize("kind", ["say", "think"])
 @pytest.mark.parametrize("form", ANSWERS)
@@ -66,36 +83,72 @@ async def test_streamed_base64_is_offloaded_from_the_deltas(
     # A slow machine must not look like a model that pauses.
     monkeypatch.setattr("easel.host.runs.log_writer.MAX_HELD_SECONDS", 3600.0)
     steps = [{kind: step["say"]} if "say" in step else step for step in ANSWERS[form]]
-    run_id = await harness.start(
-        script(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
-    )
-    async with working(harness.worker()):
+    model = ScriptModel(*steps, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
+    run_id = await harness.start("show it")
+    async with working(harness.worker(model=model)):
         assert (await wait_until_ended(harness, run_id)).status == "completed"
     log = await rows(harness, run_id)
     name = "message.delta" if kind == "say" else "reasoning.delta"
     deltas = [data for event_type, data in log if event_type == name]
-    logged = "".join(data["text"] if isinstance(data["text"], str) else "[offloaded]" for data in deltas)
-    assert not holds_base64(logged)
-    assert logged.startswith(BEFORE)
-    assert AFTER in logged
+    logged = "".join(data["text"] for data in deltas)
+    [marker] = [marker for data in deltas for marker in data.get("attachments", [])]
+    assert f"{BEFORE}[[artifact:art_{marker['sha256']}]]{AFTER}" in logged
     assert all(len(msgspec.json.encode(data)) <= LIMIT + 100 for data in deltas)
-    restored = "".join([(await restore(harness, data))["text"] for data in deltas])
+    restored = "".join([await restore_text(harness.artifacts, OWNER, data) for data in deltas])
     text = "".join(step.get(kind, "") for step in steps)
     assert restored == (f"{text}\n\nDone." if kind == "say" else text)
     [_, answer] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
-    assert await restore(harness, answer.content) == (restored if kind == "say" else "Done.")
+    assert answer.text == (logged if kind == "say" else "Done.")
+    assert list(answer.attachments) == ([marker] if kind == "say" else [])
+    [completed] = [data for event_type, data in log if event_type == "message.completed"]
+    assert (completed["text"], completed.get("attachments", [])) == (answer.text, list(answer.attachments))
 
 
-@rule("RX-06", "RS-38")
-async def test_model_gets_its_own_offloaded_text_whole(harness: RunHarness):
-    """The previous step is read from the log, where its text is a marker."""
-    run_id = await harness.start(
-        script({"say": BASE64}, {"call": "gsv__Echo", "args": {"value": 1}}, {"say": "Done."})
-    )
-    async with working(harness.worker()):
+@rule("RS-62")
+async def test_model_gets_texts_with_references(harness: RunHarness):
+    model = ScriptModel({"say": f"It is {BASE64}"}, {"call": "gsv__Echo", "args": {"value": 1}})
+    run_id = await harness.start(f"What is {BASE64}? And [[artifact:art_{'0' * 64}]]?")
+    async with working(harness.worker(model=model)):
         await wait_until_ended(harness, run_id)
+    reference = f"[[artifact:art_{hashlib.sha256(BASE64.encode()).hexdigest()}]]"
+    last = model.conversations[-1]
+    assert last.user_message == f"What is {reference}? And [[artifact:art_{'0' * 64}]]?"
+    assert [step.text for step in last.steps] == [f"It is {reference}"]
     [step] = [data for event_type, data in await rows(harness, run_id) if event_type == "step.completed"]
-    assert (await restore(harness, step))["text"] == BASE64
+    assert (await restore(harness, step))["text"] == f"It is {BASE64}", "the next worker reads it whole"
+
+
+@rule("RS-62", "RS-35")
+async def test_long_question_reaches_the_thread_in_deltas_before_its_event(harness: RunHarness):
+    text = f"Please read this: {'wörd ' * 2_000}{BASE64} and {'more ' * 900}"
+    run_id = await harness.start(text)
+    thread = await harness.database.sessions.events_after(f"{OWNER}/s", 0, 100)
+    assert [event.seq for event in thread] == list(range(1, len(thread) + 1))
+    events = [(event.type, msgspec.json.decode(event.data)) for event in thread]
+    *deltas, (last_type, completed) = events
+    assert {event_type for event_type, _ in deltas} == {"message.delta"}
+    assert last_type == "message.completed"
+    assert all((data["role"], data["run_id"]) == ("user", run_id) for _, data in events)
+    assert {data["message_id"] for _, data in events} == {completed["message_id"]}
+    assert all(len(msgspec.json.encode(data)) <= LIMIT + 100 for _, data in events)
+    [question] = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
+    assert "".join(data["text"] for _, data in deltas) == question.text
+    assert "".join([await restore_text(harness.artifacts, OWNER, data) for _, data in deltas]) == text
+    assert completed["truncated"] is True
+    assert question.text.startswith(completed["text"])
+    assert len(completed["text"]) > 500
+    assert await read_text(harness.artifacts, OWNER, completed) == question.text
+    assert await restore_text(harness.artifacts, OWNER, completed) == text
+    assert await harness.log(run_id) == [], "the run's own log does not have the question"
+    run = await harness.queue.get_with_input(THE_OWNER, run_id)
+    assert (run.input_text, run.input_attachments) == (question.text, question.attachments)
+
+
+@rule("RS-62")
+async def test_short_question_is_one_event(harness: RunHarness):
+    await harness.start("x" * 1_700)
+    [event] = await harness.database.sessions.events_after(f"{OWNER}/s", 0, 100)
+    assert (event.type, "truncated" in event.data) == ("message.completed", False)
 
 
 class PausingModel:
@@ -116,7 +169,7 @@ async def delta_sizes(harness: RunHarness, pause: Callable[[RunId], Awaitable[No
     async with working(harness.worker(model=PausingModel(lambda: pause(run_id)))):
         await wait_until_ended(harness, run_id)
     return [
-        data["text"]["original_size"]
+        data["attachments"][0]["original_size"]
         for event_type, data in await rows(harness, run_id)
         if event_type == "message.delta"
     ]

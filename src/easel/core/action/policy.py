@@ -93,6 +93,15 @@ def needs_consent(
             )
 
 
+def check_gesture(action: Action, *, has_gesture: bool, is_accepted: bool) -> None:
+    """Raise `Forbidden` if an unaccepted canvas's page starts a tool without a person's gesture. RS-63"""
+    if isinstance(action, CallTool) and not is_accepted and not has_gesture:
+        raise Forbidden(
+            problem="the page wants to run a tool without a click or key press of yours. Until a person "
+            "accepts this canvas, use a button of the page."
+        )
+
+
 def may_run_unattended(
     action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
 ) -> bool:

@@ -1,8 +1,10 @@
 """The conversation between a user and a model in one run. Does not know the formats of model providers."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from easel.core.stream.message_text import take_out_runs
 from easel.ids import CallId
 
 
@@ -55,6 +57,13 @@ class Conversation:
     @property
     def results(self) -> list[ToolResult]:
         return [result for step in self.steps for result in step.results]
+
+
+def to_conversation(user_message: str, steps: Sequence[Step]) -> Conversation:
+    """Return the conversation as a model gets it: texts with references in place of encoded runs. RS-62"""
+    return Conversation(
+        user_message, tuple(replace(step, text=take_out_runs(step.text).text) for step in steps)
+    )
 
 
 STEP_BREAK = "\n\n"  # between the texts of two steps

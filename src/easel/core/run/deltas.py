@@ -1,15 +1,15 @@
 """Deltas: the pieces in which streamed text is logged.
 
-Owns the sizes and intervals of deltas. Base64 is held back until it is complete, so that Base64 over 2 KB
-becomes one event, whose text is offloaded (CC-23). In this module a run is an unbroken sequence of Base64, as
+Owns the intervals of deltas. Base64 is held back until it is complete, so that Base64 over 2 KB becomes one
+event, whose text is a reference (CC-23, RS-62). In this module a run is an unbroken sequence of Base64, as
 in `base64_runs`. Does not know the clock: the caller decides when to flush.
 """
 
 import msgspec
 
 from easel.core.stream.base64_runs import find_base64_runs, open_run_start
+from easel.core.stream.message_text import DELTA_BYTES, EncodedRun
 
-DELTA_BYTES = 1_500  # with its ids, the event of a delta is below the limit of 2 KB (RS-35)
 DELTA_SECONDS = 0.05  # interval between deltas
 MAX_HELD_CHARACTERS = 262_144  # of Base64; longer Base64 becomes several deltas
 MAX_HELD_SECONDS = 2.0  # without new text; then held text is flushed
@@ -59,7 +59,10 @@ class DeltaSplitter:
         return bool(self._held)
 
     def feed(self, text: str, *, is_end: bool = False) -> list[str]:
-        """Return the deltas that the text completes, in order. With `is_end` nothing is held back."""
+        """Return the deltas that the text completes, in order. With `is_end` nothing is held back.
+
+        A delta with Base64 over 2 KB, or with the end of such Base64, is an `EncodedRun`.
+        """
         before, context = self._before, self._before + text
         is_over = is_end or self._held_size + len(text) > MAX_HELD_CHARACTERS
         run_start = len(context) if is_over else open_run_start(context)
@@ -89,7 +92,7 @@ def _split_around_runs(before: str, text: str) -> list[str]:
     for start, end in find_base64_runs(before + text):
         start, end = max(0, start - len(before)), end - len(before)  # noqa: PLW2901
         if end > 0:
-            deltas += [*split_text(text[at:start]), text[start:end]]
+            deltas += [*split_text(text[at:start]), EncodedRun(text[start:end])]
             at = end
     return deltas + split_text(text[at:])
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
+from easel.core.stream.message_text import Marker
 from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
 
 
@@ -25,7 +26,8 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
-    # The artifact with the complete input, if it was offloaded; then `input_text` is only its beginning.
+    input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
+    # Set by former releases: the artifact with the complete input, of which `input_text` is the beginning.
     input_artifact: ArtifactId | None = None
 
     @property
@@ -46,7 +48,7 @@ class NewRun:
     request_digest: str | None = None
     question: Message | None = None  # the user's message
     title: str | None = None  # set if the session has no title
-    input_artifact: ArtifactId | None = None
+    input_attachments: tuple[Marker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from easel.core.principal import ActorKind
 from easel.core.stream.json_text import to_json
+from easel.core.stream.message_text import MessageText, offload_message
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_event
 from easel.errors import BadInput
 from easel.ids import ArtifactId
@@ -70,12 +72,17 @@ EVENT_TYPES: Mapping[str, EventType] = {
 }
 
 
+# The types whose `text` is a string with references, never a marker. RS-62
+MESSAGE_EVENTS = frozenset({"message.delta", "message.completed", "reasoning.delta"})
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     agent_id: str
     node_id: str
     run_id: str
     edge_id: str | None = None
+    kind: ActorKind = ActorKind.AGENT  # the default has the fewest rights. RS-68
 
 
 class Envelope(NamedTuple):
@@ -102,7 +109,7 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     """Create an envelope. CC-10, CC-11, CC-16
 
     The visibility is that of the event type. Members `visibility` and `provenance` in the data are ignored,
-    so that a model cannot publish internal events.
+    so that a model cannot publish internal events. In a message, `text` may be a `MessageText`.
     """
     kind = EVENT_TYPES[event_type]
     accepted = (
@@ -110,7 +117,8 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
         if _RESERVED.isdisjoint(data)
         else {key: value for key, value in data.items() if key not in _RESERVED}
     )
-    light, text, offloaded = offload_event(accepted)
+    has_text = event_type in MESSAGE_EVENTS and isinstance(accepted.get("text"), (str, MessageText))
+    light, text, offloaded = offload_message(accepted) if has_text else offload_event(accepted)
     sealed = {**light, "visibility": kind.visibility.value}
     suffix = _VISIBILITY_JSON[kind.visibility]
     if kind.stream is not Stream.NARRATIVE:
@@ -130,11 +138,16 @@ _VISIBILITY_JSON = {visibility: f'"visibility":"{visibility}"' for visibility in
 
 @lru_cache(maxsize=1_000)  # a run or an execution has many events with the same provenance
 def _check_provenance(provenance: Provenance) -> tuple[dict[str, str], str]:
-    """Return the provenance as members and as JSON text. CC-16, CC-18, CC-19
+    """Return the provenance as members and as JSON text. CC-16, CC-18, CC-19, RS-68
 
     Raises `BadInput` for an empty or invalid id, so that no change of state is anonymous.
     """
-    members = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
+    members = {
+        "kind": ActorKind(provenance.kind).value,
+        "agent_id": provenance.agent_id,
+        "node_id": provenance.node_id,
+        "run_id": provenance.run_id,
+    }
     if provenance.edge_id is not None:
         members["edge_id"] = provenance.edge_id
     for name, value in members.items():

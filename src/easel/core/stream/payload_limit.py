@@ -38,15 +38,17 @@ __all__ = [
 ]
 
 
-def offload_event(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
-    """Return the data of an event in at most LIMIT bytes, its JSON, and the values that were offloaded."""
+def offload_event(
+    data: Mapping[str, Any], limit: int = LIMIT
+) -> tuple[Mapping[str, Any], str, tuple[OffloadedValue, ...]]:
+    """Return the data of an event in at most `limit` bytes, its JSON, and the values that were offloaded."""
     text = to_json(data)
-    if _is_small(text):
+    if is_small(text, limit):
         added = added_by_storing(text, data.values())
-        if not added or len(text.encode()) + added <= LIMIT:
+        if not added or len(text.encode()) + added <= limit:
             return data, text, ()
     decoded = from_bytes(text)
-    light, offloaded = _rebuild(decoded, _EventParts(decoded).choose())
+    light, offloaded = _rebuild(decoded, _EventParts(decoded, limit).choose())
     return light, to_json(light), offloaded
 
 
@@ -58,17 +60,18 @@ def offload_large_values(value: Any) -> tuple[Any, tuple[OffloadedValue, ...]]:
     if isinstance(value, str) and not holds_base64(value):
         return value, ()
     text = to_json(value)
-    if _is_small(text):
+    if is_small(text):
         return value, ()
     decoded = from_bytes(text)
     places = set(_base64_places(decoded, _ROOT))
     return _rebuild(decoded, places) if places or MAY_BE_FORGED in text else (decoded, ())
 
 
-def _is_small(text: str) -> bool:
-    if len(text) > LIMIT or MAY_BE_FORGED in text:
+def is_small(text: str, limit: int = LIMIT) -> bool:
+    """Return whether a JSON text is within the limit and has no key that needs escaping."""
+    if len(text) > limit or MAY_BE_FORGED in text:
         return False
-    return text.isascii() or len(text.encode()) <= LIMIT
+    return text.isascii() or len(text.encode()) <= limit
 
 
 _Key = str | int
@@ -127,7 +130,8 @@ class _Container:
 class _EventParts:
     """The parts of an event's data with their sizes, each measured once."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], limit: int) -> None:
+        self._limit = limit
         self._containers: list[_Container] = []
         self._leaves: list[_Leaf] = []  # only leaves with a gain
         self._root = self._measure(data, None, "")
@@ -136,9 +140,9 @@ class _EventParts:
         """Return the places to offload: the largest leaves, after a container if leaves do not suffice."""
         chosen: list[_Leaf | _Container] = []
         leaves, size = self._leaves, self._root.min_size
-        if size > LIMIT:
+        if size > self._limit:
             container = min(
-                (container for container in self._containers if self._size_without(container) <= LIMIT),
+                (container for container in self._containers if self._size_without(container) <= self._limit),
                 key=lambda container: container.size,
             )
             chosen.append(container)
@@ -146,7 +150,7 @@ class _EventParts:
             size = self._size_without(container)
         size += sum(leaf.gain for leaf in leaves)
         for leaf in sorted(leaves, key=lambda leaf: leaf.size, reverse=True):
-            if size <= LIMIT:
+            if size <= self._limit:
                 break
             size -= leaf.gain
             chosen.append(leaf)

@@ -1,5 +1,6 @@
 """The audit trail over HTTP, for administrators; and the audit records of the HTTP edge itself."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -12,8 +13,9 @@ from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, parse_record
 from easel.core.principal import ANONYMOUS
 from easel.core.stream.log import LAST_CURSOR
-from easel.edges.http.calls import COOKIE, Call, json_response
+from easel.edges.http.calls import Call, json_response
 from easel.edges.http.canvas_policy import redact_token
+from easel.edges.paging import read_page
 from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
 from easel.host.audit import Audit
 
@@ -60,16 +62,26 @@ class AuditPage(Struct, omit_defaults=True):
 
 async def list_audit(call: Call) -> Response:
     params: ListAudit = call.params
-    links = await call.host.audit.list_records(
-        action=params.action,
-        storage_class=StorageClass(params.storage_class) if params.storage_class else None,
-        since=_in_utc(params.since, "since"),
-        until=_in_utc(params.until, "until"),
-        before=params.before,
+
+    async def read(before: int | None, count: int) -> Sequence[Link]:
+        return await call.host.audit.list_records(
+            action=params.action,
+            storage_class=StorageClass(params.storage_class) if params.storage_class else None,
+            since=_in_utc(params.since, "since"),
+            until=_in_utc(params.until, "until"),
+            before=before,
+            limit=count,
+        )
+
+    records, more = await read_page(
+        read,
+        to_view=_view,
+        position=lambda link: link.seq,
+        start=params.before,
         limit=params.limit,
+        step=params.limit,
     )
-    more = links[-1].seq if len(links) == params.limit else None
-    return json_response(AuditPage([_view(link) for link in links], more))
+    return json_response(AuditPage(records, more))
 
 
 def _in_utc(at: datetime | None, name: str) -> datetime | None:
@@ -125,4 +137,4 @@ def _credential_kind(request: Request) -> str | None:
     """Return the kind of credential that a request presented, or None."""
     if "authorization" in request.headers or "token" in request.query_params:
         return "token"
-    return "cookie" if COOKIE in request.cookies else None
+    return "cookie" if request.state.cookie.name in request.cookies else None

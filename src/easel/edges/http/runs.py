@@ -1,10 +1,23 @@
 """Runs and tools over HTTP."""
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
+from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.edges.http.calls import Call, json_response
-from easel.edges.http.wire import ListRuns, RunPage, RunStarted, StartRun, ToolList, run_view, tool_view
+from easel.edges.http.wire import (
+    ListRuns,
+    RunPage,
+    RunStarted,
+    StartRun,
+    ToolList,
+    listed_run_view,
+    run_view,
+    tool_view,
+)
+from easel.edges.paging import read_page
 from easel.errors import BadInput
 
 
@@ -21,16 +34,25 @@ async def start_run(call: Call) -> Response:
 
 
 async def get_run(call: Call) -> Response:
-    return json_response(run_view(await call.host.queue.get(call.principal, call.path["run_id"])))
+    return json_response(run_view(await call.host.queue.get_with_input(call.principal, call.path["run_id"])))
 
 
 async def list_runs(call: Call) -> Response:
     params: ListRuns = call.params
-    runs = await call.host.queue.list_runs(
-        call.principal, params.session_id, _statuses(params.statuses), params.before, params.limit
+    statuses = _statuses(params.statuses)
+
+    async def read(before: int | None, count: int) -> Sequence[Run]:
+        return await call.host.queue.list_runs(call.principal, params.session_id, statuses, before, count)
+
+    runs, more = await read_page(
+        read,
+        to_view=listed_run_view,
+        position=lambda run: run.queue_no,
+        start=params.before,
+        limit=params.limit,
+        weight=lambda run: len(run.input_text) + 1_000,
     )
-    more = runs[-1].queue_no if len(runs) == params.limit else None
-    return json_response(RunPage([run_view(run) for run in runs], more))
+    return json_response(RunPage(runs, more))
 
 
 def _statuses(text: str) -> list[Status]:

@@ -1,5 +1,6 @@
 """Sessions and their messages over HTTP."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from easel.core.stream.log import LAST_CURSOR
 from easel.edges.http.calls import Call, json_response
 from easel.edges.http.sse import EventStream
 from easel.edges.http.wire import RunStarted
+from easel.edges.paging import read_page
 from easel.errors import BadInput
 from easel.ids import SessionId, is_name
 
@@ -65,14 +67,17 @@ class MessageView(Struct, omit_defaults=True):
     run_id: str
     role: str
     text: Annotated[
-        Any,
-        Meta(description="The text, or a marker with its `uri` if it contains Base64 over 2 KB."),
+        str,
+        Meta(description="The text, with `[[artifact:ID]]` in place of each run of Base64 over 2 KB."),
     ]
     seq: Annotated[int, Meta(description="Its sequence number in the thread.")]
     created_at: datetime
     metadata: dict[str, str]
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    attachments: Annotated[
+        list[dict[str, Any]] | UnsetType, Meta(description="The markers of the references in the text.")
+    ] = UNSET
 
 
 class MessagePage(Struct, omit_defaults=True):
@@ -94,15 +99,25 @@ async def create_session(call: Call) -> Response:
 
 async def list_sessions(call: Call) -> Response:
     params: ListSessions = call.params
-    sessions = await call.host.sessions.list_sessions(
-        call.principal, params.search, _parse_position(params.before), params.limit
+
+    async def read(before: str | None, count: int) -> Sequence[Session]:
+        return await call.host.sessions.list_sessions(
+            call.principal, params.search, _parse_position(before), count
+        )
+
+    sessions, more = await read_page(
+        read,
+        to_view=session_view,
+        position=_position,
+        start=params.before,
+        limit=params.limit,
+        step=params.limit,
     )
-    more = (
-        f"{(sessions[-1].last_message_at - _EPOCH) // _MICROSECOND}.{sessions[-1].session_id}"
-        if len(sessions) == params.limit
-        else None
-    )
-    return json_response(SessionPage([session_view(session) for session in sessions], more))
+    return json_response(SessionPage(sessions, more))
+
+
+def _position(session: Session) -> str:
+    return f"{(session.last_message_at - _EPOCH) // _MICROSECOND}.{session.session_id}"
 
 
 def _parse_position(text: str | None) -> tuple[datetime, SessionId] | None:
@@ -132,11 +147,19 @@ async def delete_session(call: Call) -> Response:
 
 async def list_messages(call: Call) -> Response:
     params: ListMessages = call.params
-    messages = await call.host.sessions.list_messages(
-        call.principal, call.path["session_id"], params.before, params.limit
+
+    async def read(before: int | None, count: int) -> Sequence[StoredMessage]:
+        page = await call.host.sessions.list_messages(call.principal, call.path["session_id"], before, count)
+        return page[::-1]  # a page is filled from the newest message on
+
+    messages, more = await read_page(
+        read,
+        to_view=message_view,
+        position=lambda message: message.thread_seq,
+        start=params.before,
+        limit=params.limit,
     )
-    more = messages[0].thread_seq if len(messages) == params.limit else None
-    return json_response(MessagePage([message_view(message) for message in messages], more))
+    return json_response(MessagePage(messages[::-1], more))
 
 
 async def chat_over_http(call: Call) -> Response:
@@ -169,10 +192,11 @@ def message_view(message: StoredMessage) -> MessageView:
         message_id=message.message_id,
         run_id=message.run_id,
         role=message.role,
-        text=message.content,
+        text=message.text,
         seq=message.thread_seq,
         created_at=message.created_at,
         metadata={"visibility": "public"},  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
+        attachments=list(message.attachments) or UNSET,
     )

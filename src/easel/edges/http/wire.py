@@ -4,14 +4,17 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
+from easel.core.stream.message_text import cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.errors import HostError
+
+MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
 
 SessionName = Annotated[
     str,
@@ -36,7 +39,10 @@ class RunView(Struct, omit_defaults=True):
     run_id: str
     session_id: str
     status: Annotated[str, Meta(description="queued, running, completed, failed or cancelled")]
-    input_text: str
+    input_text: Annotated[
+        str,
+        Meta(description="The message, with `[[artifact:ID]]` in place of each run of Base64 over 2 KB."),
+    ]
     created_at: datetime
     attempt: int
     max_attempts: int
@@ -45,6 +51,12 @@ class RunView(Struct, omit_defaults=True):
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
     error_message: str | None = None
+    attachments: Annotated[
+        list[dict[str, Any]] | UnsetType, Meta(description="The markers of the references in `input_text`.")
+    ] = UNSET
+    truncated: Annotated[
+        bool, Meta(description="`input_text` is its beginning; GET /api/runs/{run_id} has the complete text.")
+    ] = False
 
 
 class ListRuns(Struct):
@@ -89,6 +101,16 @@ class ErrorAnswer(Struct):
     error: ErrorDetail
 
 
+def listed_run_view(run: Run) -> RunView:
+    """Return a run for a list, with the beginning of its input."""
+    beginning = cut_text(run.input_text, MAX_LISTED_INPUT_BYTES)
+    view = run_view(run)
+    view.input_text = beginning
+    view.attachments = with_markers_of(beginning, run.input_attachments) or UNSET
+    view.truncated = view.truncated or len(beginning) < len(run.input_text)
+    return view
+
+
 def run_view(run: Run) -> RunView:
     return RunView(
         run_id=run.run_id,
@@ -103,6 +125,8 @@ def run_view(run: Run) -> RunView:
         finished_at=run.finished_at,
         cancel_requested_at=run.cancel_requested_at,
         error_message=run.error_message,
+        attachments=list(run.input_attachments) or UNSET,
+        truncated=run.input_artifact is not None,
     )
 
 

@@ -5,16 +5,17 @@ Owns validation, idempotency and notifications. Does not execute runs: that is t
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
-from easel.core.run.conversation import assistant_text
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message, question
 from easel.core.session.session import make_title
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.message_text import take_out_runs, take_out_whole
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
@@ -24,7 +25,6 @@ from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
 MAX_KEY_LENGTH = 200
-PREVIEW_LENGTH = 200  # characters of an offloaded message that are stored with the run
 INVALID_SESSION_ID = (
     "session_id must be 1 to 128 letters, digits or . _ : - and begin with a letter or digit."
 )
@@ -76,21 +76,18 @@ class RunQueue:
             raise BadInput(problem=f"idempotency_key must be 1 to {MAX_KEY_LENGTH} printable characters.")
         digest = hashlib.sha256(f"{session_id}\x00{text}".encode()).hexdigest() if key is not None else None
         run_id = new_run_id()
-        user_message = question(run_id, text)
-        input_artifact = user_message.offloaded_text
-        input_text = text if input_artifact is None else text[:PREVIEW_LENGTH] + "…"
-        title = make_title(text)
+        light = take_out_runs(text)
         return NewRun(
             run_id,
             principal.user_id,
             SessionId(session_id),
-            input_text,
+            light.text,
             self._max_attempts,
             key,
             digest,
-            user_message,
-            title,
-            input_artifact,
+            question(run_id, light),
+            make_title(text),
+            light.attachments,
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:
@@ -98,6 +95,15 @@ class RunQueue:
         if run is None:
             raise NotFound(what="run", id=run_id)
         return run
+
+    async def get_with_input(self, principal: Principal, run_id: str) -> Run:
+        """Return a run with its complete input, also if a former release offloaded that. RS-62"""
+        run = await self.get(principal, run_id)
+        if run.input_artifact is None:
+            return run
+        text = (await self._artifacts.read(principal.user_id, run.input_artifact)).decode()
+        light = take_out_whole(text)
+        return replace(run, input_text=light.text, input_attachments=light.attachments, input_artifact=None)
 
     async def list_runs(
         self,
@@ -142,14 +148,14 @@ class RunQueue:
         self, principal: Principal, run_id: RunId
     ) -> tuple[list[Envelope] | None, Message | None]:
         """Return the last events and the answer of a queued run; None for a run that a worker ends."""
-        events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
+        events = RunEvents(run_id, agent_id=principal.actor_id, node_id="cancel", kind=principal.actor_kind)
         run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
             return None, None  # the run's worker writes its closing events
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
         progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)
-        text = assistant_text(progress.steps)
+        text = progress.text
         answer = message(answer_id(run_id), text)
         closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
         await self._artifacts.store(

@@ -17,6 +17,7 @@ from easel.core.run.conversation import (
     ToolCall,
     ToolResult,
     assistant_text,
+    to_conversation,
 )
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
@@ -36,6 +37,7 @@ class Transcript:
     """The assistant's text so far, for the closing message of a completed, failed or cancelled run."""
 
     def __init__(self) -> None:
+        self.is_loaded = False  # whether `steps` has the steps of earlier attempts
         self.steps: tuple[Step, ...] = ()
         self.unfinished: list[str] = []
 
@@ -61,6 +63,7 @@ class ToolLoop:
         """Execute the run from its last finished step to its end, and keep the transcript current."""
         steps = list(progress.steps)
         started_calls = progress.started_calls
+        transcript.is_loaded = True
         while True:
             transcript.steps = tuple(steps)
             if steps and not steps[-1].is_finished:
@@ -73,7 +76,7 @@ class ToolLoop:
                 raise ReleaseRun
             if len(steps) >= self._max_steps:
                 raise StepLimit(limit=self._max_steps)
-            step = await self._ask_model(Conversation(message, tuple(steps)), log, transcript)
+            step = await self._ask_model(to_conversation(message, steps), log, transcript)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             if step.calls:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
+    from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
     from easel.stores.postgres.sign_ins import PostgresSignIns
+    from easel.stores.postgres.sweeps import PostgresSweeps
     from easel.stores.postgres.tokens import PostgresTokens
 
     Connection = PoolConnectionProxy[asyncpg.Record]
@@ -81,6 +83,8 @@ class PostgresDatabase:
     canvas_actions: "PostgresCanvasActions"
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
+    references: "PostgresReferences"
+    sweeps: "PostgresSweeps"
     boards: "PostgresBoards"
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"

@@ -10,11 +10,20 @@ from easel.core.stream.envelope import Envelope
 
 def question_arguments(question: Message | None) -> dict[str, Any]:
     if question is None or question.event is None:
-        return {"message_id": None, "content": None, "payload": None, "refers_to": []}
+        return {
+            "message_id": None,
+            "content": None,
+            "payload": None,
+            "deltas": [],
+            "spoken": 0,
+            "refers_to": [],
+        }
     return {
         "message_id": question.message_id,
         "content": question.content,
         "payload": question.event.json,
+        "deltas": [delta.json for delta in question.deltas],
+        "spoken": len(question.deltas) + 1,
         "refers_to": sorted(question.refers_to),
     }
 

@@ -10,10 +10,12 @@ import msgspec
 from easel.core.canvas.canvas import Canvas
 from easel.core.run.run import Run
 from easel.core.run.status import Status
-from easel.core.session.message import StoredMessage
+from easel.core.session.message import StoredMessage, read_content
 from easel.core.session.session import Session
-from easel.core.stream.envelope import Visibility
+from easel.core.stream.envelope import MESSAGE_EVENTS, Visibility
+from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
+from easel.core.stream.message_text import Marker, upgrade_event
 
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
@@ -22,7 +24,15 @@ Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driv
 
 _RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _SESSION_COLUMNS = tuple(field.name for field in fields(Session))
-_MESSAGE_COLUMNS = tuple(field.name for field in fields(StoredMessage))
+_MESSAGE_COLUMNS = (
+    "message_id",
+    "run_id",
+    "role",
+    "status",
+    "error_message",
+    "thread_seq",
+    "created_at",
+)
 
 
 def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:
@@ -42,7 +52,13 @@ def to_run(row: Row, time: Time = None) -> Run:
         "cancel_requested_at",
     )
     columns["status"] = Status(columns["status"])
+    stored = columns["input_attachments"]
+    columns["input_attachments"] = tuple(msgspec.json.decode(stored)) if stored else ()
     return Run(**columns)
+
+
+def to_stored_attachments(attachments: Sequence[Marker]) -> str | None:
+    return to_json(list(attachments)) if attachments else None
 
 
 def to_session(row: Row, time: Time = None) -> Session:
@@ -65,6 +81,7 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         last_seq=row["last_seq"],
         spec_revision=row["spec_revision"],
         is_accepted=bool(row["is_accepted"]),
+        tool_hints=None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"]),
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )
@@ -72,7 +89,8 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
 
 def to_message(row: Row, time: Time = None) -> StoredMessage:
     columns = _decode_times({name: row[name] for name in _MESSAGE_COLUMNS}, time, "created_at")
-    return StoredMessage(**{**columns, "content": msgspec.json.decode(columns["content"])})
+    text = read_content(msgspec.json.decode(row["content"]))
+    return StoredMessage(**columns, text=text.text, attachments=text.attachments)
 
 
 def to_events(
@@ -80,7 +98,13 @@ def to_events(
 ) -> list[LoggedEvent]:
     """Return a page of a log from rows of seq, type, visibility, time and payload."""
     return [
-        LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
+        LoggedEvent(
+            seq,
+            event_type,
+            VISIBILITY[visible],
+            time(at),
+            upgrade_event(data) if event_type in MESSAGE_EVENTS else data,
+        )
         for seq, event_type, visible, at, data in rows
     ]
 

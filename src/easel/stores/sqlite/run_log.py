@@ -31,10 +31,16 @@ def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Ro
     return next(iter(fetch_all(connection, name, **arguments)), None)
 
 
-def append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended | None:
+def append(connection: sqlite3.Connection, batch: Batch, now: int, lease_now: int) -> Appended | None:
     """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29"""
     claim, fence = batch.claim, fence_arguments(batch.claim)
-    arguments = {"count": len(batch.events), "batch_no": batch.number, "error": batch.error, "now": now}
+    arguments = {
+        "count": len(batch.events),
+        "batch_no": batch.number,
+        "error": batch.error,
+        "now": now,
+        "lease_now": lease_now,
+    }
     if batch.ends_as is None:
         stored = fetch_one(connection, "append_batch", **arguments, **fence)
     else:
@@ -98,6 +104,26 @@ def add_events(
     connection.executemany(SQL["add_event"].sql, rows)
     add_references(connection, run, frozenset[ArtifactId]().union(*(event.refers_to for event in events)))
     return head
+
+
+def add_question_deltas(
+    connection: sqlite3.Connection, run: NewRun, question: Message, thread_seq: int, now: int
+) -> None:
+    """Store the deltas of a long message before it in the thread, and before the run's log: `seq` <= 0."""
+    count = len(question.deltas)
+    connection.executemany(
+        SQL["add_event"].sql,
+        (
+            {
+                **event_columns(delta),
+                **run_key(run),
+                "seq": nth - count,
+                "thread_seq": thread_seq - count - 1 + nth,
+                "now": now,
+            }
+            for nth, delta in enumerate(question.deltas, 1)
+        ),
+    )
 
 
 def add_message(

@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import list_statement, to_events, to_run
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.run_log import (
     Row,
@@ -121,13 +121,12 @@ class SqliteRuns:
     ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
             now = self._now()
-            until = now + microseconds(seconds)
             rows = fetch_all(
                 connection,
                 name,
                 worker_id=worker_id,
                 now=now,
-                until=until,
+                **self._lease(seconds),
                 opens=int(opening is not None),
                 **arguments,
             )
@@ -142,15 +141,14 @@ class SqliteRuns:
         self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
-            now = self._now()
             rows = fetch_all(
                 connection,
                 "claim_unacknowledged",
                 worker_id=worker_id,
                 acknowledged=_json(list(acknowledged)),
                 opened=int(opened),
-                now=now,
-                until=now + microseconds(seconds),
+                now=self._now(),
+                **self._lease(seconds),
             )
             return [_to_claim(worker_id, row) for row in rows]
 
@@ -161,11 +159,9 @@ class SqliteRuns:
             return {}
 
         def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
-            now = self._now()
-            until = now + microseconds(seconds)
+            lease = self._lease(seconds)
             rows = (
-                fetch_one(connection, "renew_claim", **fence_arguments(claim), now=now, until=until)
-                for claim in claims
+                fetch_one(connection, "renew_claim", **fence_arguments(claim), **lease) for claim in claims
             )
             return {RunId(row["run_id"]): is_cancel_requested(row) for row in rows if row}
 
@@ -175,7 +171,9 @@ class SqliteRuns:
         return {RunId(row["run_id"]) for row in await self._read("requested_cancels", worker_id=worker_id)}
 
     async def append(self, batch: Batch) -> Appended | None:
-        return await self._database.write(lambda connection: run_log.append(connection, batch, self._now()))
+        return await self._database.write(
+            lambda connection: run_log.append(connection, batch, self._now(), self._database.lease_clock())
+        )
 
     async def release_claim(self, claim: Claim) -> bool:
         return await self._database.write(
@@ -218,6 +216,11 @@ class SqliteRuns:
     def _now(self) -> int:
         return self._database.clock()
 
+    def _lease(self, seconds: float) -> dict[str, int]:
+        """Return the time of the clock of claims, and the expiry of a claim that is made or renewed now."""
+        lease_now = self._database.lease_clock()
+        return {"lease_now": lease_now, "until": lease_now + microseconds(seconds)}
+
     async def _read(self, name: str, **arguments: Any) -> list[Row]:
         return await self._database.read(lambda connection: fetch_all(connection, name, **arguments))
 
@@ -237,7 +240,12 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     key = run_key(new)
     question = new.question
     session = fetch_all(
-        connection, "open_session", now=now, title=new.title, spoken=int(question is not None), **key
+        connection,
+        "open_session",
+        now=now,
+        title=new.title,
+        spoken=len(question.deltas) + 1 if question else 0,
+        **key,
     )[0]
     has_turn = bool(session["has_turn"])
     numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
@@ -248,7 +256,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
         max_attempts=new.max_attempts,
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
-        input_artifact=new.input_artifact,
+        input_attachments=to_stored_attachments(new.input_attachments),
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
         turn_at=now if has_turn else None,
@@ -260,6 +268,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued:
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
     thread_seq: int = session["last_thread_seq"]
+    run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
     return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers)

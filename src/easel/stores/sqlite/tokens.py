@@ -47,6 +47,9 @@ class SqliteTokens:
         statement = "list_tokens" if user_id is None else "list_user_tokens"
         return [to_token(row, to_datetime) for row in await self._read(statement, user_id=user_id)]
 
+    async def bind(self, token_id: str, node_id: str) -> Token | None:
+        return await self._change("bind_token", token_id=token_id, node_id=node_id)
+
     async def revoke(self, token_id: str) -> Token | None:
         return await self._change("revoke_token", token_id=token_id)
 

@@ -2,34 +2,52 @@
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
 -- arrive in one order in the queue and in the thread. RX-31, SB-12
+-- A session is created only if this statement's snapshot has none: then the snapshot also has the end of a
+-- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile; the caller
+-- then repeats the statement. RS-34
+-- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
+-- so that only the thread shows them.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
-), place as (
+), continued as (
+  update sessions
+     set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
+         title = coalesce(title, :title),
+         last_thread_seq = last_thread_seq + :spoken::int
+   where user_id = :user_id and session_id = :session_id
+  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
+), created as (
   insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
   select :user_id, :session_id, :run_id, :title, ended.seq + 1,
-         ended.seq + (:message_id::text is not null)::int from ended
-  on conflict (user_id, session_id) do update
-    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(),
-        last_message_at = now(),
-        title = coalesce(sessions.title, excluded.title),
-        last_thread_seq = sessions.last_thread_seq + (:message_id is not null)::int
-  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
+         ended.seq + :spoken::int
+    from ended
+   where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
+  on conflict do nothing
+  returning true as has_turn, last_thread_seq, last_worker_id
+), place as (
+  select * from continued union all select * from created
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
-                    request_digest, input_artifact,
+                    request_digest, input_attachments,
                     turn_no, turn_at, preferred_worker)
   select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
-         :request_digest, :input_artifact,
+         :request_digest, :input_attachments::text::jsonb,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
   insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
-  select :message_id, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
+  select :message_id::text, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
          :payload::text::jsonb from place
    where :message_id is not null
+), streamed as (
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+                          thread_seq)
+  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :user_id,
+         :session_id, place.last_thread_seq - :spoken + nth
+    from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
 ), referred as (
   insert into artifact_refs (user_id, artifact_id, run_id)
   select user_id, artifact_id, :run_id from artifacts a
@@ -183,16 +201,22 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
 -- attempt, if an attempt is left. RX-22, RX-37
+-- A worker that takes over its own run was frozen, not lost, so the attempt does not count: `max_attempts` is
+-- raised by one.
 with lost as (
-  select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
+  select run_id, (owner_id = :worker_id)::int as refund,
+         :opening::text is not null and attempt < max_attempts + (owner_id = :worker_id)::int as opens
+    from runs
    where status = 'running' and lease_until < clock_timestamp()
-     and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
+     and (:last_chance::bool is null
+          or (attempt + 1 = max_attempts + (owner_id = :worker_id)::int) = :last_chance)
    order by lease_until
    limit :capacity
      for update skip locked
 ), taken as (
   update runs r
      set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0, last_seq = r.last_seq + opens::int,
+         max_attempts = r.max_attempts + refund,
          lease_until = clock_timestamp() + make_interval(secs => :seconds)
     from lost
    where r.run_id = lost.run_id

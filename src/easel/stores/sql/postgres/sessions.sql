@@ -1,12 +1,14 @@
 -- name: create_session
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the
--- thread of a deleted session of the same id.
+-- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
+-- end would read a number from before the deletion. RS-34
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
 )
 insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq)
 select :user_id, :session_id, :title, ended.seq + 1, ended.seq from ended
+ where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
 on conflict do nothing
 returning *;
 

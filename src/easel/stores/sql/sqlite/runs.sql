@@ -41,10 +41,10 @@ returning queue_no, turn_no;
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
-                  request_digest, input_artifact,
+                  request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
-        :request_digest, :input_artifact,
+        :request_digest, :input_attachments,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
@@ -135,12 +135,16 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and take the log position of the opening event
 -- of the next attempt, if an attempt is left. RX-22, RX-37
+-- A worker that takes over its own run was frozen, not lost, so the attempt does not count: `max_attempts` is
+-- raised by one.
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
-       last_seq = last_seq + iif(attempt < max_attempts, :opens, 0)
+       max_attempts = max_attempts + (owner_id = :worker_id),
+       last_seq = last_seq + iif(attempt < max_attempts + (owner_id = :worker_id), :opens, 0)
  where run_id in (select run_id from runs indexed by runs_held_idx
-                   where status = 'running' and lease_until < :now
-                     and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
+                   where status = 'running' and lease_until < :lease_now
+                     and (:last_chance is null
+                          or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
                    order by lease_until limit :capacity)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
@@ -152,7 +156,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 update runs
    set lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
-                   where status = 'running' and lease_until > :now and owner_id = :worker_id and batch_no = 0
+                   where status = 'running' and lease_until > :lease_now and owner_id = :worker_id
+                     and batch_no = 0
                      and run_id not in (select value from json_each(:acknowledged)))
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
@@ -164,7 +169,7 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 -- Returns when a cancel was requested, or null. RX-26
 update runs set lease_until = :until
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
-   and lease_until > :now
+   and lease_until > :lease_now
 returning run_id, cancel_requested_at;
 
 -- name: requested_cancels
@@ -180,7 +185,7 @@ update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
        error_message = :error
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
-   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+   and status = 'running' and lease_until > :lease_now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
 
 -- name: append_last_batch
@@ -191,7 +196,7 @@ update runs
        error_message = :error,
        status = :ends_as, finished_at = :now, lease_until = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
-   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+   and status = 'running' and lease_until > :lease_now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
 
 -- name: add_event
