@@ -76,7 +76,7 @@ def event_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 def message_rows(count: int = ROWS, /, **columns: str) -> Rows:
     ids = {"message_id": "'m' || n", "run_id": "'r' || n", "user_id": "'owner'"}
-    return rows("messages", count, **ids, role="'user'", content="'1'", payload="'{}'", **columns)
+    return rows("messages", count, **ids, role="'user'", content="'\"text\"'", payload="'{}'", **columns)
 
 
 def canvas_rows(count: int = ROWS, /, **columns: str) -> Rows:

@@ -227,6 +227,7 @@ SAMPLES_OF: dict[str, dict[str, tuple[Any, ...]]] = {
     "list_prunable_runs": _OLD,
     "prune_executions": _OLD,
     "renew_refreshes": {"refresh_ids": (["job", "job"],)},
+    "run_mentions": {"run_id": ("r5",)},  # called for pruned runs, which have one event
     "shorten_chain": {"seq": (100,)},
     "start_execution": {"event_id": ("new_event",)},
     "sweep_artifact": _OLD,
