@@ -4,12 +4,13 @@ ARGS ?=
 VENV := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint format bench soak rules lock clean
+.PHONY: help run check test browsers lint format bench soak rules lock clean
 
 help: ## list the targets
 	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
 	@echo "make check   lint, types and the tests of core, host, stores and edges (under 3 minutes)"
 	@echo "make test    the whole suite (under 15 minutes); ARGS=\"-k cancel\" selects tests"
+	@echo "make browsers  the drills of canvas pages on Debian's oldest and newest Chromium and on Firefox ESR"
 	@echo "make lint    ruff and basedpyright only"
 	@echo "make format  format and sort imports with ruff"
 	@echo "make bench   ratios against floors and peers, measured in one run; ARGS selects some"
@@ -29,6 +30,10 @@ check:
 test:
 	@$(PYTHON) scripts/prepare.py test
 	@exec $(VENV)/python scripts/run_tests.py all -- $(ARGS)
+
+browsers:
+	@$(PYTHON) scripts/prepare.py browsers
+	@exec $(VENV)/python scripts/run_tests.py browsers -- $(ARGS)
 
 lint:
 	@$(PYTHON) scripts/prepare.py test-python
@@ -55,5 +60,5 @@ lock:
 	@UV=$(CURDIR)/.venv-lock/bin/uv scripts/lock.sh $(ARGS)
 
 clean:
-	rm -rf .venv .venv-bench .venv-lock build dist .pytest_cache .ruff_cache .hypothesis .test-results src/*.egg-info
+	rm -rf .venv .venv-bench .venv-lock .browsers build dist .pytest_cache .ruff_cache .hypothesis .test-results src/*.egg-info
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -94,7 +94,7 @@ async def _easel(
 
 
 async def _address(process: Child) -> Server:
-    return Server((await process.line(r"(http://[\w.\-\[\]:]+:\d+)/\?token="))[1], TOKEN)
+    return Server((await process.line(r"Open (http://[\w.\-\[\]:]+:\d+)/"))[1], TOKEN)
 
 
 def _free_port() -> int:

@@ -104,7 +104,7 @@ def take_apart(viewers: list[Viewer]) -> Seen:
             *frames, rest = (rest + chunk).split(b"\n\n")
             for frame in frames:
                 fields = _fields(frame)
-                if "id" not in fields:
+                if "data" not in fields:
                     continue
                 seq = int(fields["id"])
                 seqs.append(seq)

@@ -1,4 +1,4 @@
-"""Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|bench|lock`.
+"""Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|browsers|bench|lock`.
 
 Owns the virtual environments, the hash-locked installs and, for tests, the system packages (Chromium, nginx,
 bubblewrap). Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is
@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import browsers
 
 HOME = Path(__file__).resolve().parent.parent
 LOCKS = HOME / "requirements"
@@ -209,11 +211,16 @@ def main(arguments: list[str]) -> None:
             f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, this is {sys.version.split()[0]}; "
             "try: make PYTHON=python3.12 …"
         )
-    if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python"}:
-        stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python")
-    prepare_environment(arguments[0].removesuffix("-python"))
-    if arguments[0] == "test":
+    if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python", "browsers"}:
+        stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python|browsers")
+    needs_browsers = arguments[0] == "browsers"
+    prepare_environment("test" if needs_browsers else arguments[0].removesuffix("-python"))
+    if arguments[0] == "test" or needs_browsers:
         prepare_system()
+    if needs_browsers and (missing := browsers.prepare_browsers()):
+        stop(
+            f"no package source has {', '.join(missing)}; `make browsers` needs Debian, and `apt-get update`"
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Run linters and tests in parts and print one total: `python scripts/run_tests.py check|all|lint|soak [--
-pytest args]`.
+"""Run linters and tests in parts and print one total: `python scripts/run_tests.py
+check|all|lint|soak|browsers [-- pytest args]`.
 
 Owns the split. `check` is lint, types and the tests of core, host, stores and edges. `all` adds the tests
 that start programs and browsers, then the journeys: these start clusters of processes and measure times, so
-they run one at a time. Without Chromium, nginx or bubblewrap their tests are left out with a message on a
-developer's machine; with CI=true the run fails.
+they run one at a time. `browsers` runs the drills of canvas pages on each browser in `.browsers/`. Without
+Chromium, nginx or bubblewrap their tests are left out with a message on a developer's machine; with CI=true
+the run fails.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from browsers import find_browsers
 from prepare import HOME, SYSTEM_PARTS, missing_parts, say
 
 RESULTS = HOME / ".test-results"
@@ -47,6 +49,8 @@ PARTS = {
     # A drill knows how long it runs, so pytest's limit is off.
     "soak": {"soak": ["-n", "0", "-m", "soak", "--timeout=0", "tests"]},
 }
+# What must hold in every browser.
+BROWSER_DRILLS = [f"tests/browser/test_canvas_{name}.py" for name in ("hostile", "isolation", "acceptance")]
 
 
 @dataclass
@@ -116,13 +120,16 @@ def read_counts(report: Path) -> Counter[str]:
     return counts
 
 
-def run_pytest(part: str, arguments: list[str], extra: list[str]) -> Counter[str]:
+def run_pytest(
+    part: str, arguments: list[str], extra: list[str], variables: dict[str, str] | None = None
+) -> Counter[str]:
     report = RESULTS / f"{part}.xml"
     started = time.monotonic()
     junit = [f"--junitxml={report}", "-o", f"junit_suite_name={part}"]
     command = [sys.executable, "-m", "pytest", "-q", *junit, *arguments, *extra]
     # Property tests try a quarter of their examples in `make check`.
-    environment = os.environ | ({"EASEL_TEST_LENGTH": "short"} if part == "check" else {})
+    short = {"EASEL_TEST_LENGTH": "short"} if part == "check" else {}
+    environment = {**os.environ, **short, **(variables or {})}
     code = subprocess.run(
         command, cwd=HOME, stdin=subprocess.DEVNULL, env=environment, check=False
     ).returncode
@@ -137,16 +144,19 @@ def main(arguments: list[str]) -> int:
     command, *extra = arguments or ["all"]
     extra = [argument for argument in extra if argument != "--"]
     started = time.monotonic()
-    linters = start_linters() if command != "soak" else []
+    linters = start_linters() if command not in {"soak", "browsers"} else []
     if command == "lint":
         return 0 if finish(linters) else 1
 
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
-    excluded = [] if command == "soak" else exclude_missing_parts()
+    excluded = [] if command in {"soak", "browsers"} else exclude_missing_parts()
     total: Counter[str] = Counter()
     is_clean = True
-    for part, part_arguments in PARTS[command].items():
+    for browser, program in find_browsers().items() if command == "browsers" else ():
+        drills = ["-n", "2", *BROWSER_DRILLS]
+        total += run_pytest(browser, drills, extra, {"EASEL_TEST_BROWSER": str(program)})
+    for part, part_arguments in PARTS.get(command, {}).items():
         total += run_pytest(part, part_arguments + excluded, extra)
         # Finished before the next part, which measures times.
         is_clean = finish(linters) and is_clean

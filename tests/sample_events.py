@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 def sample_events() -> list[Envelope]:
     """Return a sample of every event type, and two where it has optional fields."""
-    make, message = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop"), MessageId("msg_1")
+    make = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop", attempt=1)
+    message = MessageId("msg_1")
     limits = boards.BoardLimits(100, 1, 100)
     on_boards = [
         boards.BoardWriteRequest(boards.Board.WHITEBOARD, "k", 1, "n"),

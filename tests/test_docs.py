@@ -77,9 +77,8 @@ def test_documents_show_the_existing_migrations() -> None:
         re.findall(r"migration='(.+)'", (PROJECT / "docs/tutorial.md").read_text(encoding="utf-8"))
         == existing
     )
-    assert f"schema version {len(existing)}," in (PROJECT / "docs/guide/operate.md").read_text(
-        encoding="utf-8"
-    )
+    newest = int(existing[-1].split()[0])
+    assert f"schema version {newest}," in (PROJECT / "docs/guide/operate.md").read_text(encoding="utf-8")
 
 
 def test_guide_lists_every_method_of_the_gateway() -> None:

@@ -104,7 +104,11 @@ def test_each_error_becomes_an_http_body(cls: type[HostError]) -> None:
 
 
 def test_only_temporary_errors_have_a_retry_delay() -> None:
-    assert {cls for cls in FAILURES if cls.retry_after is not None} == {errors.TooMany, errors.Unavailable}
+    assert {cls for cls in FAILURES if cls.retry_after is not None} == {
+        errors.TooMany,
+        errors.TooManyFailures,
+        errors.Unavailable,
+    }
     assert all(cls.http in (429, 503) for cls in FAILURES if cls.retry_after is not None)
 
 

@@ -147,7 +147,7 @@ def test_settings_are_immutable() -> None:
 def test_repr_contains_no_secret() -> None:
     assert {row.variable for row in settings.rows() if row.secret} >= {"EASEL_TOKEN", "EASEL_DATABASE_URL"}
     assert SECRET not in repr(Settings(token=SECRET, database_url=f"postgresql://u:{SECRET}@h/d"))
-    assert SECRET not in repr(SignIn(SECRET))
+    assert SECRET not in repr(SignIn(SECRET, key=SECRET))
 
 
 def test_data_folder_defaults_to_the_data_folder_of_the_user(

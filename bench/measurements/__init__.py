@@ -14,6 +14,7 @@ from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
 from bench.measurements.runs import runs
+from bench.measurements.tabs import tabs
 from bench.measurements.takeover import takeover
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         replay,
         resume,
         idle,
+        tabs,
         claims,
         takeover,
         footprint,

@@ -169,6 +169,18 @@ class TooMany(HostError):
     code, gateway, rpc, http, retry_after = "TOO_MANY", 429, -32029, 429, 1
 
 
+class TooManyFailures(HostError):
+    """Too many wrong tokens came from this address; try again in {seconds} s."""
+
+    code, gateway, rpc, http, retry_after = "TOO_MANY_FAILURES", 429, -32031, 429, 1
+
+    @classmethod
+    def after(cls, seconds: int) -> Self:
+        problem = cls(seconds=seconds)
+        problem.retry_after = seconds
+        return problem
+
+
 class ModelFailed(HostError):
     """The model failed: {reason}"""
 

@@ -17,6 +17,7 @@ from easel.errors import BadSettings
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
+MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
@@ -68,6 +69,17 @@ class Settings:
         "",
         "The owner's token; empty: generated at the first start and stored in DATA/owner-token.",
         secret=True,
+    )
+    secret_key: str = _row(
+        "",
+        "Key that signs cookies and the addresses of canvas pages, at least 32 characters, the same on every "
+        "instance; empty: generated once and stored in the database.",
+        secret=True,
+    )
+    sign_in_failures: int = _row(
+        10,
+        "Wrong tokens of one address that are free; then each one doubles the wait for the next, up to 60 s.",
+        minimum=1,
     )
     public_url: str = _row("", "Public address if a proxy is in front, such as https://easel.example.org.")
     assets_url: str = _row(
@@ -130,6 +142,12 @@ class Settings:
         "Older ones are deleted within a minute, events of a canvas within an hour.",
         minimum=0,
     )
+    audit_days: float = _row(
+        0.0,
+        "Days to keep audit records; 0: forever. Older ones are removed from the start of the chain within "
+        "an hour, up to a signed checkpoint.",
+        minimum=0,
+    )
     # streams
     header_timeout_seconds: float = _row(
         30.0,
@@ -145,7 +163,14 @@ class Settings:
     max_streams: int = _row(
         10_000, "Open streams of one instance, and as many connections to /ws.", minimum=1
     )
-    tail_window: int = _row(1_000, "Newest events of a watched log that are kept in memory.", minimum=100)
+    tail_window: int = _row(
+        1_000, "Newest events of a watched log that are kept in memory for viewers behind.", minimum=100
+    )
+    tail_bytes: int = _row(
+        32 * 2**20,
+        "Memory of one instance for the events of all watched logs; viewers behind read the rest again.",
+        minimum=2**20,
+    )
     # the gateway
     gateway_requests: int = _row(
         32, "Concurrent requests of one connection to /ws.", minimum=1, maximum=10_000
@@ -223,6 +248,11 @@ class Settings:
     max_frame_bytes: int = _row(
         1_048_576, "Largest WebSocket frame; a larger one closes the connection with 1009.", minimum=1_024
     )
+    max_anonymous_bytes: int = _row(
+        65_536,
+        "Bytes that a connection to /ws may send before `connect` if its upgrade request has no valid token.",
+        minimum=1_024,
+    )
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", minimum=16)
     max_result_bytes: int = _row(
         262_144, "Largest result of a tool; a larger one is an error that the model sees.", minimum=1_024
@@ -241,7 +271,19 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
-    artifact_days: float = _row(7.0, "Days to keep an artifact that nothing refers to.", minimum=0.05)
+    artifact_days: float = _row(
+        7.0,
+        "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "
+        "of this time. At least 0.0001, which is 9 seconds.",
+        minimum=0.0001,
+        maximum=36_500,
+    )
+    sweep_seconds: float = _row(
+        3600.0,
+        "Interval at which one of the workers releases references and sweeps what nothing refers to.",
+        minimum=1,
+        maximum=604_800,
+    )
     # database
     database_pool: int = _row(
         8, "Postgres connections of one process, without the one for notifications.", minimum=1, maximum=1_000
@@ -304,6 +346,8 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
             continue
         values[f.name] = _parse(source, str(text).strip(), f.default, f.metadata)
     settings = Settings(**values)
+    if 0 < len(settings.secret_key) < MIN_KEY_LENGTH:
+        raise BadSettings(problem=f"EASEL_SECRET_KEY must have at least {MIN_KEY_LENGTH} characters.")
     _check_address("EASEL_PUBLIC_URL", settings.public_url)
     _check_address("EASEL_ASSETS_URL", settings.assets_url)
     if settings.assets_url and not settings.public_url:

@@ -11,6 +11,7 @@ import httpx2
 from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, Page, expect
 
 from tests.browser.console import TIMEOUT_SECONDS
+from tests.browser.tabs import Tab, wait_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,6 +65,10 @@ COCKPIT_SPEC: dict[str, Any] = {
     },
     "bindings": {"buttons.deployNow": "deploy", "buttons.refreshLogs": "refreshLogs"},
 }
+
+
+# A new frame first shows about:blank.
+LOADED = "location.href !== 'about:blank' && document.readyState === 'complete'"
 
 
 class CanvasApi:
@@ -157,6 +162,17 @@ async def open_canvas(page: Page, server: Easel, name: str, *, base_url: str | N
     return canvas_frame(page)
 
 
+async def open_tab(tab: Tab, server: Easel, name: str, *, base_url: str | None = None) -> None:
+    """Open a canvas in a tab of any browser, sign in if necessary, and wait until its page is loaded."""
+    base_url = base_url or server.base_url
+    await tab.goto(f"{base_url}/canvas/main/{name}")
+    if await tab.evaluate("!document.body.classList.contains('shell')"):
+        await tab.fill("input[name=token]", server.token)
+        await tab.click("form button")
+    await wait_in(tab, "document.querySelector('#link')?.textContent === 'connected'")
+    await wait_in(tab, LOADED, frame=True)
+
+
 def canvas_frame(page: Page) -> FrameLocator:
     return page.frame_locator("#stage iframe")
 
@@ -181,8 +197,7 @@ async def loaded_frame(page: Page) -> Frame:
     frame = await element.content_frame()
     assert frame
     await frame.wait_for_load_state("load")
-    # A new frame first shows about:blank.
-    await wait_in_frame(frame, "location.href !== 'about:blank' && document.readyState === 'complete'")
+    await wait_in_frame(frame, LOADED)
     return frame
 
 

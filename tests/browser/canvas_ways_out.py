@@ -11,6 +11,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from tests.browser.tabs import is_firefox
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -66,10 +68,38 @@ PASSIVE_WAYS: dict[str, str] = {
         '\'{"prefetch":[{"source":"list","urls":["http://LISTENER/way-speculation"]}]}\'})'
     ),
 }
-# Only `Connection-Allowlist` blocks these; the other ways are blocked by the policy, the sandbox and
-# `frame-src` too.
-# (The SDK removes WebRTC from the page itself, but not from a frame inside of it.)
-ALLOWLIST_ONLY_WAYS = frozenset({"stun", "turn", "preconnect", "dns-prefetch"})
+RTC_WAYS = ("stun", "turn")
+# What an accepted canvas can still do in a browser that does not enforce `Connection-Allowlist`, as
+# docs/guide/canvases.md says. The policy, the sandbox and `frame-src` block all other ways. The SDK removes
+# WebRTC from the page, but not from a frame inside of it. `preconnect` is a connection without a request: by a
+# link, or in Chromium by a navigation that is then blocked.
+_CONNECTS = frozenset({"preconnect"})
+REMAINING_IN_CHROMIUM = {
+    "page": _CONNECTS,
+    "inner frame": _CONNECTS,
+    "WebRTC of an inner frame": frozenset(RTC_WAYS),
+    "navigation": _CONNECTS,
+}
+REMAINING_IN_FIREFOX = {**REMAINING_IN_CHROMIUM, "navigation": frozenset[str]()}
+# Ways that need not arrive in a test from an unprotected page either: a browser without a window has no icon
+# and does not prefetch, and a connection in advance is used by a request.
+_SILENT_WAYS = frozenset({"preconnect", "dns-prefetch", "icon", "ping", "speculation", "modulepreload"})
+_SILENT_IN_CHROMIUM = frozenset({"fetch-keepalive"})
+_SILENT_IN_FIREFOX = frozenset({"prefetch"})
+
+
+def remaining_ways(place: str, *, enforces_allowlist: bool) -> frozenset[str]:
+    """Return the ways out of an accepted canvas's page that remain in this browser."""
+    if enforces_allowlist:
+        return frozenset()
+    return (REMAINING_IN_FIREFOX if is_firefox() else REMAINING_IN_CHROMIUM)[place]
+
+
+def silent_ways() -> frozenset[str]:
+    """Return the ways that need not arrive from an unprotected page in this browser."""
+    return _SILENT_WAYS | (_SILENT_IN_FIREFOX if is_firefox() else _SILENT_IN_CHROMIUM)
+
+
 # Each in a page of its own, because it leaves the page.
 NAVIGATION_WAYS: dict[str, str] = {
     "location": "location.href = 'http://LISTENER/way-location?secret'",

@@ -48,6 +48,11 @@ BROKEN = [
         ["assets/index.html:2", "Cannot read properties of null"],
     ),
     (
+        "a script in a line with others",
+        "<p>ä😀</p><script src=data.js></script><script>no.such</script>",
+        ["assets/index.html:1:63", "no is not defined"],
+    ),
+    (
         "a promise that nobody keeps",
         "<script>Promise.reject(new Error('kept by nobody'))</script>",
         ["promise", "kept by nobody"],

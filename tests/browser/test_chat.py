@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.async_api import Page, expect
@@ -372,8 +372,8 @@ def user_message(run: str) -> tuple[str, str, dict[str, str]]:
     return "message.completed", "0", {"role": "user", "run_id": f"run_{run}", "text": "?"}
 
 
-def delta(run: str, at: str, text: str) -> tuple[str, str, dict[str, str]]:
-    return "message.delta", at, {"message_id": f"msg_{run}", "text": text}
+def delta(run: str, at: str, text: str, **more: int) -> tuple[str, str, dict[str, Any]]:
+    return "message.delta", at, {"message_id": f"msg_{run}", "text": text, **more}
 
 
 def tool(kind: str, at: str, **more: str) -> tuple[str, str, dict[str, str]]:
@@ -432,6 +432,32 @@ TURNS = [
         [user_message("A"), delta("A", "1", "half")],
         [(2, "run_A", "5")],
         [["run_A", "half"]],
+    ),
+    (
+        "the next attempt repeats the unfinished step, known by its number",
+        [
+            user_message("A"),
+            delta("A", "1", "a", attempt=1),
+            *CALL,
+            delta("A", "4", "half", attempt=1),
+            delta("A", "4", "who", attempt=2),
+            delta("A", "4", "le", attempt=2),
+            delta("A", "4", "whole again", attempt=3),
+        ],
+        [],
+        [["run_A", "a", "[T 4]", "whole again"]],
+    ),
+    (
+        "the first step too",
+        [user_message("A"), delta("A", "1", "half", attempt=1), delta("A", "1", "whole", attempt=2)],
+        [],
+        [["run_A", "whole"]],
+    ),
+    (
+        "a finished step is not repeated",
+        [user_message("A"), delta("A", "1", "a", attempt=1), *CALL, delta("A", "4", "b", attempt=2)],
+        [],
+        [["run_A", "a", "[T 4]", "b"]],
     ),
     (
         "a call that is made again is one line",

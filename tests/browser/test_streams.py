@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import secrets
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +16,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, WebSocketRoute, expect
 
+import easel
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from tests.browser.console import (
     COUNT_FOREVER,
@@ -43,6 +46,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
 )
+UI = Path(easel.__file__).parent / "ui"
 WITHOUT_WORKER = "delete globalThis.SharedWorker"
 
 
@@ -318,3 +322,46 @@ async def test_page_works_without_a_shared_worker(page: Page, server: EaselProce
     await page.reload()
     await expect(answer(page).last).to_have_text("Done: the time is on both boards of the run.")
     assert len(sockets) == 1, "this time it is the page's own"
+
+
+@rule("RX-34")
+@pytest.mark.parametrize("reader", ["EventSource", "EventLink"])
+async def test_reader_resumes_after_a_cursor_without_an_event(page: Page, reader: str) -> None:
+    """A heartbeat with an `id` and no data moves the cursor and makes no event."""
+    cursors: list[str] = []
+
+    async def serve(reading: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
+        head = (await reading.readuntil(b"\r\n\r\n")).decode()
+        kind, body = "text/html", ""
+        if head.startswith("GET /stream"):
+            found = re.search(r"(?i)(?:last_event_id=|last-event-id: )(\d+)", head)
+            cursors.append(found[1] if found else "")
+            kind, body = "text/event-stream", "retry: 1\n\nid: 7\n: still here\n\n"
+        elif head.startswith("GET /ui/"):
+            kind, body = "text/javascript", (UI / head.split()[1].removeprefix("/ui/")).read_text()
+        writing.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{body}".encode())
+        await writing.drain()
+        writing.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        await page.goto(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/")
+        await page.evaluate(
+            """async (reader) => {
+              window.seen = [];
+              if (reader === "EventSource") {
+                window.source = new EventSource("/stream");
+                source.onmessage = () => seen.push("event");
+              } else {
+                const { EventLink } = await import("/ui/links.js");
+                new EventLink("/stream", (message) => seen.push(message.type)).open();
+              }
+            }""",
+            reader,
+        )
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while len(cursors) < 2:
+                await page.wait_for_timeout(20)
+        seen = await page.evaluate("seen")
+        await page.goto("about:blank")
+    assert cursors[:2] == ["", "7"]
+    assert "event" not in seen

@@ -293,36 +293,37 @@ def test_export_does_not_follow_links_out_of_its_folder(
     assert read_tree(outside) == {"victim": b"precious"}
 
 
+def answer_at_terminal(server: EaselProcess, answer: str, *arguments: object) -> tuple[bytes, int]:
+    """Run a command at a terminal and answer its question. Returns the output up to it and the exit code."""
+    leader, follower = pty.openpty()
+    options = ["--url", server.base_url, "--token", server.token]
+    process = subprocess.Popen(
+        [*EASEL, "canvas", *map(str, arguments), *options],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(follower)
+    output = b""
+    while b"[y/N]" not in output:
+        assert select.select([leader], [], [], TIMEOUT_SECONDS)[0], f"no question after {output!r}"
+        output += os.read(leader, 4096)
+    os.write(leader, answer.encode())
+    code = process.wait(TIMEOUT_SECONDS)
+    os.close(leader)
+    return output, code
+
+
 def test_export_asks_before_it_overwrites_edited_files(
     server: EaselProcess, tmp_path: Path, canvas: str
 ) -> None:
     output_of(run_on(server, "canvas", "export", canvas, tmp_path))
     write_files(canvas_folder(tmp_path, canvas), {"assets/index.html": b"hours of work"})
     for answer, is_kept in (("n\n", True), ("y\n", False)):
-        leader, follower = pty.openpty()
-        command = [
-            *EASEL,
-            "canvas",
-            "export",
-            canvas,
-            str(tmp_path),
-            "--url",
-            server.base_url,
-            "--token",
-            server.token,
-        ]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "dumb"}
-        process = subprocess.Popen(
-            command, stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True
-        )
-        os.close(follower)
-        output = b""
-        while b"[y/N]" not in output:
-            assert select.select([leader], [], [], TIMEOUT_SECONDS)[0], f"no question after {output!r}"
-            output += os.read(leader, 4096)
-        os.write(leader, answer.encode())
-        assert process.wait(TIMEOUT_SECONDS) == (1 if is_kept else 0)
-        os.close(leader)
+        output, code = answer_at_terminal(server, answer, "export", canvas, tmp_path)
+        assert code == (1 if is_kept else 0)
         assert b"assets/index.html" in output
         assert (
             (canvas_folder(tmp_path, canvas) / "assets" / "index.html").read_bytes() == b"hours of work"
@@ -425,7 +426,7 @@ def test_imported_canvas_needs_confirmations_until_it_is_accepted(
     (folder / "assets" / "index.html").write_text("<p>")
 
     def run_import(*options: str) -> str:
-        return output_of(run_on(server, "canvas", "import", tmp_path, *options))
+        return output_of(run_on(server, "canvas", "import", tmp_path, "--replace", *options))
 
     def statuses() -> list[str]:
         return [
@@ -486,7 +487,7 @@ def test_import_replaces_assets_and_keeps_parts_without_a_file(
     folder = write_files(
         tmp_path / canvas, {"spec.json": {**SPEC, "description": "New"}, "assets/other.css": b"x"}
     )
-    output = output_of(run_on(server, "canvas", "import", folder))
+    output = output_of(run_on(server, "canvas", "import", folder, "--replace"))
     assert "spec.json, assets/other.css saved" in output
     assert "assets/index.js" in output.partition("saved")[2]
     after = canvas_content(server, canvas)
@@ -501,7 +502,7 @@ def test_import_replaces_the_state(server: EaselProcess, tmp_path: Path, canvas:
         canvasId=canvas,
         statePatch=[{"op": "add", "path": "/service", "value": "broken"}],
     )
-    assert "state/latest.json saved" in output_of(run_on(server, "canvas", "import", tmp_path))
+    assert "state/latest.json saved" in output_of(run_on(server, "canvas", "import", tmp_path, "--replace"))
     assert canvas_content(server, canvas)["state"]["service"] == "api"
 
 
@@ -514,27 +515,57 @@ def test_import_does_not_change_the_agent(server: EaselProcess, tmp_path: Path, 
 
 @rule("RS-11")
 @pytest.mark.parametrize("is_new", [False, True], ids=["existing", "new"])
-def test_refused_import_changes_nothing(server: EaselProcess, tmp_path: Path, is_new: bool) -> None:
-    """The server refuses the last file after others were sent; those are undone."""
+def test_repeated_import_completes_one_that_was_refused_in_the_middle(
+    server: EaselProcess, tmp_path: Path, is_new: bool
+) -> None:
+    """The server refuses the last asset after others were sent; spec and state come after it."""
     canvas = new_session() if is_new else create_canvas(server)
-    before = None if is_new else canvas_content(server, canvas)
+    spec = {**SPEC, "description": "New", "state": {"initial": True}}
+    before = {} if is_new else canvas_content(server, canvas)
     folder = write_files(
         tmp_path / canvas,
         {
-            "spec.json": {**SPEC, "description": "Never"},
-            "state/latest.json": {"never": True},
-            "assets/index.html": b"never",
-            "assets/img/logo.png": b"\xff never",
-            "assets/zz.bin": b"\xff" * (BODY_BYTES * 40 if is_new else BODY_BYTES),
+            "spec.json": spec,
+            "assets/index.html": b"new",
+            "assets/img/logo.png": b"\xff new",
+            "assets/a.bin": b"\xff" * (BODY_BYTES * 40 if is_new else BODY_BYTES),
         },
     )
-    sentence = refusal(run_on(server, "canvas", "import", folder))
-    assert "assets/zz.bin: " in sentence
+    sentence = refusal(run_on(server, "canvas", "import", folder, "--replace"))
+    assert "assets/a.bin: " in sentence
     assert str(BODY_BYTES) in sentence
-    if before is None:
-        assert not canvas_exists(server, canvas)
-    else:
-        assert canvas_content(server, canvas) == before
+    assert "repeat the command" in sentence
+    assert rpc(server, "canvas.get", canvasId=canvas)["spec"] != spec
+    write_files(folder, {"assets/a.bin": b"small"})
+    output_of(run_on(server, "canvas", "import", folder, "--replace"))
+    found = canvas_content(server, canvas)
+    assert found["spec"] == spec
+    assert found["state"] == ({"initial": True} if is_new else before["state"])
+    assert found["assets"]["assets/index.html"] == "new"
+    assert sorted(found["assets"]) == ["assets/a.bin", "assets/img/logo.png", "assets/index.html"]
+
+
+@rule("RS-11")
+def test_import_replaces_an_existing_canvas_only_with_consent(
+    server: EaselProcess, tmp_path: Path, canvas: str
+) -> None:
+    """A folder of another person may have the id of a canvas that exists."""
+    before = canvas_content(server, canvas)
+    write_files(
+        canvas_folder(tmp_path, canvas), {"spec.json": {"version": 1}, "assets/index.html": b"theirs"}
+    )
+    other = new_session()
+    write_files(canvas_folder(tmp_path, other), {"spec.json": SPEC})
+    sentence = refusal(run_on(server, "canvas", "import", tmp_path))
+    assert f"Canvas {canvas} exists already and differs (spec.json, assets/index.html" in sentence
+    assert "--replace replaces it" in sentence
+    assert canvas_content(server, canvas) == before
+    assert not canvas_exists(server, other), "nothing was imported"
+    for answer, is_replaced in (("n\n", False), ("y\n", True)):
+        output, code = answer_at_terminal(server, answer, "import", tmp_path)
+        assert code == (0 if is_replaced else 1)
+        assert b"Replace it?" in output
+        assert (canvas_content(server, canvas)["assets"] == {"assets/index.html": "theirs"}) is is_replaced
 
 
 def test_refused_spec_changes_nothing(server: EaselProcess, tmp_path: Path, canvas: str) -> None:
@@ -548,7 +579,7 @@ def test_refused_spec_changes_nothing(server: EaselProcess, tmp_path: Path, canv
         tmp_path / canvas,
         {"spec.json": refused_spec, "assets/index.html": b"never", "assets/x.bin": b"\xff"},
     )
-    assert "spec.json" in refusal(run_on(server, "canvas", "import", folder))
+    assert "spec.json" in refusal(run_on(server, "canvas", "import", folder, "--replace"))
     assert canvas_content(server, canvas) == before
 
 
@@ -564,7 +595,7 @@ def test_import_is_one_change_if_it_fits_in_one_request(
         "assets/index.html": b"new",
         **pictures,
     }
-    output_of(run_on(server, "canvas", "import", write_files(tmp_path / canvas, parts)))
+    output_of(run_on(server, "canvas", "import", write_files(tmp_path / canvas, parts), "--replace"))
     assert rpc(server, "canvas.get", canvasId=canvas)["revision"] == revision + 1
     assert canvas_content(server, canvas)["assets"] == {
         "assets/index.html": "new",
@@ -578,7 +609,7 @@ def test_import_uses_several_requests_if_one_is_too_large(
     """The limit of the server is lower than that of the command's own settings."""
     texts = {f"assets/{n}.txt": b"x" * (BODY_BYTES // 2) for n in range(4)}
     folder = write_files(tmp_path / canvas, {"spec.json": {**SPEC, "description": "Large"}, **texts})
-    output_of(run_on(server, "canvas", "import", folder))
+    output_of(run_on(server, "canvas", "import", folder, "--replace"))
     found = canvas_content(server, canvas)
     assert found["spec"]["description"] == "Large"
     assert {path: text.encode() for path, text in found["assets"].items()} == texts
@@ -598,7 +629,7 @@ def test_path_may_change_its_case_or_become_a_folder(
         tmp_path / canvas,
         {"assets/img/LOGO.png": PICTURE, "assets/menu/a.bin": PICTURE, "assets/index.html": PAGE},
     )
-    output_of(run_on(server, "canvas", "import", folder))
+    output_of(run_on(server, "canvas", "import", folder, "--replace"))
     assert sorted(canvas_content(server, canvas)["assets"]) == [
         "assets/img/LOGO.png",
         "assets/index.html",

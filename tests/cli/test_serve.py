@@ -8,6 +8,7 @@ import signal
 import socket
 import sqlite3
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx2
 import psutil
@@ -141,12 +142,41 @@ def test_doctor_reports_a_running_server_as_ready(running: tuple[Launcher, Easel
     assert done.returncode == 0, done.stdout
 
 
-def test_token_of_any_characters_makes_a_working_link(tmp_path: Path) -> None:
-    with Launcher(tmp_path, token="a+b&c=d#e%f g, and more") as launcher:
+def test_token_of_any_characters_makes_a_working_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = "a+b&c=d#e%f g, and more"
+    with Launcher(tmp_path, token=token) as launcher:
         server = launcher.up()
         server.wait_ready()
-        response = httpx2.get(link_of(server), timeout=TIMEOUT_SECONDS)
+        port = int(server.base_url.rpartition(":")[2])
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        print_banner(Settings(token=token), ("127.0.0.1", port), token, "on", with_demo=False)
+        [link] = re.findall(r"^Open (http\S+)$", capsys.readouterr().out, re.MULTILINE)
+        response = httpx2.get(link, timeout=TIMEOUT_SECONDS)
         assert response.status_code == 303, response.text
+        assert quote(token, safe="") not in server.output()
+        assert token not in server.output()
+
+
+@pytest.mark.parametrize(
+    "is_fixed, is_terminal, has_token", [(False, False, True), (True, False, False), (True, True, True)]
+)
+def test_fixed_token_is_printed_to_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_fixed: bool,
+    is_terminal: bool,
+    has_token: bool,
+) -> None:
+    token = "a-long-secret-that-all-of-them-share"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    settings = Settings(token=token if is_fixed else "")
+    print_banner(settings, ("127.0.0.1", 8800), token, "on", with_demo=False)
+    output = capsys.readouterr().out
+    assert (token in output) is has_token
+    assert "Open http://127.0.0.1:8800/" in output
+    assert ("sign in with your EASEL_TOKEN" in output) is not has_token
 
 
 @pytest.mark.parametrize(
@@ -172,6 +202,26 @@ def test_banner_warns_about_a_short_token_and_about_a_public_address_without_tls
     found = [line for line in output.splitlines() if line.startswith("WARNING")]
     assert len(found) == len(warnings)
     assert all(word in "".join(found) for word in warnings)
+
+
+@pytest.mark.parametrize(
+    "command, settings, reached",
+    [
+        ("up", {"HOST": "0.0.0.0"}, "0.0.0.0"),
+        ("api", {"HOST": "10.1.2.3", "DATABASE_URL": UNREACHABLE}, "10.1.2.3"),
+        ("up", {"PUBLIC_URL": "https://easel.example.org"}, "easel.example.org"),
+        (
+            "api",
+            {"PUBLIC_URL": "https://easel.example.org", "DATABASE_URL": UNREACHABLE},
+            "easel.example.org",
+        ),
+    ],
+)
+def test_weak_token_is_refused_if_other_machines_can_reach_the_server(
+    tmp_path: Path, command: str, settings: dict[str, str], reached: str
+) -> None:
+    done = run_easel(command, "--port", "0", DATA=str(tmp_path), TOKEN="fifteen-letters", **settings)
+    assert_refused(done, "EASEL_TOKEN must have at least 16 characters", reached)
 
 
 # --- stopping -----------------------------------------------------------------------------------------------

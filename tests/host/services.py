@@ -25,7 +25,7 @@ from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
-from easel.host.streams import RUNS, StreamQuota, Tails
+from easel.host.streams import RUNS, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -58,7 +58,7 @@ class HostServices:
         database = harness.database
         notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
         blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasTransactions(database.canvases, blobs, notifier)
+        changes = CanvasTransactions(database.canvases, blobs, notifier, audit)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )
@@ -76,7 +76,15 @@ class HostServices:
         self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}
-        self.runs = Tails(RUNS, database.runs, notifier, quota=StreamQuota(100), window=100, **times)
+        self.runs = Tails(
+            RUNS,
+            database.runs,
+            notifier,
+            quota=StreamQuota(100),
+            window=100,
+            memory=TailMemory(10_000_000),
+            **times,
+        )
         records, artifacts = database.canvas_actions, harness.artifacts
         limits = ActionLimits(max_running, 100_000, claim_seconds, 0.05, 900, Confirm.NEVER)
         self.transitions = transitions = ExecutionTransitions(
@@ -118,9 +126,9 @@ class HostServices:
     ) -> None:
         await self.library.create(principal, Draft(canvas_id=canvas_id, spec={"version": 1, **spec}))
 
-    async def run(self, action_id: str, **more: Any) -> ActionResult:
+    async def run(self, action_id: str, *, principal: Principal = THE_OWNER, **more: Any) -> ActionResult:
         return await self.actions.execute(
-            THE_OWNER,
+            principal,
             ActionRequest(
                 action_id=action_id, **{"canvas_id": "c", "input": {}, "client_id": "test", **more}
             ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +18,11 @@ from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host import audit as audit_module
-from easel.host.audit import Audit, agent_of, verify
+from easel.host import audit_chain
+from easel.host.audit import Audit, agent_of
+from easel.host.audit_chain import AuditRetention, verify
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import OWNER, CallId
+from easel.ids import OWNER, CallId, RunId
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
@@ -26,7 +30,7 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-    from easel.core.audit.chain import ChainEnd, Link
+    from easel.core.audit.chain import ChainEnd, Checkpoint, Link
     from easel.core.audit.record import Entry
     from easel.host.ports import AuditStore
     from tests.host.conftest import RunHarness
@@ -41,18 +45,31 @@ class FaultyStore:
         self._store = store
         self.is_unavailable = False
         self.is_failing = False
+        self.is_answer_lost = False  # the next append is stored and fails
         self.may_continue = asyncio.Event()
         self.may_continue.set()
         self.append_count = 0
 
-    async def append(self, entries: Sequence[Entry]) -> None:
+    async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
         self.append_count += 1
         await self.may_continue.wait()
         if self.is_unavailable:
             raise Unavailable(what="The database")
         if self.is_failing:
             raise RuntimeError("no such table: audit")
-        await self._store.append(entries)
+        await self._store.append(entries, is_repeat=is_repeat)
+        if self.is_answer_lost:
+            self.is_answer_lost = False
+            raise Unavailable(what="The database")
+
+    async def get_checkpoint(self) -> Checkpoint | None:
+        return await self._store.get_checkpoint()
+
+    async def signing_key(self) -> str | None:
+        return await self._store.signing_key()
+
+    async def shorten(self, checkpoint: Checkpoint) -> int:
+        return await self._store.shorten(checkpoint)
 
     async def get_end(self) -> ChainEnd:
         return await self._store.get_end()
@@ -119,7 +136,7 @@ async def test_record_is_durable_when_it_returns(audit: Audit, store: FaultyStor
         "main",
         {"runs": 3},
     )
-    assert record["actor"] == {"user_id": "owner", "name": "owner"}
+    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
 
 
 async def test_record_is_queued_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:
@@ -146,7 +163,7 @@ async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: F
         audit.note(None, "worker.error", subject=str(nth))
     found = await wait_for_records(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
-    assert found[0]["actor"] == {"user_id": "easel", "name": "easel"}
+    assert found[0]["actor"] == {"user_id": "easel", "name": "easel", "kind": "service"}
     assert store.append_count == 1
 
 
@@ -215,6 +232,62 @@ async def test_notes_that_the_store_rejects_are_logged(
     assert [record["subject"] for record in await wait_for_records(store, 1)] == ["stored"]
     assert [record["subject"] for record in only_logged(logged)] == ["rejected"]
     assert "audit.store_error" in [line["event"] for line in logged]
+
+
+@rule("CC-06")
+@pytest.mark.parametrize("is_queued", [False, True], ids=["record", "note"])
+async def test_record_whose_answer_was_lost_is_stored_once(
+    audit: Audit, store: FaultyStore, is_queued: bool
+) -> None:
+    store.is_answer_lost = True
+    if is_queued:
+        audit.note(None, "worker.error", subject="first")
+    else:
+        await audit.record(ANONYMOUS, "sign_out", subject="first")
+    audit.note(None, "worker.error", subject="second")
+    await wait_for_records(store, 2)
+    await audit.close()
+    assert [record["subject"] for record in await records(store)] == ["first", "second"]
+
+
+# --- retention ----------------------------------------------------------------------------------------------
+
+KEY_OF_CHECKPOINTS = "k" * 32
+
+
+def retention(store: FaultyStore, audit: Audit, *, days: float, now: datetime) -> AuditRetention:
+    return AuditRetention(store, audit, days=days, key=KEY_OF_CHECKPOINTS, now=lambda: now)
+
+
+@rule("RS-69")
+async def test_old_records_are_removed_page_by_page_and_the_removal_is_recorded(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_chain, "PAGE_SIZE", 3)
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    times = (day + timedelta(days=nth) for nth in count())
+    audit = Audit(store, now=lambda: next(times))
+    for nth in range(10):
+        await audit.record(ANONYMOUS, "sign_out", subject=str(nth))
+    removal = retention(store, audit, days=2, now=day + timedelta(days=9, hours=1))
+    assert await removal.once() == 8
+    assert await removal.once() == 0
+    await audit.close()
+    found = await records(store)
+    assert [record.get("subject") for record in found] == ["8", "9", None]
+    assert found[-1]["action"] == "audit.shortened"
+    assert found[-1]["details"] == {"records": 8, "days": 2}
+    end = [reached async for reached in verify(store, key=KEY_OF_CHECKPOINTS)][-1]
+    assert end.is_end
+    assert end.start is not None
+    assert end.start.seq == 8
+
+
+@rule("RS-69")
+async def test_records_are_kept_without_a_limit(store: FaultyStore, audit: Audit) -> None:
+    await audit.record(ANONYMOUS, "sign_out")
+    assert await retention(store, audit, days=0, now=datetime(2100, 1, 1, tzinfo=UTC)).once() == 0
+    assert len(await records(store)) == 1
 
 
 # --- closing ------------------------------------------------------------------------------------------------
@@ -310,9 +383,16 @@ async def test_exception_is_recorded_with_its_traceback_and_without_secrets(
     try:
         raise_deep_inside(f"no luck with {KEY}, nor with the owner's own words")
     except RuntimeError as problem:
-        audit.record_exception(agent_of(OWNER), "run.error", problem, reference="ref_1", subject="run_1")
+        audit.record_exception(
+            agent_of(OWNER, RunId("run_1")), "run.error", problem, reference="ref_1", subject="run_1"
+        )
     [record] = await wait_for_records(store, 1)
-    assert record["actor"] == {"user_id": "owner", "name": "agent"}
+    assert record["actor"] == {
+        "user_id": "owner",
+        "name": "main",
+        "kind": "agent",
+        "run_id": "run_1",
+    }
     details = record["details"]
     assert (details["reference"], details["exception"]) == ("ref_1", "RuntimeError")
     assert details["message"] == f"no luck with {HIDDEN}, nor with {HIDDEN}"
@@ -393,7 +473,7 @@ async def test_listing_an_unknown_action_is_refused(audit: Audit) -> None:
 async def test_verification_reports_progress_after_every_page(
     audit: Audit, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_module, "VERIFY_PAGE_SIZE", 10)
+    monkeypatch.setattr(audit_chain, "PAGE_SIZE", 10)
     for _ in range(25):
         audit.note(None, "worker.error")
     await wait_for_records(store, 25)

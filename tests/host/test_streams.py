@@ -13,10 +13,10 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
-from easel.core.stream.filter import WHOLE_RUN, EventFilter
+from easel.core.stream.filter import RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.notifications import RunAppended
 from easel.errors import CursorOutOfRange, NotFound, TooMany, Unavailable
-from easel.host.streams import RUNS, StreamQuota, Subscription, Tails
+from easel.host.streams import RUNS, StreamQuota, Subscription, TailMemory, Tails
 from easel.ids import MessageId, RunId, UserId, WorkerId
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
@@ -96,6 +96,7 @@ def make_tails(harness: RunHarness, store: Any = None, **changes: Any) -> Tails:
         "stall_seconds": NEVER,
         "quota": StreamQuota(2_000),
         "window": 100,
+        "memory": TailMemory(10_000_000),
         **changes,
     }
     return Tails(RUNS, store or harness.runs, harness.database.notifier, **options)
@@ -329,3 +330,102 @@ async def test_tail_without_viewers_is_removed(tails: Tails, writer: Writer):
     assert count_tails(tails) == 1
     viewer.close()
     assert count_tails(tails) == 0
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+
+async def start_writers(harness: RunHarness, count: int) -> list[Writer]:
+    for n in range(count):
+        await harness.start("by hand", session=f"log-{n}")
+    claims = await harness.runs.claim_queued(WorkerId("wrk_hand"), count, 600, 0)
+    return [Writer(harness, claim) for claim in claims]
+
+
+async def read_to(viewer: Subscription, cursor: int) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while viewer.cursor < cursor:
+            await viewer.next()
+
+
+async def test_events_that_all_viewers_have_passed_are_dropped(harness: RunHarness):
+    memory = TailMemory(10_000_000)
+    tails = make_tails(harness, memory=memory)
+    writers = await start_writers(harness, 20)
+    viewers = [await open_stream(tails, writer.run_id) for writer in writers]
+    behind = await open_stream(tails, writers[0].run_id)
+    for writer, viewer in zip(writers, viewers, strict=True):
+        await read_to(viewer, await writer.write_text(150))
+    assert memory.used == sum(tail.size for tail in tails._tails.values()) > 20 * 150 * 450
+    tails.drop_passed()
+    assert [len(tails._tails[writer.run_id].events) for writer in writers] == [150, *[0] * 19]
+    await read_to(behind, 100)
+    tails.drop_passed()
+    assert [event.seq for event in tails._tails[writers[0].run_id].events] == list(range(101, 151))
+    behind.close()
+    tails.drop_passed()
+    assert memory.used == 0
+
+    late = await open_stream(tails, writers[3].run_id)
+    await writers[3].write_text(5)
+    last = await writers[3].end()
+    assert await read_all(late) == list(range(1, last + 1)), "a late viewer gets everything from the store"
+    assert await read_all(viewers[3]) == list(range(151, last + 1))
+    await tails.close()
+
+
+async def test_memory_of_all_logs_together_is_limited(harness: RunHarness):
+    memory = TailMemory(100_000)  # about 150 events
+    tails = make_tails(harness, memory=memory)
+    writers = await start_writers(harness, 8)
+    behind = [await open_stream(tails, writer.run_id) for writer in writers]
+    quick = [await open_stream(tails, writer.run_id) for writer in writers]
+    for _ in range(3):
+        for writer, viewer in zip(writers, quick, strict=True):
+            await read_to(viewer, await writer.write_text(50))
+            assert memory.used == sum(tail.size for tail in tails._tails.values()) <= 100_000
+    ends = [await writer.end() for writer in writers]
+    for viewers in (behind, quick):
+        for viewer, end in zip(viewers, ends, strict=True):
+            start = viewer.cursor
+            assert await read_all(viewer) == list(range(start + 1, end + 1))
+            viewer.close()
+    assert memory.used == 0
+    await tails.close()
+
+
+@rule("RX-11")
+async def test_new_events_are_read_once_after_passed_ones_were_dropped(harness: RunHarness, writer: Writer):
+    store = CountingStore(harness)
+    tails = make_tails(harness, store)
+    viewers = [await open_stream(tails, writer.run_id) for _ in range(50)]
+    for _ in range(3):
+        last = await writer.write_text(60)
+        await asyncio.gather(*(read_to(viewer, last) for viewer in viewers))
+        tails.drop_passed()
+    assert store.queries["events_after"] == 3
+    await tails.close()
+
+
+@pytest.mark.parametrize("is_behind", [False, True], ids=["live", "catching up"])
+async def test_viewer_of_hidden_events_gets_heartbeats_with_its_cursor(
+    harness: RunHarness, writer: Writer, is_behind: bool
+):
+    tails = make_tails(harness)
+    last = await writer.write_text(350) if is_behind else 0
+    viewer = await open_stream(tails, writer.run_id, event_filter=RUN_STATE)
+    if is_behind:
+        viewer.beat()
+        assert await within_timeout(viewer.next()) == []
+        assert viewer.cursor == 100, "a heartbeat between two pages"
+    waiting = asyncio.create_task(viewer.next())
+    if not is_behind:
+        last = await writer.write_text(350)
+
+    async def has_passed() -> bool:
+        return viewer.cursor == last
+
+    await wait_for(has_passed)
+    viewer.beat()
+    assert await within_timeout(waiting) == []
+    await tails.close()

@@ -160,7 +160,9 @@ class Truth:
     def _check_provenance(self, kind: str, name: str, row: Row, story: str) -> None:
         said = row.data["provenance"]
         has_edge = row.type == "blackboard.write"
-        assert set(said) == {"agent_id", "node_id", "run_id"} | ({"edge_id"} if has_edge else set()), story
+        assert set(said) == {"kind", "agent_id", "node_id", "run_id"} | (
+            {"edge_id"} if has_edge else set()
+        ), story
         assert all(isinstance(value, str) and value for value in said.values()), story
         assert "mallory" not in said.values(), story
         if kind == "run":

@@ -134,6 +134,7 @@ async def test_action_of_a_killed_instance_is_failed_by_the_other_within_a_claim
         assert (event.event, event.payload["eventId"]) == ("canvas.action.failed", record["eventId"])
         assert REASON in event.payload["error"]["message"]
         assert event.payload["provenance"] == {
+            "kind": "person",
             "agent_id": "owner",
             "node_id": "go",
             "run_id": record["eventId"],

@@ -206,6 +206,22 @@ async def test_node_offers_its_tools_and_runs_calls(easel: LiveEasel) -> None:
     await wait_until_disconnected(easel)
 
 
+async def test_node_with_a_long_list_of_tools_connects(easel: LiveEasel) -> None:
+    """Its `connect` is longer than the frames that a server takes without a token in the upgrade request."""
+    await wait_until_disconnected(easel)
+    schema = {"type": "object", "description": "x" * 2_000}
+    tools = [PlainTool(f"Echo{n}", RecordingTools()._echo, schema) for n in range(40)]
+    reports, stop = list[str](), asyncio.Event()
+    client = NodeClient(gateway_of(easel), "laptop", tools, reports.append, easel.token, 60.0)
+    task = asyncio.create_task(client.run(stop))
+    try:
+        await wait_for(lambda: bool(reports))
+        assert "with 40 tools" in reports[0]
+    finally:
+        stop.set()
+        await task
+
+
 async def test_calls_run_concurrently_and_are_cancelled_one_by_one(easel: LiveEasel) -> None:
     async with connected(easel) as node:
         held = [call_tool(easel, "laptop__Hold") for _ in range(2)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.commands import SECRET, assert_refused, invoke_easel
+from tests.requirements import rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,23 @@ def test_invalid_command_is_refused_in_one_sentence(
     tmp_path: Path, name: str, arguments: list[str], parts: list[str]
 ) -> None:
     assert_refused(invoke_easel(*arguments, DATA=str(tmp_path)), *parts)
+
+
+@rule("RS-68")
+@pytest.mark.parametrize(
+    "options, note",
+    [
+        (["--name", "laptop"], "only as the node laptop"),
+        (["--name", "laptop", "--node", "desktop"], "only as the node desktop"),
+        (["--name", "my laptop"], "first node that connects"),
+        ([], "first node that connects"),
+    ],
+)
+def test_command_says_which_node_a_token_is_bound_to(tmp_path: Path, options: list[str], note: str) -> None:
+    made = invoke_easel("token", "create", "--kind", "node", *options, DATA=str(tmp_path))
+    assert note in made.stderr
+    listed = invoke_easel("token", "list", DATA=str(tmp_path)).stdout
+    assert ("(only as" in listed) == ("only as" in note)
 
 
 def test_token_is_printed_once_and_stored_nowhere(tmp_path: Path) -> None:

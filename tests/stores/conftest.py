@@ -100,11 +100,15 @@ async def store(kind: str, url: str, folder: Path) -> AsyncIterator[Store]:
     await opened.close()
 
 
+@pytest.fixture
+def url_of_own_store(kind: str, request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue("own_url") if kind == "postgres" else ""
+
+
 @pytest_asyncio.fixture
-async def own_store(kind: str, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+async def own_store(kind: str, folder: Path, url_of_own_store: str) -> AsyncIterator[Store]:
     """Return a store whose schema the test may change."""
-    url = request.getfixturevalue("own_url") if kind == "postgres" else ""
-    opened = await open_migrated_store(kind, folder=folder, database_url=url)
+    opened = await open_migrated_store(kind, folder=folder, database_url=url_of_own_store)
     yield opened
     await opened.close()
 

@@ -104,6 +104,7 @@ class Store:
             "delete from ended_canvases",
             "delete from artifacts",
             "delete from probes",
+            "delete from sweeps",
             "delete from nodes",
             "delete from calls",
             "delete from tokens",
@@ -111,6 +112,7 @@ class Store:
             "delete from users where user_id <> 'owner'",
             "delete from audit",
             "delete from audit_head",
+            "delete from audit_checkpoint",
             "insert into audit_head (last_seq, last_hash) values (0, '')",
         ]
         if isinstance(self.database, SqliteDatabase):
@@ -189,16 +191,24 @@ async def other_connection(store: Store) -> AsyncIterator[asyncpg.Connection[Any
         await connection.close()
 
 
-async def wait_for_blocked_statement(connection: asyncpg.Connection[Any]) -> None:
-    """Wait until another connection to this database waits for a lock."""
+async def wait_for_blocked_statement(connection: asyncpg.Connection[Any], count: int = 1) -> None:
+    """Wait until this many other connections to this database wait for a lock."""
     blocked = (
-        "select exists (select 1 from pg_stat_activity"
-        " where datname = current_database() and wait_event_type = 'Lock')"
+        "select count(*) from pg_stat_activity"
+        " where datname = current_database() and wait_event_type = 'Lock'"
     )
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await connection.fetchval(blocked):
+        while await connection.fetchval(blocked) < count:
             # A transaction sees one snapshot of the statistics until it clears it.
             await connection.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")
+
+
+async def answered_or_blocked(call: asyncio.Task[Any], connection: asyncpg.Connection[Any]) -> None:
+    """Wait until the call has returned or waits for a lock."""
+    blocked = asyncio.create_task(wait_for_blocked_statement(connection))
+    await asyncio.wait([call, blocked], return_when=asyncio.FIRST_COMPLETED)
+    blocked.cancel()
+    await asyncio.gather(blocked, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -97,7 +97,10 @@ class ModelQueue:
         expired = sorted(
             (run.expired_at, run.run_id) for run in self.runs.values() if run.expired_at is not None
         )
-        return [self._take(self.runs[run_id], worker) for _, run_id in expired[:capacity]]
+        taken = [self.runs[run_id] for _, run_id in expired[:capacity]]
+        for run in taken:
+            run.max_attempts += run.owner == worker  # the worker was frozen, not lost
+        return [self._take(run, worker) for run in taken]
 
     def _take(self, run: ModelRun, worker: WorkerId) -> ModelClaim:
         run.status, run.owner, run.attempt, run.batch_no, run.expired_at, run.was_started = (

@@ -81,9 +81,9 @@ async def sweep(artifacts: ArtifactStore, limit: int = 100) -> list[str]:
     """Sweep all rows. Returns the blob keys of the deleted ones."""
     keys, place = list[str](), START
     while place is not None:
-        step = await artifacts.sweep(place, GRACE, limit)
-        keys += step.blob_keys
-        place = step.next
+        page = await artifacts.find_orphans(place, GRACE, limit)
+        keys += await artifacts.delete_orphans(page.keys, GRACE)
+        place = page.next
     return keys
 
 

@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 
 from easel.core.audit import record
-from easel.core.audit.chain import ChainPosition, parse_position
+from easel.core.audit.chain import ChainPosition, Checkpoint, parse_position
 from easel.core.audit.record import ACTIONS, Entry, StorageClass
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
-from easel.host import audit as audit_service
-from easel.host.audit import ChainProgress, verify
+from easel.host import audit_chain
+from easel.host.audit import Audit
+from easel.host.audit_chain import AuditRetention, ChainProgress, verify
 from easel.ids import UserId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
+    from easel.core.audit.chain import Link
     from easel.host.ports import AuditStore
     from tests.stores.harness import Store
 
@@ -151,7 +153,7 @@ async def test_chain_can_be_verified_during_appends(
     writers: list[AuditStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each verification succeeds, and covers at least the records that existed when it started."""
-    monkeypatch.setattr(audit_service, "VERIFY_PAGE_SIZE", 7)
+    monkeypatch.setattr(audit_chain, "PAGE_SIZE", 7)
     stop = asyncio.Event()
     written = 0
 
@@ -245,7 +247,7 @@ TAMPERINGS = [
 async def test_tampering_is_detected_with_its_position(
     store: Store, tampering: str, found_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_service, "VERIFY_PAGE_SIZE", 3)
+    monkeypatch.setattr(audit_chain, "PAGE_SIZE", 3)
     chain = store.database.audit
     for nth in range(10):
         await chain.append([new_entry(subject=str(nth))])
@@ -340,3 +342,101 @@ async def test_audit_reader_reads_the_chain_while_another_process_writes_it(
             await reader.audit.append([new_entry()])
     finally:
         await reader.close()
+
+
+# --- repeated appends ---------------------------------------------------------------------------------------
+
+
+@rule("CC-06")
+async def test_repeated_append_stores_only_what_is_missing(chain: AuditStore) -> None:
+    """The answer of the first attempt was lost, so that the caller repeats it."""
+    stored, missing = [new_entry(subject="1"), new_entry(subject="2")], new_entry(subject="3")
+    await chain.append(stored)
+    await chain.append([*stored, missing], is_repeat=True)
+    await chain.append([*stored, missing], is_repeat=True)
+    assert await subjects(chain) == ["1", "2", "3"]
+    assert await verified_length(chain) == 3
+
+
+# --- retention ----------------------------------------------------------------------------------------------
+
+KEY = "k" * 32
+
+
+async def fill(chain: AuditStore, count: int) -> list[Link]:
+    """Append one record per day. Returns them as links."""
+    await chain.append([new_entry(subject=str(nth), at=AT + timedelta(days=nth)) for nth in range(count)])
+    return await chain.list_after(0, count, count)
+
+
+async def verify_signed(chain: AuditStore, *known: ChainPosition, key: str | None = KEY) -> ChainProgress:
+    return [reached async for reached in verify(chain, known, key=key)][-1]
+
+
+@rule("RS-69")
+async def test_chain_begins_at_the_signed_checkpoint_after_records_were_removed(chain: AuditStore) -> None:
+    links = await fill(chain, 6)
+    cut = ChainPosition(links[3].seq, links[3].hash)
+    assert await chain.shorten(Checkpoint.sign(cut, KEY)) == 4
+    assert [link.seq for link in await chain.list_after(0, 10, 10)] == [5, 6]
+    end = await verify_signed(chain)
+    assert (end.is_end, end.seq, end.start) == (True, 6, cut)
+    await chain.append([new_entry(subject="later")])
+    assert (await verify_signed(chain, cut)).is_end, "a known position of a removed record is no break"
+
+
+@rule("RS-69")
+async def test_earlier_checkpoint_changes_nothing(chain: AuditStore) -> None:
+    links = await fill(chain, 6)
+    later, earlier = (ChainPosition(links[nth].seq, links[nth].hash) for nth in (3, 1))
+    await chain.shorten(Checkpoint.sign(later, KEY))
+    assert await chain.shorten(Checkpoint.sign(earlier, KEY)) == 0
+    checkpoint = await chain.get_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.position == later
+
+
+@rule("RS-69")
+async def test_whole_chain_can_be_removed_and_continues(chain: AuditStore) -> None:
+    links = await fill(chain, 3)
+    await chain.shorten(Checkpoint.sign(ChainPosition(links[-1].seq, links[-1].hash), KEY))
+    assert (await verify_signed(chain)).is_end
+    await chain.append([new_entry(subject="next")])
+    end = await verify_signed(chain)
+    assert (end.is_end, end.seq) == (True, 4)
+
+
+REMOVALS = [
+    "delete from audit_checkpoint",
+    "update audit_checkpoint set seq = 4",
+    "update audit_checkpoint set signature = 'x'",
+    "delete from audit where seq = 4",
+    "delete from audit where seq = 6",
+]
+
+
+@rule("RS-69", "CC-06")
+@pytest.mark.parametrize("tampering", REMOVALS)
+async def test_any_other_removal_is_a_break(store: Store, chain: AuditStore, tampering: str) -> None:
+    links = await fill(chain, 6)
+    await chain.shorten(Checkpoint.sign(ChainPosition(links[2].seq, links[2].hash), KEY))
+    assert (await verify_signed(chain)).is_end
+    await store.sql(tampering)
+    assert (await verify_signed(chain)).problem
+
+
+@rule("RS-69")
+async def test_checkpoint_that_another_key_signed_is_a_break(chain: AuditStore) -> None:
+    links = await fill(chain, 2)
+    await chain.shorten(Checkpoint.sign(ChainPosition(links[0].seq, links[0].hash), "f" * 32))
+    assert "is not signed with the key" in str((await verify_signed(chain)).problem)
+    assert (await verify_signed(chain, key=None)).problem
+
+
+@rule("RS-69")
+async def test_prefix_that_was_altered_is_kept_as_evidence(store: Store, chain: AuditStore) -> None:
+    await fill(chain, 3)
+    await store.sql("update audit set hash = 'x' where seq = 2")
+    retention = AuditRetention(chain, Audit(chain), days=1, key=KEY, now=lambda: AT + timedelta(days=99))
+    assert await retention.once() == 0
+    assert len(await chain.list_after(0, 3, 3)) == 3

@@ -115,7 +115,7 @@ async def test_write_stores_a_value_and_an_event_of_the_run(runs: RunStore, boar
         "version": 1,
         "source_node_id": "planner",
         "visibility": "public",
-        "provenance": {"agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
+        "provenance": {"kind": "agent", "agent_id": "main", "node_id": "planner", "run_id": claim.run_id},
     }
     [found] = await read_values(boards, claim.run_id, Board.WHITEBOARD)
     assert found.board_key == BoardKey(Board.WHITEBOARD, "global", "plan")

@@ -201,6 +201,7 @@ async def test_confirmed_execution_starts_when_it_is_confirmed(
     assert (after.started_at is not None, after.confirmed_by) == (starts, "Ann")
     assert (after.ended_at is not None) == status.is_terminal
     assert after.created_at == pending.created_at
+    assert (after.resolved is None) == status.is_terminal, "the call is deleted when it is over"
 
 
 @rule("CV-22")
@@ -440,7 +441,12 @@ async def test_output_is_stored_only_while_the_execution_runs(
         execution.event_id,
         1,
     )
-    assert data["provenance"] == {"agent_id": OWNER, "node_id": "deploy", "run_id": execution.event_id}
+    assert data["provenance"] == {
+        "kind": "person",
+        "agent_id": OWNER,
+        "node_id": "deploy",
+        "run_id": execution.event_id,
+    }
 
 
 @rule("CV-42")

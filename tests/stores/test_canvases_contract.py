@@ -14,7 +14,14 @@ from easel.core.canvas.events import CanvasEvents
 from easel.errors import RevisionConflict
 from easel.ids import OWNER, CanvasId, UserId
 from tests.requirements import case, rule
-from tests.stores.harness import CONSTRAINT_ERRORS, Store, decode_payload
+from tests.stores.harness import (
+    CONSTRAINT_ERRORS,
+    Store,
+    answered_or_blocked,
+    decode_payload,
+    other_connection,
+)
+from tests.stores.test_artifacts_contract import ON_POSTGRES
 
 if TYPE_CHECKING:
     from easel.core.canvas.canvas import Outcome
@@ -200,6 +207,31 @@ async def test_deleted_canvas_returns_its_blob_keys_and_deletes_everything_else(
     for table in ("canvases", "canvas_events", "canvas_assets", "canvas_views"):
         assert await store.sql(f"select * from {table}") == [], table
     assert await canvases.delete(OWNER, NAME, lambda _: None) is None
+
+
+@ON_POSTGRES
+@rule("RS-34")
+async def test_canvas_created_during_its_deletion_continues_after_its_log(
+    canvases: CanvasStore, store: Store
+) -> None:
+    await create_canvas(canvases)
+    new = NewCanvas(
+        user_id=OWNER, canvas_id=NAME, agent_id="main", title="Cockpit", spec={}, state={}, refreshes=[]
+    )
+    event = EVENTS.created(1, "Cockpit")
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute(
+                f"insert into ended_canvases (user_id, canvas_id, last_seq) values ('owner', '{NAME}', 50)"
+            )
+            await other.execute("delete from canvases")
+            creating = asyncio.create_task(canvases.create(new, event))
+            await answered_or_blocked(creating, other)
+        created = await creating
+    created = created or await canvases.create(new, event)  # refused while the former one existed
+    assert created is not None
+    assert created.canvas.last_seq == 51
+    assert [event.seq for event in await canvases.events_after(f"{OWNER}/{NAME}", 50, 10)] == [51]
 
 
 async def test_two_assets_cannot_share_a_blob(canvases: CanvasStore) -> None:

@@ -230,6 +230,21 @@ async def test_worker_is_fenced_from_its_own_earlier_attempt(runs: RunStore, sto
     assert await runs.append(delta_batch(earlier, 1, "late")) is None, "a batch number belongs to its attempt"
 
 
+@rule("RS-38")
+async def test_worker_that_takes_over_its_own_runs_loses_no_attempt(runs: RunStore, store: Store) -> None:
+    await runs.enqueue(new_run(attempts=2))
+    [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0, OPENING)
+    for attempt in (2, 3, 4):
+        await store.expire_claim(claim.run_id)
+        assert await runs.claim_expired(A, 1, CLAIM_SECONDS, last_chance=True, opening=OPENING) == []
+        [claim] = await runs.claim_expired(A, 1, CLAIM_SECONDS, last_chance=False, opening=OPENING)
+        assert (claim.attempt, claim.max_attempts, claim.is_exhausted) == (attempt, attempt + 1, False)
+    assert [json.loads(event.data)["attempt"] for event in await read_log(runs, claim.run_id)] == [1, 2, 3, 4]
+    await store.expire_claim(claim.run_id)
+    [last] = await runs.claim_expired(B, 1, CLAIM_SECONDS, last_chance=True, opening=OPENING)
+    assert (last.attempt, last.max_attempts) == (5, 5), "the worker A was lost"
+
+
 @rule("RX-49")
 async def test_released_run_keeps_its_place_and_its_attempts(runs: RunStore) -> None:
     [first, _] = await start_runs(runs, new_run("a"), new_run("b"))
@@ -333,7 +348,12 @@ async def test_claim_writes_the_opening_event_of_each_run(runs: RunStore) -> Non
         assert (event.seq, event.type, event.visibility) == (1, expected.type, expected.visibility)
         data = json.loads(event.data)
         assert data["attempt"] == 1
-        assert data["provenance"] == {"agent_id": "main", "node_id": "tool_loop", "run_id": claim.run_id}
+        assert data["provenance"] == {
+            "kind": "agent",
+            "agent_id": "main",
+            "node_id": "tool_loop",
+            "run_id": claim.run_id,
+        }
         assert assert_stored(await runs.append(ending_batch(claim, 1))).last_seq == 4, (
             "the log continues after its opening without a gap"
         )

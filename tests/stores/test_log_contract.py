@@ -258,3 +258,13 @@ async def test_long_log_is_pruned_completely(runs: RunStore, store: Store) -> No
     assert await runs.bounds(OWNER, claim.run_id) == Bounds(oldest=12_003, newest=12_003, ended=True)
     assert [event.seq for event in await read_log(runs, claim.run_id)] == [12_003]
     assert await runs.prune(60) == 0
+
+
+@rule("RX-28")
+async def test_any_reason_of_a_failure_can_be_stored(runs: RunStore, store: Store) -> None:
+    """A provider's error may have a NUL or half a surrogate pair, which databases refuse."""
+    claim = await start_run(runs)
+    reason = "before \x00 and \ud83d after"
+    assert_stored(await runs.append(ending_batch(claim, 1, Status.FAILED, reason)))
+    run = await get_run(runs, claim.run_id)
+    assert (run.status, run.error_message) == (Status.FAILED, "before \ufffd and \ufffd after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -442,6 +443,21 @@ async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, st
     assert await tokens.revoke(made.token_id) is None
     assert await tokens.list_tokens(OWNER) == await tokens.list_tokens(None) == [revoked, other]
     assert "'s'" not in str(await store.sql("select * from tokens"))
+
+
+@rule("RS-68")
+async def test_token_of_a_node_is_bound_once(tokens: TokenStore) -> None:
+    made = await tokens.create(new_token())
+    person = await tokens.create(new_token(TokenKind.USER, text="person"))
+    gone = await tokens.create(new_token(text="gone"))
+    assert made is not None
+    assert person is not None
+    assert gone is not None
+    await tokens.revoke(gone.token_id)
+    assert await tokens.bind(made.token_id, "laptop") == replace(made, node_id="laptop")
+    for token_id in (made.token_id, person.token_id, gone.token_id, "tok_x"):
+        assert await tokens.bind(token_id, "desktop") is None
+    assert await tokens.find_by_id(made.token_id) == replace(made, node_id="laptop")
 
 
 async def test_token_of_an_unknown_user_is_not_created(tokens: TokenStore, store: Store) -> None:

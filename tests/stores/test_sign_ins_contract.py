@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,14 @@ MONTH = 30 * 86_400.0
 @pytest.fixture
 def sign_ins(store: Store) -> SignInStore:
     return store.database.sign_ins
+
+
+async def test_first_signing_key_is_used_by_all_instances(sign_ins: SignInStore) -> None:
+    candidates = [f"{n}" * 43 for n in range(8)]
+    keys = await asyncio.gather(*(sign_ins.signing_key(candidate) for candidate in candidates))
+    assert set(keys) == {keys[0]}
+    assert keys[0] in candidates
+    assert await sign_ins.signing_key("x" * 43) == keys[0]
 
 
 @case("O9")

@@ -116,7 +116,7 @@ PLANS = [
     ("events_after", "PRIMARY KEY (run_id=? AND seq>?)", False),
     ("list_prunable_runs", "runs_prunable_idx", False),
     ("run_by_key", "runs_idempotency_idx", False),
-    ("requested_cancels", "runs_owner_idx", False),
+    ("requested_cancels", "SCAN runs USING INDEX runs_held_idx", False),
     ("append_batch", "sqlite_autoindex_runs_1 (run_id=?)", False),
     ("append_last_batch", "sqlite_autoindex_runs_1 (run_id=?)", False),
     ("log_heads", "sqlite_autoindex_runs_1 (run_id=?)", False),

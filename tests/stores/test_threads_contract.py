@@ -20,12 +20,13 @@ from easel.core.run.events import message_of_unstarted_run
 from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.core.stream.filter import CHAT
+from easel.core.stream.log import Bounds
 from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import LogDeleted
 from easel.errors import CursorOutOfRange
 from easel.host.audit import Audit
 from easel.host.runs.queue import RunQueue
-from easel.host.streams import THREADS, StreamQuota, Tails
+from easel.host.streams import THREADS, StreamQuota, TailMemory, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import (
@@ -33,12 +34,14 @@ from tests.stores.harness import (
     TIMEOUT_SECONDS,
     A,
     Store,
+    answered_or_blocked,
     closing_events,
     delta_batch,
     other_connection,
     run_events,
     wait_for_blocked_statement,
 )
+from tests.stores.test_artifacts_contract import ON_POSTGRES
 from tests.stores.test_sessions_contract import TALK, question_run
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     sessions: Any = store.database.sessions
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
@@ -156,6 +160,7 @@ async def test_poll_continues_after_an_error(store: Store, monkeypatch: pytest.M
         "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
+        "memory": TailMemory(10_000_000),
     }
     tails = Tails(THREADS, sessions, store.notifier, **options)  # pyright: ignore[reportArgumentType]
     viewer = await tails.open(THE_OWNER, "talk", None, CHAT)
@@ -268,6 +273,51 @@ class _NoArtifacts:
 
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:
         raise AssertionError("nothing was moved")
+
+
+# --- numbers after a deletion -------------------------------------------------------------------------------
+
+
+@ON_POSTGRES
+@rule("RS-34")
+async def test_message_that_waits_for_the_deletion_of_its_session_continues_after_its_thread(
+    store: Store, runs: RunStore
+) -> None:
+    await runs.enqueue(question_run(text="first"))
+    await store.sql("update sessions set last_thread_seq = 50")
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute("select from sessions for update")
+            deleting = asyncio.create_task(store.database.sessions.delete(OWNER, TALK))
+            await wait_for_blocked_statement(other)
+            enqueuing = asyncio.create_task(runs.enqueue(question_run(text="second")))
+            await wait_for_blocked_statement(other, 2)
+        assert await deleting is not None
+        enqueued = await asyncio.wait_for(enqueuing, TIMEOUT_SECONDS)
+    assert enqueued.thread_seq == 51
+    assert await store.database.sessions.bounds(OWNER, TALK) == Bounds(51, 51, ended=False)
+
+
+@ON_POSTGRES
+@rule("RS-34")
+async def test_session_created_during_its_deletion_continues_after_its_thread(
+    store: Store, runs: RunStore
+) -> None:
+    await runs.enqueue(question_run(text="first"))
+    sessions = store.database.sessions
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute(
+                "insert into ended_threads (user_id, session_id, last_thread_seq)"
+                " values ('owner', 'talk', 50)"
+            )
+            await other.execute("delete from sessions")
+            creating = asyncio.create_task(sessions.create(OWNER, TALK, None))
+            await answered_or_blocked(creating, other)
+        created = await creating
+    created = created or await sessions.create(OWNER, TALK, None)  # refused while the former one existed
+    assert created is not None
+    assert (created.oldest_thread_seq, created.last_thread_seq) == (51, 50)
 
 
 @rule("RS-62", "RS-35", "RS-34")

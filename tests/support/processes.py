@@ -44,7 +44,7 @@ SHOWN_LINES = 60
 EASEL = (sys.executable, "-m", "easel")
 WORKER_WITH_TEST_TOOLS = (sys.executable, "-m", "tests.support.worker_with_test_tools")
 
-_ADDRESS = re.compile(r"(http://[\w.\-\[\]:]+:\d+)/\?token=")
+_ADDRESS = re.compile(r"Open (http://[\w.\-\[\]:]+:\d+)/")
 
 
 class NotReady(AssertionError):

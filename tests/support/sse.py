@@ -69,7 +69,14 @@ class Retry:
     milliseconds: int
 
 
-Item: TypeAlias = Event | Comment | Retry
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """An `id` without data: the stream has passed events that it does not show."""
+
+    seq: int
+
+
+Item: TypeAlias = Event | Comment | Retry | Cursor
 
 
 class Parser:
@@ -109,10 +116,12 @@ class Parser:
             case _:
                 raise ContractBroken(f"unknown field: {line!r}")
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> Event | Cursor | None:
         fields, self._fields = self._fields, {}
         if not fields:
             return None
+        if set(fields) == {"id"}:
+            return Cursor(int(fields["id"]))
         if set(fields) != {"id", "event", "data"}:
             raise ContractBroken(f"an event needs id, event and data: {fields}")
         return _checked(fields)
@@ -309,6 +318,8 @@ class Follower:
     connected: int = 0
     refused: int = 0
     comments: int = 0
+    passed: int = 0
+    """The last cursor that was sent without an event."""
     ended_in_order: bool = False
     """Whether the last connection was closed by the server as HTTP wants it."""
     polite_partings: int = 0
@@ -318,7 +329,7 @@ class Follower:
 
     @property
     def cursor(self) -> int:
-        return self.events[-1].seq if self.events else self.after
+        return max(self.events[-1].seq if self.events else self.after, self.passed)
 
     @property
     def is_done(self) -> bool:
@@ -388,8 +399,13 @@ class Follower:
 
     async def _events_of(self, stream: Stream) -> AsyncIterator[Event]:
         async for item in stream.items():
-            self._said_retry_last = isinstance(item, Retry)
+            if not isinstance(item, Cursor):  # it is dispatched after the lines of its block
+                self._said_retry_last = isinstance(item, Retry)
             match item:
+                case Cursor(seq):
+                    if seq <= self.cursor:
+                        raise ContractBroken(f"cursor {seq} after {self.cursor}")
+                    self.passed = seq
                 case Retry(milliseconds):
                     self.retries.append(milliseconds)
                 case Comment():

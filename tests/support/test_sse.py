@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.sse import Comment, ContractBroken, Event, Follower, Parser, Retry, StreamRefused, follow
+from tests.support.sse import (
+    Comment,
+    ContractBroken,
+    Cursor,
+    Event,
+    Follower,
+    Parser,
+    Retry,
+    StreamRefused,
+    follow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,11 +37,11 @@ def wire(number: int, kind: str = "message.delta", **changes: object) -> bytes:
 
 
 def test_items_are_complete_wherever_the_bytes_are_cut() -> None:
-    whole = b": hello\n\nretry: 250\n\n" + wire(1) + wire(2, "done")
+    whole = b"id: 7\n: hello\n\nretry: 250\n\n" + wire(1) + wire(2, "done")
     for cut in range(len(whole)):
         parser = Parser()
         items = parser.feed(whole[:cut]) + parser.feed(whole[cut:])
-        assert [type(item) for item in items] == [Comment, Retry, Event, Event]
+        assert [type(item) for item in items] == [Comment, Cursor, Retry, Event, Event]
 
 
 def test_half_an_event_is_not_an_event() -> None:

@@ -4,8 +4,9 @@ Does not know the services that are built on them.
 """
 
 import contextlib
+import secrets
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from easel.assembly.storage import Database, migrated_database, open_blobs
@@ -24,6 +25,7 @@ class Resources:
     blobs: Blobs
     artifacts: Artifacts
     audit: Audit
+    signing_key: str = field(repr=False)
 
 
 @contextlib.asynccontextmanager
@@ -31,8 +33,9 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     """Open the resources. At the end the audit trail is flushed before the database is closed."""
     async with migrated_database(settings) as database:
         password = urlsplit(settings.database_url).password
-        secrets = filter(None, (settings.token, password))
-        audit = Audit(database.audit, secrets=secrets, slow_seconds=settings.slow_seconds)
+        signing_key = settings.secret_key or await database.sign_ins.signing_key(secrets.token_urlsafe(32))
+        known = filter(None, (settings.token, password, signing_key))
+        audit = Audit(database.audit, secrets=known, slow_seconds=settings.slow_seconds)
         blobs = open_blobs(settings)
         artifacts = Artifacts(
             database.artifacts,
@@ -41,6 +44,6 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
             grace_seconds=settings.artifact_days * 86_400,
         )
         try:
-            yield Resources(settings, database, blobs, artifacts, audit)
+            yield Resources(settings, database, blobs, artifacts, audit, signing_key)
         finally:
             await audit.close()

@@ -74,6 +74,7 @@ def build_gateway(settings: Settings, services: Services) -> Gateway:
         stall_seconds=settings.stall_seconds,
         node_heartbeat_seconds=settings.node_heartbeat_seconds,
         frame_bytes=settings.max_frame_bytes,
+        anonymous_bytes=settings.max_anonymous_bytes,
         result_bytes=settings.max_result_bytes,
     )
     return Gateway(services, limits)

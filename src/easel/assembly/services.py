@@ -27,6 +27,7 @@ from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.canvases.agent_tools import canvas_tools
@@ -41,7 +42,7 @@ from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.services import Services
 from easel.host.sessions import Sessions
-from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, Tails
+from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -74,9 +75,17 @@ async def open_shared_services(
     """Build the shared services; at the end, disconnect the nodes."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
-    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier)
+    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
-    nodes = NodeRegistry(database.nodes, artifacts, notifier, audit, node_limits(settings), outputs=outputs)
+    nodes = NodeRegistry(
+        database.nodes,
+        artifacts,
+        notifier,
+        audit,
+        node_limits(settings),
+        tokens=database.tokens,
+        outputs=outputs,
+    )
     tools = ToolRegistry(
         [],
         audit=audit,
@@ -128,7 +137,8 @@ def build_services(shared: SharedServices) -> Services:
     revoked = RevokedSignIns(
         database.sign_ins, notifier, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds)
     )
-    sign_in = SignIn(token, database.tokens, revoked)
+    throttle = SignInThrottle(settings.sign_in_failures)
+    sign_in = SignIn(token, database.tokens, revoked, key=resources.signing_key, throttle=throttle)
     queue = RunQueue(
         database.runs,
         artifacts,
@@ -138,6 +148,7 @@ def build_services(shared: SharedServices) -> Services:
         max_message_bytes=settings.max_message_bytes,
     )
     quota = StreamQuota(settings.max_streams)
+    tail_memory = TailMemory(settings.tail_bytes)
 
     def tails(kind: LogKind, source: LogSource) -> Tails:
         return Tails(
@@ -149,6 +160,7 @@ def build_services(shared: SharedServices) -> Services:
             stall_seconds=settings.stall_seconds,
             quota=quota,
             window=settings.tail_window,
+            memory=tail_memory,
         )
 
     run_tails = tails(RUNS, database.runs)

@@ -21,7 +21,8 @@ import structlog
 from easel import fs
 from easel.core.audit.chain import parse_position
 from easel.errors import BadSettings, Unavailable
-from easel.host.audit import Audit, ChainProgress, verify
+from easel.host.audit import Audit
+from easel.host.audit_chain import ChainProgress, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.ports import (
     ArtifactStore,
@@ -32,9 +33,11 @@ from easel.host.ports import (
     CanvasStore,
     NodeStore,
     Notifier,
+    ReferenceStore,
     RunStore,
     SessionStore,
     SignInStore,
+    SweepClaims,
     TokenStore,
 )
 from easel.settings import Settings
@@ -43,7 +46,7 @@ DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its databa
 RETRY_SECONDS = 0.5
 LOG_SECONDS = 5.0  # between two log lines while the process waits for its database
 POSTGRES_PORT = 5432
-AUDIT_SCHEMA_VERSION = 2  # the first schema with an audit chain
+AUDIT_SCHEMA_VERSION = 21  # the first schema with a checkpoint of the audit chain
 TOKENS_SCHEMA_VERSION = 5  # the first schema with tokens
 
 log = structlog.get_logger("easel")
@@ -72,6 +75,12 @@ class Database(Protocol):
 
     @property
     def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def references(self) -> ReferenceStore: ...
+
+    @property
+    def sweeps(self) -> SweepClaims: ...
 
     @property
     def boards(self) -> BoardStore: ...
@@ -237,9 +246,10 @@ async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncG
     try:
         if await database.schema_version() < AUDIT_SCHEMA_VERSION:
             raise BadSettings(
-                problem="This database is too old to have an audit trail; update it with `easel migrate`."
+                problem="The schema of this database is too old; update it with `easel migrate`."
             )
-        async for reached in verify(database.audit, positions):
+        key = settings.secret_key or await database.audit.signing_key()
+        async for reached in verify(database.audit, positions, key=key):
             yield reached
     finally:
         await database.close()

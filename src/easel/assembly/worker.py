@@ -2,12 +2,31 @@
 
 from easel.assembly.services import SharedServices
 from easel.host.actions.outcomes import RecordRetention
+from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
-from easel.host.periodic import Periodic
+from easel.host.periodic import Periodic, Work
+from easel.host.references import ReferenceRelease
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker, WorkerLimits
+from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
 from easel.llm.scripted import ScriptedModel
+
+
+def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
+    """Return the sweeps, each of which one worker does for all."""
+    resources = shared.resources
+    work: dict[str, Work] = {
+        "artifacts.sweep": resources.artifacts.sweep,
+        "assets.sweep": shared.assets.sweep,
+    }
+    if retention_seconds:  # else no log is ever shortened, and every reference is still needed
+        references = ReferenceRelease(resources.database.references, resources.artifacts)
+        work = {"references.release": references.once, **work}
+    return [
+        shared_periodic(resources.database.sweeps, name, resources.settings.sweep_seconds, sweep)
+        for name, sweep in work.items()
+    ]
 
 
 def build_worker(shared: SharedServices) -> RunWorker:
@@ -35,8 +54,10 @@ def build_worker(shared: SharedServices) -> RunWorker:
         background_tasks=[
             RecordRetention(database.canvas_actions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
-            resources.artifacts.periodic(),
-            shared.assets.periodic(),
+            AuditRetention(
+                database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
+            ).periodic(),
+            *sweeps(shared, retention_seconds),
             shared.nodes.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],

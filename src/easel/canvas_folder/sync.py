@@ -1,19 +1,19 @@
-"""Synchronise a canvas between a server and a folder: fetch it, plan the calls that change it, and make them.
+"""Synchronise a canvas between a server and a folder: fetch it, compare the two, and send the difference.
 
-Owns that a canvas is changed completely or not at all. All changes are sent in one call if possible.
-Otherwise (the request would be too large, or the server has assets that the folder does not define) they are
-sent in steps, and when a step is refused, the steps before it are undone.
+Owns the calls. A canvas that fits into one request is one `canvas.upsert` that expects the revision that was
+read: it is changed completely or not at all. A larger one is sent in steps: the assets one by one, then spec
+and state. An interrupted command is completed by repeating it.
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
-from easel.core.canvas.assets import ENTRY, check_path_conflicts
+from easel.core.canvas.assets import ENTRY
 from easel.core.canvas.folder import (
     DESCRIPTOR,
     SPEC,
@@ -47,13 +47,27 @@ class ServerCanvas:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncStep:
-    """One call, the files that it sends, and the call that undoes it."""
+class Difference:
+    """The difference between a canvas of the server and that of a folder.
 
-    method: str
-    params: Mapping[str, Any]
-    files: Sequence[str]
-    undo: "tuple[str, Mapping[str, Any]] | None" = None
+    `members` are those of `canvas.upsert`, without assets; `removed` are paths of assets.
+    """
+
+    members: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    put: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    removed: Sequence[str] = ()
+
+    @property
+    def sent(self) -> list[str]:
+        """The files that are sent."""
+        return [*_files(self.members), *sorted(self.put)]
+
+    @property
+    def is_one_asset(self) -> bool:
+        return not self.members and len(self.put) + len(self.removed) == 1
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.put or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,6 @@ class SyncResult:
     removed: Sequence[str]
     is_new: bool = False
     warnings: Sequence[str] = ()
-    call_count: int = 0
 
     def describe(self) -> str:
         """Return the changes as one line for the author, without warnings."""
@@ -118,18 +131,8 @@ def fetch(client: ApiClient, canvas_id: str) -> ServerCanvas | None:
     return ServerCanvas(canvas, view["descriptor"])
 
 
-def changed_on_server(client: ApiClient, canvas_id: str, assets: Mapping[str, bytes]) -> list[str]:
-    """Return the paths of the given assets that differ on the server or were deleted there."""
-    changed: list[str] = []
-    for path, content in assets.items():
-        try:
-            differs = _get_asset(client, canvas_id, path) != content
-        except RequestRefused as problem:
-            if problem.name != NOT_FOUND:
-                raise
-            differs = True
-        changed += [path] if differs else []
-    return changed
+def exists(client: ApiClient, canvas_id: str) -> bool:
+    return _get_view(client, canvas_id) is not None
 
 
 def _get_view(client: ApiClient, canvas_id: str) -> Any:
@@ -167,69 +170,121 @@ def fetch_records(client: ApiClient, canvas_id: str, limit: int) -> list[Mapping
 # --- to the server ------------------------------------------------------------------------------------------
 
 
-def plan_steps(
-    old: FolderCanvas | None,
+def compare(old: FolderCanvas | None, new: FolderCanvas) -> Difference:
+    """Return what must be sent so that `old`, the canvas on the server, becomes `new`."""
+    old_assets = dict[str, bytes]() if old is None else old.assets
+    # The page is put last, so that all assets it refers to exist.
+    paths = sorted(new.assets, key=lambda path: (path == ENTRY, path))
+    return Difference(
+        _changed_members(old, new),
+        {path: new.assets[path] for path in paths if old_assets.get(path) != new.assets[path]},
+        [path for path in old_assets if path not in new.assets],
+    )
+
+
+def push(
+    client: ApiClient,
+    on_server: ServerCanvas | None,
     new: FolderCanvas,
     *,
     max_bytes: int,
-    others: Sequence[str] = (),
     is_accepted: bool = True,
-    revision: int | None = None,
-) -> list[SyncStep]:
-    """Return the calls that change `old`, the canvas on the server, into `new`.
+) -> SyncResult | None:
+    """Change the canvas on the server into `new`. Returns None if nothing differs.
 
-    `others` are assets of the server that neither canvas defines; they are kept. With `is_accepted` false the
-    first call already removes the acceptance, so that no new action runs without confirmation. A call that
-    replaces all assets expects this `revision`.
+    Raises `RequestRefused`, with REVISION_CONFLICT if a user changed the canvas after it was read.
     """
-    steps = _plan(old, new, max_bytes=max_bytes, others=others)
-    if revision is not None:
-        steps = [
-            replace(step, params={**step.params, "expectedRevision": revision})
-            if replaces_all_assets(step)
-            else step
-            for step in steps
-        ]
-    if is_accepted or not steps:
-        return steps
-    first = [] if steps[0].method == UPSERT else [_upsert(new, {}, [])]
-    return [
-        replace(step, params={**step.params, "accepted": False}) if step.method == UPSERT else step
-        for step in (*first, *steps)
-    ]
+    difference = compare(on_server and on_server.canvas, new)
+    if not difference:
+        return None
+    params = {"canvasId": new.canvas_id, **difference.members}
+    if difference.put or difference.removed:
+        params["assets"] = {path: _encode(content) for path, content in new.assets.items()}
+    if on_server is not None:
+        params["expectedRevision"] = on_server.revision
+    if not is_accepted:
+        params["accepted"] = False
+    if len(msgspec.json.encode({"method": UPSERT, "params": params})) <= max_bytes:
+        try:
+            answer = client.call(UPSERT, **params)
+        except RequestRefused as problem:
+            if problem.name != TOO_LARGE:  # the limit of this server may be lower than ours
+                raise _with_files(problem, [*difference.sent, *difference.removed]) from None
+        else:
+            return _result(answer, difference, is_new=on_server is None)
+    return _push_in_steps(client, new, difference, is_new=on_server is None, is_accepted=is_accepted)
 
 
-def replaces_all_assets(step: SyncStep) -> bool:
-    return step.method == UPSERT and "assets" in step.params
+def push_file(
+    client: ApiClient, canvas: FolderCanvas, difference: Difference, *, is_accepted: bool
+) -> SyncResult:
+    """Send the difference of one file of a canvas that exists."""
+    return _push_in_steps(client, canvas, difference, is_new=False, is_accepted=is_accepted)
 
 
-def _plan(
-    old: FolderCanvas | None, new: FolderCanvas, *, max_bytes: int, others: Sequence[str]
-) -> list[SyncStep]:
-    members = _changed_members(old, new)
-    old_assets = _assets(old)
-    put = {path: content for path, content in new.assets.items() if old_assets.get(path) != content}
-    deleted = [path for path in old_assets if path not in new.assets]
-    if not members and len(put) + len(deleted) <= 1:
-        return [*_put_steps(old, new, put), *_delete_steps(old, new, deleted)]
-    files = [*_files(members), *put, *deleted]
-    if not put and not deleted:
-        return [_upsert(new, members, files)]
-    if not others:
-        assets = {path: _encode(content) for path, content in new.assets.items()}
-        step = _upsert(new, {**members, "assets": assets}, files)
-        if len(msgspec.json.encode({"method": step.method, "params": step.params})) <= max_bytes:
-            return [step]
-    first: list[SyncStep] = []
-    last = [_upsert(new, members, _files(members))] if members else []
-    if old is None:  # the canvas must exist before it can have assets
-        undo = ("canvas.delete", {"canvasId": new.canvas_id})
-        first, last = [_upsert(new, members, _files(members), undo)], []
-    puts, deletes = _put_steps(old, new, put), _delete_steps(old, new, deleted)
+def create_empty(client: ApiClient, canvas: FolderCanvas, *, is_accepted: bool) -> SyncResult:
+    """Create a canvas without the content of its files."""
+    params = {"canvasId": canvas.canvas_id, "agentId": canvas.agent_id}
+    answer = client.call(UPSERT, **params, **({} if is_accepted else {"accepted": False}))
+    return _result(answer, Difference(), is_new=True)
+
+
+def initial_state(canvas: FolderCanvas) -> Any:
+    """Return the state that a new canvas must have: that of the folder, else the one of its spec. CV-17"""
+    return canvas.state if canvas.state is not None else (canvas.spec or {}).get("state")
+
+
+def _push_in_steps(
+    client: ApiClient, new: FolderCanvas, difference: Difference, *, is_new: bool, is_accepted: bool
+) -> SyncResult:
+    """Send assets one by one, then spec and state."""
+    answer: Any = {}
+    warnings: list[str] = []
+    members = dict(difference.members)
+    is_changed = False
+
+    def call(method: str, files: Sequence[str], **params: Any) -> None:
+        nonlocal answer, is_changed
+        try:
+            answer = client.call(method, canvasId=new.canvas_id, **params)
+        except RequestRefused as problem:
+            if method == DELETE_ASSET and problem.name == NOT_FOUND:
+                return  # the asset was deleted already
+            raise _with_files(problem, files, is_changed=is_changed) from None
+        except ServerUnreachable as problem:
+            raise ServerUnreachable(f"{problem}{_CHANGED_IN_PART if is_changed else ''}") from None
+        warnings.extend(answer.get("warnings", []))
+        is_changed = True
+
+    declined = {} if is_accepted else {"accepted": False}
+    if is_new and (state := initial_state(new)) is not None:
+        members["state"] = state
+    if is_new:  # the canvas must exist before it can have assets; the spec follows them
+        call(
+            UPSERT, _files(members), **{name: members[name] for name in members if name != "spec"}, **declined
+        )
+    elif declined and (difference.put or difference.removed):  # before the new page is shown
+        call(UPSERT, (), **declined)
     # A path that changed its case only, or became a folder, must be deleted first.
-    if _has_conflicts([*old_assets, *new.assets, *others]):
-        return [*first, *deletes, *puts, *last]
-    return [*first, *puts, *last, *deletes]
+    for path in difference.removed:
+        call(DELETE_ASSET, [path], path=path)
+    for path, content in difference.put.items():
+        encoded = _encode(content)
+        call(PUT_ASSET, [path], path=path, **({"text": encoded} if isinstance(encoded, str) else encoded))
+    if not is_new or "spec" in members:
+        last = {name: value for name, value in members.items() if not is_new or name in ("spec", "state")}
+        if last:
+            call(UPSERT, _files(last), **last, **declined)
+    return _result({**answer, "warnings": warnings}, difference, is_new=is_new)
+
+
+_CHANGED_IN_PART = " The canvas was changed in part; repeat the command to complete it."
+
+
+def _result(answer: Mapping[str, Any], difference: Difference, *, is_new: bool) -> SyncResult:
+    return SyncResult(
+        answer.get("revision", 0), difference.sent, difference.removed, is_new, answer.get("warnings", [])
+    )
 
 
 def _changed_members(old: FolderCanvas | None, new: FolderCanvas) -> dict[str, Any]:
@@ -261,120 +316,12 @@ def _files(members: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(_FILE_OF_MEMBER[name] for name in members if name in _FILE_OF_MEMBER))
 
 
-def _upsert(
-    new: FolderCanvas,
-    members: Mapping[str, Any],
-    files: Sequence[str],
-    undo: tuple[str, Mapping[str, Any]] | None = None,
-) -> SyncStep:
-    return SyncStep(UPSERT, {"canvasId": new.canvas_id, **members}, files, undo)
-
-
-def _put_steps(old: FolderCanvas | None, new: FolderCanvas, put: Mapping[str, bytes]) -> list[SyncStep]:
-    """Return the steps that put assets, the page last, so that all assets it refers to exist."""
-    canvas_id, old_assets = new.canvas_id, _assets(old)
-    steps: list[SyncStep] = []
-    for path in sorted(put, key=lambda path: (path == ENTRY, path)):
-        undo = (
-            _put(canvas_id, path, old_assets[path])
-            if path in old_assets
-            else (DELETE_ASSET, {"canvasId": canvas_id, "path": path})
-        )
-        method, params = _put(canvas_id, path, put[path])
-        steps.append(SyncStep(method, params, [path], undo))
-    return steps
-
-
-def _put(canvas_id: str, path: str, content: bytes) -> tuple[str, Mapping[str, Any]]:
-    encoded = _encode(content)
-    body = {"text": encoded} if isinstance(encoded, str) else encoded
-    return PUT_ASSET, {"canvasId": canvas_id, "path": path, **body}
-
-
-def _delete_steps(old: FolderCanvas | None, new: FolderCanvas, paths: Iterable[str]) -> list[SyncStep]:
-    canvas_id, old_assets = new.canvas_id, _assets(old)
-    return [
-        SyncStep(
-            DELETE_ASSET,
-            {"canvasId": canvas_id, "path": path},
-            [path],
-            _put(canvas_id, path, old_assets[path]),
-        )
-        for path in paths
-    ]
-
-
-def _assets(canvas: FolderCanvas | None) -> Mapping[str, bytes]:
-    return dict[str, bytes]() if canvas is None else canvas.assets
-
-
-def _has_conflicts(paths: Iterable[str]) -> bool:
-    try:
-        check_path_conflicts(dict.fromkeys(paths))
-    except BadInput:
-        return True
-    return False
-
-
 def _encode(content: bytes) -> str | Mapping[str, str]:
     """Return text as it is, other content as base64."""
     try:
         return content.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(content).decode()}
-
-
-def push(
-    client: ApiClient,
-    old: FolderCanvas | None,
-    new: FolderCanvas,
-    *,
-    max_bytes: int,
-    others: Sequence[str] = (),
-    is_accepted: bool = True,
-    revision: int | None = None,
-) -> SyncResult | None:
-    """Change the canvas on the server completely or not at all. Returns None if nothing differs."""
-    steps = plan_steps(
-        old, new, max_bytes=max_bytes, others=others, is_accepted=is_accepted, revision=revision
-    )
-    try:
-        return _run_steps(client, old, new, steps)
-    except RequestRefused as problem:
-        # The limit of this server may be lower than ours: send the files one by one.
-        smaller = plan_steps(old, new, max_bytes=0, others=others, is_accepted=is_accepted)
-        if problem.name != TOO_LARGE or len(smaller) <= len(steps):
-            raise
-        return _run_steps(client, old, new, smaller)
-
-
-def _run_steps(
-    client: ApiClient, old: FolderCanvas | None, new: FolderCanvas, steps: Sequence[SyncStep]
-) -> SyncResult | None:
-    done: list[SyncStep] = []
-    answer: Any = {}
-    warnings: list[str] = []
-    for step in steps:
-        try:
-            answer = client.call(step.method, **step.params)
-        except RequestRefused as problem:
-            if step.method == DELETE_ASSET and problem.name == NOT_FOUND:
-                continue  # the asset was deleted already
-            raise RequestRefused(problem.name, _with_files(step, problem) + _undo(client, done)) from None
-        except ServerUnreachable as problem:
-            if not done:
-                raise
-            raise ServerUnreachable(
-                f"{problem} {new.canvas_id} was changed in part; "
-                "repeat the command when the server is reachable."
-            ) from None
-        warnings += answer.get("warnings", [])
-        done.append(step)
-    if not done:
-        return None
-    removed = [path for path in _assets(old) if path not in new.assets]
-    sent = dict.fromkeys(path for step in done for path in step.files if path not in removed)
-    return SyncResult(answer["revision"], list(sent), removed, old is None, warnings, len(done))
 
 
 def accept(client: ApiClient, canvas_id: str) -> tuple[int, int]:
@@ -396,21 +343,9 @@ def check_agent(on_server: ServerCanvas, agent_id: str) -> None:
         )
 
 
-def _undo(client: ApiClient, done: Sequence[SyncStep]) -> str:
-    """Undo steps in reverse order. Returns a sentence for the error message, empty if it succeeded."""
-    try:
-        for step in reversed(done):
-            if step.undo is not None:
-                method, params = step.undo
-                client.call(method, **params)
-    except (RequestRefused, ServerUnreachable) as problem:
-        return f" The changes before it could not be undone ({problem})."
-    return ""
-
-
-def _with_files(step: SyncStep, problem: RequestRefused) -> str:
-    """Return the server's message after the files of the step, which the server does not know."""
-    files = [path for path in step.files if path != DESCRIPTOR] or list(step.files)
-    if not files or problem.message.startswith(files[0]):
-        return problem.message
-    return f"{_names(files)}: {problem.message}"
+def _with_files(problem: RequestRefused, files: Sequence[str], *, is_changed: bool = False) -> RequestRefused:
+    """Return the server's error after the names of the files, which the server does not know."""
+    named = [path for path in files if path != DESCRIPTOR] or list(files)
+    is_named = not named or problem.message.startswith(named[0])
+    message = problem.message if is_named else f"{_names(named)}: {problem.message}"
+    return RequestRefused(problem.name, message + (_CHANGED_IN_PART if is_changed else ""))

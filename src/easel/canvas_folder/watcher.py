@@ -6,36 +6,38 @@ of files. A file that is invalid or refused is reported once and sent again afte
 keeps the last good version, and all other files are synchronised.
 
 Users work on the canvas at the same time. Its state is replaced only when the state file of the folder was
-changed. Assets that were never in the folder are kept, and so are assets that users changed after the author
-last saved them.
+changed. Only files that the author saved are sent: they are merged with the assets of the server, so that
+assets that users added or changed are kept.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from easel.canvas_folder import files
 from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
 from easel.canvas_folder.files import CanvasDir, FileChanging, FileStamp, Scan, is_editor_file
-from easel.canvas_folder.parts import JSON_PARTS, defines, part, with_all, with_part, without_assets
 from easel.canvas_folder.sync import (
     CONFLICT,
     MAX_ATTEMPTS,
-    NOT_FOUND,
+    Difference,
+    ServerCanvas,
     SyncResult,
     accept,
-    changed_on_server,
     check_agent,
+    compare,
+    create_empty,
+    exists,
     fetch,
-    plan_steps,
+    initial_state,
     push,
-    replaces_all_assets,
+    push_file,
 )
 from easel.core.canvas.assets import FOLDER
 from easel.core.canvas.folder import (
+    DESCRIPTOR,
+    SPEC,
     STATE,
     FolderCanvas,
     Problem,
@@ -49,8 +51,14 @@ POLL_SECONDS = 0.2
 MAX_WAIT_SECONDS = 2.0  # a folder that changes all the time is read after this time
 RETRY_SECONDS = 1.0
 FIND_SECONDS = 1.0  # between two searches for new canvases
-MAX_COMPARED_ASSETS = 40  # with more unchanged assets the changed files are sent one by one
 FATAL_ERRORS = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no later save can succeed
+
+# The members of a canvas that each JSON file defines.
+JSON_FILES: Mapping[str, Sequence[str]] = {
+    DESCRIPTOR: ("title", "owner_session_key"),
+    SPEC: ("spec",),
+    STATE: ("state",),
+}
 
 Report = Callable[[str], None]
 
@@ -97,9 +105,8 @@ class CanvasWatcher:
         self._report = report
         self._report_once = _OnceReporter(report)
         self._now = now
-        self._sent = self._empty()  # the content of the folder that the server has
-        self._known_revision: int | None = None  # the revision at which the server had the assets of `_sent`
-        self._kept: Sequence[str] = ()  # assets that users have changed since that revision
+        self._sent = self._empty()  # the content of the folder that was sent
+        self._kept: set[str] = set()  # assets that users have changed, which was reported
         self._refused: dict[str, FileStamp | None] = {}  # refused files with their stamps
         self._handled: Scan | None = None
         self._scanned = Scan()
@@ -122,10 +129,13 @@ class CanvasWatcher:
                 f"{STATE} differs from the state of the canvas, which is kept; "
                 "`easel canvas import` replaces it."
             )
-        own = {path: content for path, content in current.assets.items() if not is_editor_file(path)}
-        others = [path for path in current.assets if is_editor_file(path)]
-        self._send(replace(current, assets=own), replace(canvas, state=None), others)
-        self._sent = replace(self._sent, state=canvas.state)
+        # At the start the folder defines all assets; afterwards only those that the author saves.
+        self._sent = replace(
+            current,
+            state=canvas.state,
+            assets={path: content for path, content in current.assets.items() if not is_editor_file(path)},
+        )
+        self._send(on_server, canvas)
 
     def poll(self) -> bool:
         """Send the folder if it was saved and is not being written. Returns whether it was read."""
@@ -203,173 +213,105 @@ class CanvasWatcher:
 
     def _update(self, canvas: FolderCanvas) -> None:
         """Send all files that were saved since they were last sent."""
-        changes = self._changes(canvas)
-        if changes == replace(self._empty(), assets=self._sent.assets):
+        saved = self._saved(canvas)
+        if not saved:
             return
-        for remaining in reversed(range(MAX_ATTEMPTS)):
-            try:
-                view = self._client.call("canvas.get", canvasId=canvas.canvas_id)
-            except RequestRefused as problem:
-                if problem.name != NOT_FOUND:
-                    raise
-                self._report("The canvas was deleted; it is created again.")
-                self._sent, self._refused = self._empty(), {}
-                self._send(None, canvas)
-                return
-            try:
-                self._send_changes(view, changes, is_last=not remaining)
-            except RequestRefused as problem:
-                if problem.name != CONFLICT:
-                    raise
-            else:
-                return
+        if saved.is_one_asset and exists(self._client, canvas.canvas_id):
+            self._push_one_by_one(canvas, saved, is_new=False)
+            return
+        on_server = fetch(self._client, canvas.canvas_id)
+        if on_server is None:
+            self._report("The canvas was deleted; it is created again.")
+            self._sent, self._refused = self._empty(), {}
+        self._send(on_server, canvas)
 
-    def _send_changes(self, view: Mapping[str, Any], changes: FolderCanvas, *, is_last: bool) -> None:
-        """Send changes to the canvas of this view. Unless `is_last`, a conflict raises `RequestRefused`."""
-        own = {path: content for path, content in self._sent.assets.items() if path in view["assets"]}
-        current = replace(
-            self._empty(),
-            title=view["descriptor"]["title"],
-            owner_session_key=view["descriptor"]["ownerSessionKey"],
-            spec=view["spec"],
-            state=view["state"],
-            assets=own,
-        )
-        others = [path for path in view["assets"] if path not in own and path not in changes.assets]
-        kept = self._changed_by_users(view["revision"], current, changes, others)
-        self._send(
-            without_assets(current, kept),
-            without_assets(changes, kept),
-            [*others, *kept],
-            revision=view["revision"],
-            is_last=is_last,
-        )
-        self._sent = replace(self._sent, assets={**{path: own[path] for path in kept}, **self._sent.assets})
-
-    def _changed_by_users(
-        self, revision: int, current: FolderCanvas, changes: FolderCanvas, others: Sequence[str]
-    ) -> Sequence[str]:
-        """Return assets that users may have changed and that a call with all assets would overwrite."""
-        steps = plan_steps(current, changes, max_bytes=self._limits.request_bytes, others=others)
-        if revision == self._known_revision or not any(map(replaces_all_assets, steps)):
-            return ()
-        unchanged = {
-            path: content for path, content in current.assets.items() if changes.assets.get(path) == content
-        }
-        if len(unchanged) > MAX_COMPARED_ASSETS:
-            return list(unchanged)
-        kept = changed_on_server(self._client, current.canvas_id, unchanged)
-        for path in kept:
-            if path not in self._kept:
-                self._report(
-                    f"{escape_unprintable(path)} was changed on the canvas; "
-                    "that version is kept until you save it."
-                )
-        self._kept, self._known_revision = kept, None if kept else revision
-        return kept
-
-    def _changes(self, canvas: FolderCanvas) -> FolderCanvas:
-        """Return the canvas without the parts that were sent already, or refused and not saved since."""
+    def _saved(self, canvas: FolderCanvas) -> Difference:
+        """Return the difference to what was sent, without files that were refused and not saved since."""
         stamps = self._scanned.stamps
         self._refused = {file: stamp for file, stamp in self._refused.items() if stamps.get(file) == stamp}
-        changes = canvas
-        for file in JSON_PARTS:
-            if file in self._refused or is_identical_json(part(canvas, file), part(self._sent, file)):
-                changes = with_part(changes, file, self._empty())
-        for path in canvas.assets:
-            if path in self._refused:
-                changes = with_part(changes, path, self._sent)
-        return changes
+        for file in self._refused:
+            canvas = _with_file_of(canvas, file, self._sent)
+        return compare(self._sent, canvas)
 
-    def _send(
-        self,
-        current: FolderCanvas | None,
-        changes: FolderCanvas,
-        others: Sequence[str] = (),
-        *,
-        revision: int | None = None,
-        is_last: bool = True,
-    ) -> None:
-        """Send all changes together; if refused, each file separately, so that an error affects one file."""
-        try:
-            self._report_result(self._push(current, changes, others, revision))
-        except RequestRefused as problem:
-            if problem.name in FATAL_ERRORS or (problem.name == CONFLICT and not is_last):
-                raise
-        else:
-            self._sent = with_all(self._sent, changes)
-            return
-        json_files = [file for file in JSON_PARTS if defines(changes, file)]
-        if current is None:
-            current = self._create(changes, json_files)
-            json_files = [file for file in json_files if not defines(current, file)]
-        removed = [path for path in current.assets if path not in changes.assets]
-        for file in [*json_files, *removed, *changes.assets]:
-            one_file = with_part(replace(self._empty(), assets=current.assets), file, changes)
+    def _send(self, on_server: ServerCanvas | None, canvas: FolderCanvas) -> None:
+        """Send the saved files together; if refused, each alone, so that an error affects one file."""
+        saved = self._saved(canvas)
+        for _ in range(MAX_ATTEMPTS):
             try:
-                self._report_result(self._push(current, one_file, others))
+                self._push_together(on_server, canvas, saved)
+            except RequestRefused as problem:
+                if problem.name in FATAL_ERRORS:
+                    raise
+                if problem.name != CONFLICT:
+                    break
+                on_server = fetch(self._client, canvas.canvas_id)
+            else:
+                self._sent = self._merge(self._sent, canvas, saved)
+                return
+        self._push_one_by_one(canvas, saved, is_new=on_server is None)
+
+    def _push_together(self, on_server: ServerCanvas | None, canvas: FolderCanvas, saved: Difference) -> None:
+        if on_server is None:
+            wanted = canvas
+        else:
+            self._report_changes_by_users(on_server.canvas, saved)
+            wanted = self._merge(on_server.canvas, canvas, saved)
+        self._report_result(
+            push(
+                self._client,
+                on_server,
+                wanted,
+                max_bytes=self._limits.request_bytes,
+                is_accepted=self._is_accepted,
+            )
+        )
+
+    def _merge(self, onto: FolderCanvas, canvas: FolderCanvas, saved: Difference) -> FolderCanvas:
+        """Return a canvas with the files that the author saved, and the rest of `onto`."""
+        for file in (*saved.sent, *saved.removed):
+            onto = _with_file_of(onto, file, canvas)
+        return onto
+
+    def _report_changes_by_users(self, current: FolderCanvas, saved: Difference) -> None:
+        changed = {
+            path
+            for path, content in self._sent.assets.items()
+            if current.assets.get(path) != content and path not in saved.put and path not in saved.removed
+        }
+        for path in sorted(changed - self._kept):
+            self._report(
+                f"{escape_unprintable(path)} was changed on the canvas; "
+                "that version is kept until you save it."
+            )
+        self._kept = changed
+
+    def _push_one_by_one(self, canvas: FolderCanvas, saved: Difference, *, is_new: bool) -> None:
+        if is_new:
+            self._report_result(create_empty(self._client, canvas, is_accepted=self._is_accepted))
+        for file in (*saved.sent, *saved.removed):
+            difference = compare(self._sent, _with_file_of(self._sent, file, canvas))
+            if file == SPEC and is_new and canvas.state is None:
+                difference = replace(
+                    difference, members={**difference.members, "state": initial_state(canvas)}
+                )
+            try:
+                self._report_result(
+                    push_file(self._client, canvas, difference, is_accepted=self._is_accepted)
+                )
             except RequestRefused as problem:
                 if problem.name in FATAL_ERRORS:
                     raise
                 self._refused[file] = self._scanned.stamps.get(file)
                 self._report(f"{_with_file(file, problem.message)} The canvas keeps its version.")
-                continue
-            self._sent, current = with_part(self._sent, file, changes), with_all(current, one_file)
-
-    def _push(
-        self,
-        current: FolderCanvas | None,
-        changes: FolderCanvas,
-        others: Sequence[str] = (),
-        revision: int | None = None,
-    ) -> SyncResult | None:
-        known, self._known_revision = self._known_revision, None
-        result = push(
-            self._client,
-            current,
-            changes,
-            max_bytes=self._limits.request_bytes,
-            others=others,
-            is_accepted=self._is_accepted,
-            revision=revision,
-        )
-        new_revision = known if result is None else result.revision
-        if self._is_accepted:
-            before, after = accept(self._client, changes.canvas_id)
-            new_revision = after if before == new_revision else None
-        # The revision is known only after exactly one call that raised it by one: nothing else was changed.
-        is_only_change = result is None or (
-            result.call_count == 1 and revision is not None and result.revision == revision + 1
-        )
-        if known == revision and is_only_change:
-            self._known_revision = new_revision
-        return result
-
-    def _create(self, changes: FolderCanvas, json_files: Sequence[str]) -> FolderCanvas:
-        """Create the canvas with as many JSON files as the server accepts, and return it without assets.
-
-        A new canvas gets the initial state of its spec only if both are sent in the first call.
-        """
-        for accepted in (
-            subset for count in range(len(json_files), -1, -1) for subset in combinations(json_files, count)
-        ):
-            canvas = self._empty()
-            for file in accepted:
-                canvas = with_part(canvas, file, changes)
-            try:
-                self._report_result(self._push(None, canvas))
-            except RequestRefused as problem:
-                if problem.name in FATAL_ERRORS or not accepted:
-                    raise
             else:
-                self._sent = with_all(self._sent, canvas)
-                return canvas
-        raise AssertionError("the attempt without files returns or raises")
+                self._sent = _with_file_of(self._sent, file, canvas)
 
     def _empty(self) -> FolderCanvas:
         return FolderCanvas(canvas_id=self._directory.canvas_id, agent_id=self._directory.agent_id)
 
     def _report_result(self, result: SyncResult | None) -> None:
+        if self._is_accepted:
+            accept(self._client, self._directory.canvas_id)
         if result is not None:
             self._report(result.describe())
             for warning in result.warnings:
@@ -431,6 +373,14 @@ class FolderWatcher:
         watcher = CanvasWatcher(directory, self._client, self._limits, report, is_accepted=self._is_accepted)
         watcher.start()
         self._watchers[directory.folder] = watcher
+
+
+def _with_file_of(canvas: FolderCanvas, file: str, source: FolderCanvas) -> FolderCanvas:
+    """Return the canvas with the content of one file taken from another canvas."""
+    if file in JSON_FILES:
+        return replace(canvas, **{name: getattr(source, name) for name in JSON_FILES[file]})
+    rest = {path: content for path, content in canvas.assets.items() if path != file}
+    return replace(canvas, assets={**rest, file: source.assets[file]} if file in source.assets else rest)
 
 
 def _with_file(file: str, message: str) -> str:

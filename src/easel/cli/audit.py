@@ -31,7 +31,8 @@ KnownOption = Annotated[
 def verify(data: DataOption = None, known: KnownOption = None) -> None:
     """Verify the whole audit chain, also while an Easel is running.
 
-    Exits with 1 if a record was changed, removed or moved.
+    Exits with 1 if a record was changed, removed or moved. Records that EASEL_AUDIT_DAYS removed are no
+    break: the chain begins at the signed checkpoint that the command names.
 
     Example: `easel audit verify --data ./my-easel`
     """
@@ -59,6 +60,12 @@ def verify(data: DataOption = None, known: KnownOption = None) -> None:
     if not last.is_end:
         typer.echo(f"Stopped after record {last.seq} of {last.last}; no break so far.", err=True)
         raise typer.Exit(1)
-    typer.echo(f"The audit chain is intact: {last.seq} records.")
+    if last.start:
+        typer.echo(
+            f"The audit chain is intact: records {last.start.seq + 1} to {last.seq}. It begins after the "
+            f"signed checkpoint {last.start}; older records were removed (EASEL_AUDIT_DAYS)."
+        )
+    else:
+        typer.echo(f"The audit chain is intact: {last.seq} records.")
     if last.seq:
         typer.echo(f"Checkpoint: {last.position}")

@@ -57,6 +57,10 @@ AcceptOption = Annotated[
         "--accept", help="Accept the spec and page, so that actions run without extra confirmation."
     ),
 ]
+ReplaceOption = Annotated[
+    bool,
+    typer.Option("--replace", help="Replace canvases that exist and differ, without a question."),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", metavar="DIR", help="Data folder with the owner's token (EASEL_DATA)."),
@@ -126,33 +130,42 @@ def import_canvas(
     folder: FolderArgument,
     agent: AgentOption = None,
     accept: AcceptOption = False,
+    replace: ReplaceOption = False,
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """Import canvases from a folder into a running Easel: spec, state and assets, each canvas completely or
-    not at all.
+    """Import canvases from a folder into a running Easel: spec, state and assets.
 
-    An imported canvas asks for confirmation before it runs anything, until it is accepted on its page;
-    `--accept` accepts it at once. Records of actions are not imported.
+    A canvas that exists and differs is replaced after a question, or with `--replace`. An imported canvas
+    asks for confirmation before it runs anything, until it is accepted on its page; `--accept` accepts it at
+    once. Records of actions are not imported. An interrupted import is completed by repeating it.
 
-    Example: `easel canvas import ./backup --accept`
+    Example: `easel canvas import ./backup --replace --accept`
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.sync import accept as accept_canvas
-    from easel.canvas_folder.sync import check_agent, fetch, push
+    from easel.canvas_folder.sync import check_agent, compare, fetch, push
 
     with _failing_in_one_sentence():
         settings = load_settings(data=data)
-        # All canvases are read before the first one is sent.
+        # All canvases are read and compared before the first one is sent.
         canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
         server = _server(settings, url, token)
+        on_server = {canvas.canvas_id: fetch(server, canvas.canvas_id) for canvas in canvases}
         for canvas in canvases:
-            there = fetch(server, canvas.canvas_id)
-            if there is not None:
+            if (there := on_server[canvas.canvas_id]) is not None:
                 check_agent(there, canvas.agent_id)
+                difference = compare(there.canvas, canvas)
+                if difference and not replace:
+                    _confirm_replace(canvas.canvas_id, [*difference.sent, *difference.removed])
+        for canvas in canvases:
             synced = push(
-                server, there and there.canvas, canvas, max_bytes=settings.max_body_bytes, is_accepted=accept
+                server,
+                on_server[canvas.canvas_id],
+                canvas,
+                max_bytes=settings.max_body_bytes,
+                is_accepted=accept,
             )
             typer.echo(
                 f"{canvas.canvas_id}: "
@@ -247,6 +260,18 @@ def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
     names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
     typer.echo(f"Files in {folder} that differ from the canvas: {names}")
     typer.confirm("Overwrite them?", abort=True)
+
+
+def _confirm_replace(canvas_id: str, paths: list[str]) -> None:
+    """Ask before a canvas of the server is replaced. Raises `BadInput` without a terminal."""
+    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+        raise BadInput(
+            problem=f"Canvas {canvas_id} exists already and differs ({names}); --replace replaces it. "
+            "Nothing was imported."
+        )
+    typer.echo(f"Canvas {canvas_id} exists already and differs: {names}")
+    typer.confirm("Replace it?", abort=True)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

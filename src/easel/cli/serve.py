@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import sys
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import typer
 
@@ -146,10 +147,15 @@ def _check_postgres(settings: Settings, command: str) -> None:
 
 
 def _check_token(settings: Settings) -> None:
-    if settings.has_weak_token and not _is_loopback(settings.host):
+    """Raise `BadSettings` for a token that can be guessed, if other machines can reach this server."""
+    if not settings.has_weak_token:
+        return
+    public_host = urlsplit(settings.public_url).hostname
+    reachable = [host for host in (settings.host, public_host) if host and not _is_loopback(host)]
+    if reachable:
         raise BadSettings(
             problem=f"EASEL_TOKEN must have at least {MIN_TOKEN_LENGTH} characters, because other machines "
-            f"can reach {settings.host}."
+            f"can reach {reachable[0]}."
         )
 
 
@@ -178,7 +184,11 @@ def print_banner(
         typer.echo(f"WARNING: EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters and can be guessed.")
     typer.echo(f"Data is in {settings.data_folder}" + (" and in Postgres" if settings.on_postgres else ""))
     typer.echo(f"Bash: {bash}")
-    typer.echo(f"Open {base}/?token={quote(token, safe='')}")
+    if settings.token and not sys.stdout.isatty():
+        # The output may be stored for long, and a token of the administrator must not be in it.
+        typer.echo(f"Open {base}/ and sign in with your EASEL_TOKEN.")
+    else:
+        typer.echo(f"Open {base}/?token={quote(token, safe='')}")
     if with_demo:
         typer.echo("The demo canvases are on that page: open one and click its first button.")
     typer.echo("Ctrl-C stops it.")
@@ -188,4 +198,4 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host == "localhost" or host.endswith(".localhost")

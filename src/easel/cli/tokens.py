@@ -34,7 +34,11 @@ NameOption = Annotated[
 ]
 OnlyNodeOption = Annotated[
     str | None,
-    typer.Option("--node", metavar="NAME", help="The only node that a token of kind node may connect as."),
+    typer.Option(
+        "--node",
+        metavar="NAME",
+        help="The only node that a token of kind node may connect as; --name by default.",
+    ),
 ]
 
 
@@ -51,6 +55,7 @@ def create_token(
     Example: `easel token create --user owner --kind node --name laptop`
     """
     from easel.assembly.storage import open_token_admin
+    from easel.core.token import TokenKind
 
     settings = load_settings(data=data)
 
@@ -67,6 +72,10 @@ def create_token(
                 ) from None
         typer.echo(secret)
         note = f"Created {token.token_id}, a {token.kind.value} token for {token.user_id}."
+        if token.node_id is not None:
+            note += f" It can connect only as the node {token.node_id}."
+        elif token.kind is TokenKind.NODE:
+            note += " It will be bound to the first node that connects with it."
         typer.echo(f"{note} The token is not shown again.", err=True)
 
     run_short(create)

@@ -6,7 +6,9 @@ Every service call and every query of a user's data has a principal.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, RunId, UserId
+
+MAIN_AGENT = "main"  # the id of the agent that executes runs
 
 
 class Scope(StrEnum):
@@ -26,6 +28,15 @@ class PrincipalKind(StrEnum):
     SERVICE = "service"
 
 
+class ActorKind(StrEnum):
+    """The kind of the acting principal as provenance and audit records name it. RS-68"""
+
+    PERSON = "person"
+    AGENT = "agent"
+    SERVICE = "service"
+    NODE = "node"
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     user_id: UserId
@@ -33,8 +44,9 @@ class Principal:
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
     token_id: str | None = None  # the token that authenticated the request, if it can be revoked
-    only_node: str | None = None  # the node id that the token is bound to, if any
+    only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
     sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
+    run_id: RunId | None = None  # the run in which an agent acts
 
     def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes
@@ -47,6 +59,20 @@ class Principal:
     @property
     def is_person(self) -> bool:
         return self.kind is PrincipalKind.USER
+
+    @property
+    def actor_kind(self) -> ActorKind:
+        return ActorKind.PERSON if self.is_person else ActorKind(self.kind.value)
+
+    @property
+    def actor_id(self) -> str:
+        """The id of the actor in provenance: a person's user id, otherwise the name. CC-17, RS-33"""
+        return self.user_id if self.is_person else self.name
+
+
+def host_for(user_id: UserId) -> Principal:
+    """Return the principal of changes that Easel itself makes to the data of this user."""
+    return Principal(user_id, "easel", kind=PrincipalKind.SERVICE)
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))

@@ -1,7 +1,8 @@
 """A token: the credential of a person, a node or a service that acts for a user. Only its digest is stored.
 
 A node's token can only be used to connect as a node. If it is stolen, it gives access to the calls of that
-node and to no other data of the user. A node's token may be bound to one node id.
+node and to no other data of the user. A node's token is bound to one node id: when it is created, or at its
+first connection. RS-68
 """
 
 import hashlib
@@ -32,7 +33,7 @@ class Token:
     user_id: UserId
     kind: TokenKind
     name: str
-    node_id: str | None  # the only node id that may connect with this token; None: any
+    node_id: str | None  # the only node id that may connect with this token; None: not bound yet
     created_at: datetime
     revoked_at: datetime | None = None
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from easel.errors import BadInput, HostError
 
 # Name of our ASGI extension, a dict of functions of the connection: `abort`, `unsent` (the number of unsent
-# bytes) and, for a WebSocket, `watch`.
+# bytes) and, for a WebSocket, `watch` and `limit_frames`.
 CONNECTION = "easel.connection"
 
 

@@ -189,6 +189,7 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
         client_id=caller.client_id,
         expected_revision=params.expectedRevision,
         request_id=params.requestId,
+        has_gesture=params.hasGesture,
     )
     return result_view(await caller.services.actions.execute(caller.principal, request))
 
@@ -209,7 +210,9 @@ async def cancel_action(caller: Caller, params: CancelAction) -> Any:
 
 async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
     return canvas_view(
-        await caller.services.canvases.accept(caller.principal, params.canvasId, params.revision)
+        await caller.services.canvases.accept(
+            caller.principal, params.canvasId, params.revision, params.weakenedTools
+        )
     )
 
 
@@ -246,9 +249,10 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
 
 async def enter_input(caller: Caller, params: EnterInput) -> Any:
     entry = {"value": params.value, "was": params.was, "expected_revision": params.expectedRevision}
-    return canvas_view(
-        await caller.services.pages.apply_input(caller.principal, params.canvasId, params.path, **entry)
+    snapshot = await caller.services.pages.apply_input(
+        caller.principal, params.canvasId, params.path, **entry
     )
+    return canvas_view(await caller.services.canvases.check_tools(caller.principal, snapshot))
 
 
 async def report_page(caller: Caller, params: ReportPage) -> Any:

@@ -70,6 +70,7 @@ class RunAction(Params):
     input: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     expectedRevision: Revision | None = None
     requestId: str | None = None
+    hasGesture: bool = True  # the shell reports `false` for a page that asks without a person's gesture
 
 
 class Confirmation(Params):
@@ -84,8 +85,11 @@ class CancelAction(Params):
 
 
 class AcceptSpec(Params):
+    """`weakenedTools` are those that the person has seen; nothing is accepted if they have changed since."""
+
     canvasId: str
     revision: Revision
+    weakenedTools: dict[str, str] | None = None
 
 
 class ListRecords(Params):

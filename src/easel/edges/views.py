@@ -37,9 +37,10 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "spec": canvas.spec,
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
-        "accepted": canvas.is_accepted,
+        "accepted": snapshot.is_accepted,
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
+        **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),
         **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
 

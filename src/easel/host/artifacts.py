@@ -1,15 +1,15 @@
 """Artifacts: content that is too large for a log, stored once per user and returned exactly or not at all.
 
 Owns the order in which rows and blobs are written and deleted. A row is written before its blob and deleted
-its blob, and no blob key is reused: a crash leaves at most a row or a blob without references, which a later
-sweep deletes. Does not know databases.
+before its blob, and no blob key is reused: a crash leaves at most a row or a blob without references, which a
+later sweep deletes. Does not know databases.
 """
 
 import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -23,18 +23,17 @@ from easel.core.stream.message_text import Marker, artifacts_of, restore_referen
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_markers
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
-from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
 
-# Lower bound of the configured grace period: a reference is written only after its artifact is stored.
-MIN_GRACE_SECONDS = 3600.0
-# Shorter than the grace period, so that the row of an upload is not swept before the upload ends.
-MAX_UPLOAD_SECONDS = MIN_GRACE_SECONDS / 2
+MAX_UPLOAD_SECONDS = 1800.0
 MAX_CONCURRENT_PUTS = 8
 MAX_ATTEMPTS = 5
-SWEEP_BATCH_SIZE = 500
-SWEEP_SECONDS = 3600.0
+# Artifacts that are checked in one statement, and at most deleted in one transaction: on SQLite, other writes
+# wait for that transaction.
+SWEEP_BATCH_SIZE = 100
+# A sweep continues after a batch that failed, but not for ever: the store may be unavailable.
+MAX_FAILED_BATCHES = 5
 
 log = structlog.get_logger("artifacts")
 
@@ -46,7 +45,9 @@ class Artifacts:
         self._store = store
         self._blobs = blobs
         self.max_bytes = max_bytes
-        self._grace = max(grace_seconds, MIN_GRACE_SECONDS)
+        self._grace = grace_seconds
+        # Shorter than the grace period, so that the row of an upload is not swept before the upload ends.
+        self._max_upload_seconds = min(MAX_UPLOAD_SECONDS, grace_seconds / 2)
         self._puts = asyncio.Semaphore(MAX_CONCURRENT_PUTS)
 
     # -- storing ---------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Artifacts:
         await self._store.claim(principal.user_id, [NewArtifact(upload_id, 0, BINARY, key)])
         artifact = None
         try:
-            async with asyncio.timeout(MAX_UPLOAD_SECONDS):
+            async with asyncio.timeout(self._max_upload_seconds):
                 await self._blobs.put(key, incoming.read(source))
             new = NewArtifact(
                 incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
@@ -105,7 +106,7 @@ class Artifacts:
             )
         except TimeoutError:
             raise BadInput(
-                problem=f"An upload must end within {MAX_UPLOAD_SECONDS / 60:g} minutes."
+                problem=f"An upload must end within {self._max_upload_seconds:g} seconds."
             ) from None
         finally:
             if artifact is None:  # if only the reply was lost, the row has its final id and is not deleted
@@ -162,51 +163,66 @@ class Artifacts:
 
     # -- sweeping --------------------------------------------------------------------------------------------
 
-    def periodic(self) -> Periodic:
-        """Return the periodic sweep, which workers run. Several workers may sweep at the same time."""
-        return Periodic("artifacts.sweep", SWEEP_SECONDS, self.sweep)
-
     async def sweep(self) -> int:
         """Delete artifacts without references and blobs without a row, after the grace period.
 
-        Returns how many blobs were deleted.
+        Returns how many blobs were deleted. A batch that fails is skipped, and the next sweep repeats it.
         """
-        swept = await self._sweep_rows() + await self._sweep_unknown_blobs()
-        if swept:
-            ARTIFACTS_SWEPT.inc(swept)
-            log.info("artifacts.swept", blobs=swept)
-        return swept
+        progress = _SweepProgress()
+        await self._sweep_rows(progress)
+        await self._sweep_unknown_blobs(progress)
+        if progress.swept_count:
+            ARTIFACTS_SWEPT.inc(progress.swept_count)
+            log.info("artifacts.swept", blobs=progress.swept_count)
+        if progress.problem is not None:
+            log.warning("artifacts.sweep_incomplete", problem=str(progress.problem))
+        return progress.swept_count
 
-    async def _sweep_rows(self) -> int:
-        swept, position = 0, START
-        while position is not None:
-            step = await self._store.sweep(position, self._grace, SWEEP_BATCH_SIZE)
-            for key in step.blob_keys:
-                await self._blobs.delete(key)
-            swept += len(step.blob_keys)
-            position = step.next
-        return swept
+    async def _sweep_rows(self, progress: "_SweepProgress") -> None:
+        position, failed_count = START, 0
+        while position is not None and failed_count < MAX_FAILED_BATCHES:
+            try:
+                page = await self._store.find_orphans(position, self._grace, SWEEP_BATCH_SIZE)
+            except Unavailable as problem:  # without this page, the position of the next one is unknown
+                progress.problem = problem
+                return
+            try:
+                if page.keys:
+                    await self._delete(await self._store.delete_orphans(page.keys, self._grace), progress)
+            except Unavailable as problem:
+                progress.problem = problem
+                failed_count += 1
+            position = page.next
 
-    async def _sweep_unknown_blobs(self) -> int:
+    async def _sweep_unknown_blobs(self, progress: "_SweepProgress") -> None:
         """Delete blobs without a row, left by a sweep that crashed or by an upload that was paused too long.
 
         Such a blob never gets a row, because a row is written before its blob. The grace period applies all
         the same, so that an operator who restored an older copy of the database can notice the missing rows.
         """
-        swept, batch = 0, dict[str, datetime]()
-        async for key in self._blobs.list(FOLDER):
-            if (created := blob_created_at(key)) is not None:
-                batch[key] = created
-            if len(batch) == SWEEP_BATCH_SIZE:
-                swept += await self._delete_unknown(batch)
-                batch = {}
-        return swept + await self._delete_unknown(batch)
+        batch = dict[str, datetime]()
+        try:
+            async for key in self._blobs.list(FOLDER):
+                if (created := blob_created_at(key)) is not None:
+                    batch[key] = created
+                if len(batch) == SWEEP_BATCH_SIZE:
+                    await self._delete(await self._store.find_unknown_blobs(batch, self._grace), progress)
+                    batch = {}
+            if batch:
+                await self._delete(await self._store.find_unknown_blobs(batch, self._grace), progress)
+        except Unavailable as problem:
+            progress.problem = problem
 
-    async def _delete_unknown(self, keys: Mapping[str, datetime]) -> int:
-        unknown = await self._store.find_unknown_blobs(keys, self._grace) if keys else []
-        for key in unknown:
+    async def _delete(self, keys: Sequence[str], progress: "_SweepProgress") -> None:
+        for key in keys:
             await self._blobs.delete(key)
-        return len(unknown)
+            progress.swept_count += 1
+
+
+@dataclass(slots=True)
+class _SweepProgress:
+    swept_count: int = 0
+    problem: Unavailable | None = None  # the last one
 
 
 class _UploadReader:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,14 +18,14 @@ from typing import Any
 
 import structlog
 
-from easel.core.audit.chain import START, Break, ChainPosition, Link, check_end, follow
+from easel.core.audit.chain import Link
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import UserId
+from easel.ids import RunId, UserId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -33,17 +33,15 @@ THROTTLE_SECONDS = 1.0
 CLOSE_SECONDS = 3.0  # how long a stopping process tries to store its last notes
 MAX_QUEUED = 2_000  # notes that are not stored yet; at 3 KB each they take 6 MB
 MAX_BATCH = 200
-VERIFY_PAGE_SIZE = 1_000
-_BELOW_ALL = -(2**63)  # less than any seq: a record forged before the first one is verified too
 
 Details = Mapping[str, Any]
 
 log = structlog.get_logger("audit")
 
 
-def agent_of(user_id: UserId) -> Principal:
-    """Return the principal of a user's runs: the agent of that user."""
-    return Principal(user_id, "agent", kind=PrincipalKind.AGENT)
+def agent_of(user_id: UserId, run_id: RunId) -> Principal:
+    """Return the principal of a run: the agent that acts in it for the user."""
+    return Principal(user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
 
 
 @dataclass(slots=True)
@@ -74,6 +72,7 @@ class Audit:
         self._now = now
         self._queue: deque[Entry] = deque()
         self._overflow_count = 0
+        self._is_repeat = False  # a queued entry may have been stored by an attempt without an answer
         self._throttled: dict[tuple[str, str], _Throttled] = {}
         self._writer: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -93,11 +92,21 @@ class Audit:
         self, principal: Principal, action: str, *, subject: str | None = None, details: Details | None = None
     ) -> None:
         """Store a record durably. While the database is unavailable, the record is queued as by `note`."""
-        entry = self._new_entry(principal, action, subject, details)
+        await self.record_all(principal, [(action, details or {})], subject=subject)
+
+    async def record_all(
+        self, principal: Principal, records: Iterable[tuple[str, Details]], *, subject: str | None
+    ) -> None:
+        """Store records of one subject durably, in one commit."""
+        entries = [self._new_entry(principal, action, subject, details) for action, details in records]
+        if not entries:
+            return
         try:
-            await self._store.append([entry])
-        except Unavailable:
-            self._enqueue(entry)
+            await self._store.append(entries)
+        except Unavailable:  # they may have been stored: the answer may be lost
+            self._is_repeat = True
+            for entry in entries:
+                self._enqueue(entry)
 
     def note(
         self,
@@ -182,8 +191,11 @@ class Audit:
             while self._queue:
                 batch, overflow_count = list(islice(self._queue, MAX_BATCH)), self._overflow_count
                 try:
-                    await self._store.append([*batch, *self._overflow_entry(overflow_count)])
+                    await self._store.append(
+                        [*batch, *self._overflow_entry(overflow_count)], is_repeat=self._is_repeat
+                    )
                 except Unavailable:
+                    self._is_repeat = True
                     if self._closing.is_set():
                         return
                     await self._pause(RETRY_SECONDS)
@@ -195,6 +207,7 @@ class Audit:
                     self._overflow_count -= overflow_count
                 for _ in batch:
                     self._queue.popleft()
+                self._is_repeat = self._is_repeat and bool(self._queue)
                 if 0 < len(self._queue) < MAX_BATCH:  # let the next batch fill
                     await self._pause(BATCH_SECONDS)
         finally:
@@ -257,50 +270,6 @@ class Audit:
         return await self._store.list_records(
             action=action, storage_class=storage_class, since=since, until=until, before=before, limit=limit
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ChainProgress:
-    """Progress of a verification: the chain is valid up to `seq` of `last`, or has a `problem` at `seq`."""
-
-    seq: int
-    last: int
-    position: ChainPosition | None = None
-    is_end: bool = False
-    problem: str | None = None
-
-
-async def verify(store: AuditStore, known: Iterable[ChainPosition] = ()) -> AsyncIterator[ChainProgress]:
-    """Verify the chain page by page, up to the end that it has at the start.
-
-    Records that are appended during the verification are not read. The last item has `is_end` or the first
-    `problem`. The chain must contain the `known` positions: checkpoints that were kept outside the database.
-    """
-    end = await store.get_end()
-    last = max(end.newest, end.head.seq if end.head else 0)
-    expected = {position.seq: position for position in known}
-    position, below = START, _BELOW_ALL
-    while links := await store.list_after(below, last, VERIFY_PAGE_SIZE):
-        followed = follow(position, links)
-        if isinstance(followed, Break):
-            yield ChainProgress(followed.seq, last, problem=followed.problem)
-            return
-        changed = next((link.seq for link in links if expected.pop(link.seq, link).hash != link.hash), None)
-        if changed is not None:
-            problem = f"Record {changed} does not match its checkpoint: the chain was rewritten."
-            yield ChainProgress(changed, last, problem=problem)
-            return
-        position, below = followed, followed.seq
-        yield ChainProgress(position.seq, last, position)
-    broken = check_end(position, end)
-    if broken is None and expected:
-        problem = f"There is a checkpoint for record {min(expected)}, but the chain ends with {position.seq}."
-        broken = Break(position.seq + 1, problem)
-    yield (
-        ChainProgress(position.seq, last, position, is_end=True)
-        if broken is None
-        else ChainProgress(broken.seq, last, problem=broken.problem)
-    )
 
 
 def _describe(problem: BaseException) -> dict[str, Any]:

@@ -24,6 +24,7 @@ SUBSCRIBERS = Gauge("easel_subscribers", "Open streams of this instance, by kind
 WATCHED_LOGS = Gauge(
     "easel_watched_logs", "Logs that this instance reads for its streams, by kind of log.", ["log"]
 )
+TAIL_BYTES = Gauge("easel_tail_bytes", "Estimated memory of the events that streams share.")
 EVENTS_SENT = Counter("easel_events_sent", "Events sent on streams.")
 STALLED = Counter("easel_streams_stalled", "Streams closed because their reader stalled.")
 ARTIFACTS_SWEPT = Counter(

@@ -20,6 +20,11 @@ QUIET_SECONDS = 10.0  # an unavailable database is logged at most this often, ev
 Work = Callable[[], Awaitable[object]]
 
 
+def retention_interval(longest_seconds: float, retention_seconds: float) -> float:
+    """Return how often to delete what is older than the retention time: at least four times in that time."""
+    return min(longest_seconds, max(retention_seconds / 4, 1.0)) if retention_seconds else longest_seconds
+
+
 class Periodic:
     """Calls `work` every `every` seconds until stopped, and at once when `wake()` is called.
 

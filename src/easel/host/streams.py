@@ -1,13 +1,16 @@
 """Streams of logs to viewers: one reader per log, and a cursor per viewer.
 
 Owns subscriptions, heartbeats and the end of a stream. A viewer has a cursor, not a queue: it takes new
-events from memory that all viewers of the log share, and older events page by page from the store. So a slow
-viewer needs no extra memory, and an idle viewer no query. A notification says that a log has new events; one
-query per poll for all watched logs finds events whose notification was lost. Does not know any wire format.
+events from memory that all viewers of the log share, and older events page by page from the store. Events
+that all viewers have passed are dropped, and the memory of all logs together has a limit. So neither a slow
+nor an idle viewer needs memory, and an idle viewer needs no query. A notification says that a log has new
+events; one query per poll for all watched logs finds events whose notification was lost. Does not know any
+wire format.
 """
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +27,7 @@ from easel.core.stream.notifications import (
     ThreadAppended,
 )
 from easel.errors import NotFound, TooMany, Unavailable
-from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, WATCHED_LOGS
+from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, TAIL_BYTES, WATCHED_LOGS
 from easel.host.periodic import Periodic
 from easel.host.ports import LogSource, Notifier
 from easel.ids import UserId, is_generated_id, is_name, scoped_key
@@ -32,6 +35,8 @@ from easel.ids import UserId, is_generated_id, is_name, scoped_key
 PAGE = 100  # RX-36
 EMPTY = Bounds(1, 0, ended=False)
 LAST = "done"  # type of the last event of a run's log
+EVENT_BYTES = 450  # of an event in memory, in addition to its payload and the payload's frame
+EVICTED_SHARE = 0.25  # of the limit: evict more than needed, so that the next page does not evict again
 
 log = structlog.get_logger("streams")
 
@@ -60,6 +65,7 @@ class LogTail:
         self.head = -1  # seq of the newest event that was read; -1: unknown
         self.known = 0  # seq of the newest event that is known to exist
         self.events: list[LoggedEvent] = []
+        self.size = 0  # bytes of `events` in memory, estimated
         self.viewers: set[Subscription] = set()
         self.reader: asyncio.Task[None] | None = None
 
@@ -78,11 +84,27 @@ class LogTail:
 
     def grow(self, page: list[LoggedEvent], window: int) -> None:
         self.events += page
+        self.size += sum(map(_size_in_memory, page))
         self.head = page[-1].seq
         if len(self.events) > 2 * window:
-            del self.events[:-window]
+            self.drop(len(self.events) - window)
         for viewer in self.viewers:
             viewer.wake()
+
+    def drop(self, count: int) -> None:
+        """Drop the oldest events. A viewer that has not passed them reads them from the store."""
+        self.size -= sum(map(_size_in_memory, self.events[:count]))
+        del self.events[:count]
+
+    def drop_passed(self) -> None:
+        """Drop the events that all viewers have passed."""
+        if self.events and self.viewers:
+            passed = min(viewer.cursor for viewer in self.viewers)
+            self.drop(max(0, passed + 1 - self.events[0].seq))
+
+
+def _size_in_memory(event: LoggedEvent) -> int:
+    return EVENT_BYTES + 2 * sys.getsizeof(event.data)
 
 
 class Subscription:
@@ -94,6 +116,7 @@ class Subscription:
         self._cursor = 0
         self._filter = event_filter
         self._wakeup: asyncio.Future[None] | None = None
+        self._is_heartbeat_due = False
         self._is_over = False
         self.has_seen_all = False
         self.is_cut = False
@@ -108,12 +131,13 @@ class Subscription:
             if page is None:
                 page = await self._tails.read(self._tail.key, self._cursor)
             if not page:
-                self._wakeup = asyncio.get_running_loop().create_future()
-                await self._wakeup
-                self._wakeup = None
-                if self._tail.head <= self._cursor and not self._is_over:
-                    return []
-                continue
+                if not self._is_heartbeat_due:
+                    self._wakeup = asyncio.get_running_loop().create_future()
+                    await self._wakeup
+                    self._wakeup = None
+                    continue
+                self._is_heartbeat_due = False
+                return []
             if page[0].seq != self._cursor + 1:
                 # The log was pruned during the read. End the stream instead of skipping events: the viewer
                 # reconnects and gets an error.
@@ -124,8 +148,17 @@ class Subscription:
             self._is_over = self._is_over or self.has_seen_all  # keep an `end()` during the read
             if visible := [event for event in page if self._filter.shows(event)]:
                 EVENTS_SENT.inc(len(visible))
+                self._is_heartbeat_due = False
                 return visible
+            if self._is_heartbeat_due and not self._is_over:  # between pages that the filter hides
+                self._is_heartbeat_due = False
+                return []
         return None
+
+    @property
+    def cursor(self) -> int:
+        """The position up to which the viewer has all events that its filter shows."""
+        return self._cursor
 
     @property
     def key(self) -> str:
@@ -147,6 +180,10 @@ class Subscription:
     def wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
+
+    def beat(self) -> None:
+        self._is_heartbeat_due = True
+        self.wake()
 
     def cut(self) -> None:
         """Cancel the task of a stalled viewer, which drops the connection and the data buffered for it."""
@@ -179,6 +216,42 @@ class StreamQuota:
             raise TooMany(what="open streams", limit=self._limit)
 
 
+class TailMemory:
+    """The memory for the events of all tails of an instance, of all kinds of logs together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._sizes: dict[LogTail, int] = {}  # in the order of the tails' last changes
+        self.used = 0
+
+    def update(self, tail: LogTail) -> None:
+        """Count the current size of a tail, and evict events if all tails together are too large."""
+        self._count(tail)
+        if self.used > self._max_bytes:
+            self._evict(round(self._max_bytes * (1 - EVICTED_SHARE)))
+        TAIL_BYTES.set(self.used)
+
+    def forget(self, tail: LogTail) -> None:
+        self.used -= self._sizes.pop(tail, 0)
+        TAIL_BYTES.set(self.used)
+
+    def _count(self, tail: LogTail) -> None:
+        self.used += tail.size - self._sizes.pop(tail, 0)
+        if tail.size:
+            self._sizes[tail] = tail.size
+
+    def _evict(self, max_bytes: int) -> None:
+        """Drop events that all viewers have passed, then all events of the tails that changed first."""
+        for tail in list(self._sizes):
+            tail.drop_passed()
+            self._count(tail)
+        for tail in list(self._sizes):
+            if self.used <= max_bytes:
+                return
+            tail.drop(len(tail.events))
+            self._count(tail)
+
+
 class Tails:
     def __init__(
         self,
@@ -191,6 +264,7 @@ class Tails:
         stall_seconds: float,
         quota: StreamQuota,
         window: int,
+        memory: TailMemory,
     ) -> None:
         self._kind = kind
         self._source = source
@@ -198,6 +272,7 @@ class Tails:
         self._stall_seconds = stall_seconds
         self._quota = quota
         self._window = window
+        self._memory = memory
         self._tails: dict[str, LogTail] = {}
         # The viewers of all tails, and viewers of deleted logs that have not closed their subscription yet.
         self._viewers: set[Subscription] = set()
@@ -258,6 +333,8 @@ class Tails:
         tail.viewers.discard(viewer)
         self._viewers.discard(viewer)
         self._count_viewers(-1)
+        if not tail.viewers:
+            self._memory.forget(tail)
         if not tail.viewers and self._tails.get(tail.key) is tail:
             del self._tails[tail.key]
             WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
@@ -312,6 +389,7 @@ class Tails:
                 if not page:
                     return
                 tail.grow(page, self._window)
+                self._memory.update(tail)
         except Unavailable:
             log.info("stream.database_unavailable", log=tail.key)
         finally:
@@ -334,13 +412,22 @@ class Tails:
                 self._end(tail)
 
     async def _tick(self) -> None:
-        """Cut stalled viewers, and wake all viewers when a heartbeat is due."""
+        """Cut stalled viewers, drop passed events, and wake all viewers when a heartbeat is due."""
         self._heartbeat_in -= self._tick_seconds
         self._cut_stalled()
+        self.drop_passed()
         if self._heartbeat_in <= 0:
             self._heartbeat_in = self._heartbeat_seconds
             for viewer in list(self._viewers):
-                viewer.wake()
+                viewer.beat()
+
+    def drop_passed(self) -> None:
+        """Drop from memory the events that all viewers of their log have passed."""
+        for tail in self._tails.values():
+            size = tail.size
+            tail.drop_passed()
+            if tail.size != size:
+                self._memory.update(tail)
 
     def _cut_stalled(self) -> None:
         latest = asyncio.get_running_loop().time() - self._stall_seconds

@@ -113,6 +113,8 @@ class NodeClient:
     def _open(self) -> connect:
         return _NoRedirects(
             self.url,
+            # Without a token in the upgrade request, a server takes only a short list of tools.
+            additional_headers={"Authorization": f"Bearer {self.token}"},
             compression=None,
             open_timeout=OPEN_SECONDS,
             close_timeout=CLOSE_SECONDS,

@@ -145,6 +145,9 @@ class MachineTool:
 
     def _record(self, context: ToolContext | None, workspace: Workspace, outcome: Mapping[str, Any]) -> None:
         details = {**self._audit_details(context, workspace), **outcome}
+        if context and context.commands is not None:
+            context.commands.append(details)
+            return
         self.note(
             context and context.principal,
             "sandbox.ran",

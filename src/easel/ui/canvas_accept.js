@@ -10,14 +10,15 @@ import { byId, element } from "./values.js";
 export class AcceptPanel {
   #shown = null; // the content of the panel as JSON
   #revision = 0; // the revision that the panel shows
+  #weakened = {}; // the tools that claim less than before, as the panel shows them
   #pause = null;
 
-  /** `send(revision)` accepts the canvas; `reload` reads the canvas again after a refusal. */
+  /** `send(revision, weakenedTools)` accepts the canvas; `reload` reads the canvas again after a refusal. */
   constructor(send, reload) {
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {
-        await send(this.#revision);
+        await send(this.#revision, this.#weakened);
       } catch (problem) {
         this.#shown = null; // so that the panel is drawn again
         byId("accept-problem").textContent = problem.message;
@@ -27,16 +28,21 @@ export class AcceptPanel {
   }
 
   /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page has changed. */
-  show({ accepted, spec, revision, descriptor: { ownerSessionKey } }, isChanged) {
+  show({ accepted, spec, revision, weakenedTools = {}, descriptor: { ownerSessionKey } }, isChanged) {
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;
-    const content = isOpen ? JSON.stringify([spec, ownerSessionKey]) : null;
+    const content = isOpen ? JSON.stringify([spec, ownerSessionKey, weakenedTools]) : null;
     if (content === this.#shown && !isChanged) return; // only the state of the canvas has changed
     this.#shown = content;
     this.#revision = revision;
+    this.#weakened = weakenedTools;
     clearTimeout(this.#pause);
     byId("accept-now").disabled = true;
     if (!isOpen) return;
+    const reasons = Object.entries(weakenedTools).map(([tool, reason]) => `${tool} ${reason}.`);
+    byId("accept-intro").hidden = reasons.length > 0;
+    byId("accept-weakened").hidden = reasons.length === 0;
+    byId("accept-reasons").replaceChildren(...exactText(reasons.join(" ")));
     byId("accept-details").replaceChildren(...rowsOf(spec, ownerSessionKey));
     this.#pause = setTimeout(() => { byId("accept-now").disabled = false; }, PAUSE_MS);
   }

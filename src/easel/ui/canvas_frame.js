@@ -10,9 +10,12 @@ export class Frame {
   #frame = null;
   #onIdle = () => {};
 
-  /** `on` has: left(), called when the frame shows something other than a page of the canvas. */
-  constructor(stage, address, bridge, on) {
-    Object.assign(this, { stage, address, bridge, on });
+  /**
+   * `getAddress` returns the address of the page. `on` has: left(), called when the frame shows something
+   * other than a page of the canvas.
+   */
+  constructor(stage, getAddress, bridge, on) {
+    Object.assign(this, { stage, getAddress, bridge, on });
   }
 
   hasFailed = false; // the loaded document has no SDK: usually the server was unreachable
@@ -28,7 +31,7 @@ export class Frame {
     frame.title = "The page of the canvas";
     const name = JSON.stringify({ gsv: 1, ...initial });
     if (name.length <= MAX_INITIAL_LENGTH) frame.name = name;
-    frame.src = this.address;
+    frame.src = this.getAddress();
     frame.onload = () => this.#ping(frame);
     this.#frame = frame;
     this.bridge.attach(frame);

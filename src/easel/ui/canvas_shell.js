@@ -7,13 +7,14 @@ import { Bridge } from "./canvas_bridge.js";
 import { Confirmations, describeTrigger } from "./canvas_confirmations.js";
 import { Frame } from "./canvas_frame.js";
 import { Gateway } from "./canvas_gateway.js";
+import { isWithheld, probeIsolation, showIsolation } from "./canvas_isolation.js";
 import { Notes } from "./canvas_notes.js";
 import { RefreshFailures } from "./canvas_refresh_failures.js";
 import { CanvasWatch } from "./canvas_watch.js";
 import { RequestRefused, Unreachable } from "./errors.js";
 import { button, byId, element, summarize } from "./values.js";
 
-const { view, until, canvas: canvasId, agent: agentId } = document.body.dataset;
+const { view, isolated: isolatedView, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MAX_CONCURRENT_REQUESTS = 16; // of one page
 const CANCELLED = "CANCELLED"; // the error of an execution that a person stopped
 const LINK_TEXTS = {
@@ -26,12 +27,15 @@ const LINK_TEXTS = {
 
 let requestCount = 0;
 let unsavedCount = 0;
+let isIsolated = null; // whether this browser isolates a page; null until the probe has ended
 const conflicts = new Map(); // by JSON pointer: the value that the user entered
 
 const notes = new Notes();
 const refreshFailures = new RefreshFailures();
 const acceptPanel = new AcceptPanel(
-  async (revision) => watch.update(await gateway.call("canvas.accept", { canvasId, revision })),
+  async (revision, weakenedTools) => (
+    watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
+  ),
   () => watch.refresh(),
 );
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
@@ -60,7 +64,7 @@ const bridge = new Bridge({
   pong: hideLeftPanel,
   refused: reportRefusal,
 });
-const frame = new Frame(byId("stage"), `${view}assets/index.html`, bridge, { left: showLeftPanel });
+const frame = new Frame(byId("stage"), pageAddress, bridge, { left: showLeftPanel });
 
 // --- the canvas and its page -------------------------------------------------------------------------------
 
@@ -79,17 +83,33 @@ function changed({ state, spec, assets, isReset, failed }) {
   }
   acceptPanel.show(watch.snapshot, spec || assets || isReset);
   confirmations.update();
-  if (!frame.exists) frame.show(pageMessage({ state: true, info: true }));
+  if (isIsolated !== null) showIsolation(watch.snapshot, isIsolated);
+  if (!frame.exists) showPage();
   else if (assets || isReset || (spec && needsNewPage())) reloadPage();
   else bridge.send("state", pageMessage({ state, info: state || spec }));
   shownPageKey = pageKey();
+}
+
+/** Show the page; one that no person has accepted is shown after the probe. RS-63 */
+function showPage() {
+  const isKnown = watch.snapshot.accepted !== false || isIsolated !== null;
+  if (isKnown) frame.show(pageMessage({ state: true, info: true }));
+}
+
+/**
+ * Return the address of the page. Only the isolated view has the own page of a canvas that no person has
+ * accepted; at the other address the server then sends the generated page.
+ */
+function pageAddress() {
+  const isAccepted = watch.snapshot.accepted !== false;
+  return `${isIsolated && !isAccepted ? isolatedView : view}assets/index.html`;
 }
 
 let shownPageKey = null;
 /** Return the parts of a spec that its page is built from, as JSON: a change of them needs a new page. */
 function pageKey() {
   const { spec, assets, accepted } = watch.snapshot;
-  const isGenerated = !assets.includes("assets/index.html");
+  const isGenerated = !assets.includes("assets/index.html") || isWithheld(watch.snapshot, isIsolated);
   const parts = isGenerated ? [spec.actions, spec.state, spec.writable, spec.description] : null;
   return JSON.stringify([isGenerated, parts, accepted, spec.toolPolicy?.connect]);
 }
@@ -167,7 +187,8 @@ async function runAction({ actionId, input, isUnsaved }) {
   startedRequests.add(requestId);
   let outcome = null;
   try {
-    const params = { canvasId, actionId: name, input: isObject(input) ? input : {}, requestId };
+    const values = isObject(input) ? input : {};
+    const params = { canvasId, actionId: name, input: values, requestId, hasGesture: isActive === true };
     if (!gateway.isLive || isUnsaved) throw new Unreachable();
     const send = () => gateway.callWithRetry("canvas.action", params); // the request id makes it idempotent
     const first = await send();
@@ -395,3 +416,7 @@ addEventListener("beforeunload", (event) => { if (unsavedCount) event.preventDef
 // The browser restored the page from its cache: the user may have signed out.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 gateway.open();
+probeIsolation(view).then((result) => {
+  isIsolated = result;
+  if (watch.snapshot) changed({ spec: true }); // else the first snapshot shows the page
+});

@@ -215,8 +215,10 @@ export class CanvasWatch {
       asked: "asked", started: "running", finished: "completed", failed: "failed", refused: "refused",
     }[type];
     if (!status) return;
-    if (status === "asked") this.confirmations.set(rest.confirmationId, { actionId, eventId, ...rest });
-    else this.confirmations.delete(eventId);
+    if (status === "asked") {
+      this.confirmations.set(rest.confirmationId, { actionId, eventId, ...rest });
+      if (this.snapshot.accepted) this.#readAgain(); // a tool may claim less than before; then it is not
+    } else this.confirmations.delete(eventId);
     this.#setStatus(actionId, eventId, status, error, endedAt ?? startedAt);
     this.on.changed({ failed: status === "failed" ? { actionId, error } : undefined });
   }

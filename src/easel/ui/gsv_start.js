@@ -36,13 +36,29 @@ function fileName(address) {
   return address.startsWith(FOLDER) ? `assets/${address.slice(FOLDER.length)}` : address;
 }
 
+// What the server has inserted into the page, as [line, column, length].
+const SHIFTS = (document.currentScript?.dataset.shifts ?? "")
+  .split(",").filter(Boolean).map((shift) => shift.split(":").map(Number));
+
+/** Return the column in the page as its author wrote it. */
+function authorColumn(address, line, column) {
+  if (address !== location.href.replace(/#.*/s, "")) return column;
+  let inserted = 0;
+  for (const [atLine, atColumn, length] of SHIFTS) {
+    if (atLine === line && column - inserted >= atColumn + length) inserted += length;
+  }
+  return column - inserted;
+}
+
 addEventListener("error", (event) => {
   const { target } = event;
   if (target instanceof Element) { // a resource failed to load
     const address = target.currentSrc || target.src || target.href || "";
     reportProblem(`<${target.localName}>`, `${fileName(address)} could not be loaded.`);
   } else {
-    reportProblem(`${fileName(event.filename)}:${event.lineno}:${event.colno}`, event.message);
+    const { filename, lineno, colno } = event;
+    const column = authorColumn(filename, lineno, colno);
+    reportProblem(`${fileName(filename)}:${lineno}:${column}`, event.message);
   }
 }, true);
 addEventListener("unhandledrejection", ({ reason }) => {

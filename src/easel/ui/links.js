@@ -93,8 +93,12 @@ export class EventLink extends Link {
       const frames = text.split("\n\n");
       text = frames.pop();
       for (const frame of frames) {
-        const data = frame.split("\n").find((line) => line.startsWith("data: "));
-        if (data && attempt === this.attempt) this.#receive(JSON.parse(data.slice("data: ".length)));
+        if (attempt !== this.attempt) return;
+        const lines = frame.split("\n");
+        const data = lines.find((line) => line.startsWith("data: "));
+        const id = lines.find((line) => line.startsWith("id: "));
+        if (data) this.#receive(JSON.parse(data.slice("data: ".length)));
+        else if (id) this.cursor = Number(id.slice("id: ".length)); // past events that this stream omits
       }
     }
   }

@@ -102,10 +102,10 @@ export class RunPanel {
     if (known && known.version >= entry.version) return;
     const row = known?.row ?? byId(board).tBodies[0].insertRow();
     this.#entries.set(id, { version: entry.version, row });
-    const { agent_id: agent, node_id: node } = entry.provenance;
+    const { kind, agent_id: agent, node_id: node } = entry.provenance;
     const version = element("span", "faint", `v${entry.version}`);
     const time = entry.updated_at.replace("T", " ").slice(0, 19);
-    version.title = `written by ${agent} in ${node} at ${time} UTC`;
+    version.title = `written by ${kind ? `${kind} ` : ""}${agent} in ${node} at ${time} UTC`;
     const edge = board === "blackboard" ? [element("code", "", entry.edge_id)] : [];
     const cells = [...edge, element("code", "", entry.key), boardValue(entry.value), version];
     row.replaceChildren(...cells.map((cell) => element("td", "", cell)));

@@ -81,7 +81,8 @@ class Stream {
 function isContinuation(last, event) {
   if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
   const isPlain = !event.data.attachments && !last.data.attachments;
-  const isSameMessage = last.data.message_id === event.data.message_id;
+  const isSameAttempt = last.data.attempt === event.data.attempt;
+  const isSameMessage = last.data.message_id === event.data.message_id && isSameAttempt;
   return isPlain && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
 

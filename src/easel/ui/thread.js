@@ -38,7 +38,9 @@ export class Thread {
     } else if (type === "message.delta" || type === "reasoning.delta") {
       // The id of an answer is derived from the id of its run.
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
-      const { items } = this.#activate(turn, seq, ts);
+      const answer = this.#activate(turn, seq, ts);
+      dropFormerAttempt(answer, data.attempt);
+      const { items } = answer;
       const isAnswer = type === "message.delta";
       addPiece(items, isAnswer ? "text" : "thought", { text: data.text, attachments: listOf(data), ts });
     } else if (type === "tool.call" || type === "tool.result") {
@@ -136,6 +138,15 @@ function addStep(items, { step }) {
   if (!items.some((item) => item.kind === "step" && item.number === step)) {
     items.push({ kind: "step", number: step });
   }
+}
+
+/** Drop the text after the last call when a new attempt writes text: it repeats the unfinished step. */
+function dropFormerAttempt(answer, attempt = 1) {
+  const isNew = attempt > (answer.attempt ?? attempt);
+  answer.attempt = attempt;
+  if (!isNew) return;
+  const lastCall = answer.items.findLastIndex((item) => item.kind === "tool");
+  for (const item of answer.items.slice(lastCall + 1)) if (item.pieces) item.pieces = [];
 }
 
 /** Drop the text that a lost worker wrote after its last call, once its successor has written something. */

@@ -7,6 +7,7 @@ import pytest
 
 from easel.core.action.policy import (
     admit,
+    check_gesture,
     check_reach,
     check_templates,
     confirmation,
@@ -25,6 +26,17 @@ def call(**action: Any) -> CallTool:
     found = parse_spec(with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)).actions["act"]
     assert isinstance(found, CallTool)
     return found
+
+
+@rule("RS-63")
+def test_page_of_an_unaccepted_canvas_starts_no_tool_without_a_gesture() -> None:
+    tool = call(confirm="never")
+    with pytest.raises(Forbidden, match="without a click or key press"):
+        check_gesture(tool, has_gesture=False, is_accepted=False)
+    check_gesture(tool, has_gesture=True, is_accepted=False)
+    check_gesture(tool, has_gesture=False, is_accepted=True)
+    patch = {"kind": "state.patch", "patch": [{"op": "add", "path": "/a", "value": 1}]}
+    check_gesture(parse_spec(with_action(**patch)).actions["act"], has_gesture=False, is_accepted=False)
 
 
 # --- the allowlist --------------------------------------------------------------------------------
@@ -177,6 +189,17 @@ def test_command_without_placeholders_is_not_checked() -> None:
     check_templates(
         parse_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": "eval $(( `x` <("})),
         TOOLS,
+    )
+
+
+@rule("RS-65")
+def test_author_is_warned_about_a_program_that_may_run_its_arguments() -> None:
+    spec = parse_spec(
+        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "frob {{state.x}}"})
+    )
+    assert any(
+        warning.startswith("actions.act.args.command: the program `frob` is not known to take plain data")
+        for warning in check_templates(spec, TOOLS)
     )
 
 

@@ -55,8 +55,17 @@ def test_only_shell_arguments_are_quoted() -> None:
         "workdir": "a b; ls",
         "n": 5,
     }
+    no_shell = replace(BASH, schema={"properties": {"command": {"type": "string", "x-shell": False}}})
+    assert resolve(action, values={"a": "a b; ls"}, definition=no_shell)["command"] == "cat a b; ls"
+
+
+@rule("RS-65")
+def test_node_that_does_not_mark_its_command_gets_quoted_values() -> None:
     unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
-    assert resolve(action, values={"a": "a b; ls"}, definition=unmarked)["command"] == "cat a b; ls"
+    action = call(args={"command": "./deploy {{state.version}}"})
+    assert resolve(action, {"version": "1.0; touch PWN; #"}, definition=unmarked) == {
+        "command": "./deploy '1.0; touch PWN; #'"
+    }
 
 
 @rule("RS-57", "CV-28")

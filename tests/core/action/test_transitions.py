@@ -142,7 +142,12 @@ def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> 
         "trigger": "client",
     }
     assert data["tool"] == "server-a__Read"
-    assert data["provenance"] == {"agent_id": "ann", "node_id": "read", "run_id": "evt_1"}
+    assert data["provenance"] == {
+        "kind": "person",
+        "agent_id": "ann",
+        "node_id": "read",
+        "run_id": "evt_1",
+    }
     assert (started.change.is_mutation, started.change.state) == (False, None)
     transition = started.change.transition
     assert transition is not None
@@ -234,21 +239,32 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     started = start(canvas_with_actions(act=ACTS), "act", input={"to": "it's"})
     [(event_type, data)] = events(started.change)
     assert event_type == "canvas.action.asked"
-    assert data["resolved"] == {
+    assert started.execution.resolved == {
         "kind": "tool.call",
         "tool": "server-a__Bash",
         "args": {"command": "./deploy api 'it'\\''s'"},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
-        "digest": ResolvedCall(
-            "server-a__Bash", {"command": "./deploy api 'it'\\''s'"}, "agent:ops:main", (".command",)
-        ).digest,
+        "salt": "",
+        "digest": data["digest"],
     }
     assert data["confirmationId"] == "evt_1"
     assert started.execution.status is ExecutionStatus.ASKED
-    assert started.execution.resolved == data["resolved"]
     assert started.execution.owner_id is None
     assert not started.change.is_mutation
+
+
+@rule("CV-22")
+def test_log_has_only_a_salted_digest_of_the_call_to_confirm() -> None:
+    canvas = canvas_with_actions(act=ACTS)
+    first, repeated, salted = (
+        start(canvas, "act", input={"to": "hunter2"}, salt=salt) for salt in ("a", "a", "b")
+    )
+    [(_, data)] = events(first.change)
+    assert "resolved" not in data
+    assert "hunter2" not in str(data)
+    assert data["digest"] == events(repeated.change)[0][1]["digest"]
+    assert data["digest"] != events(salted.change)[0][1]["digest"], "so that no value can be guessed"
 
 
 @rule("RS-14", "RS-59", "CV-41")
@@ -328,14 +344,17 @@ PATCHES = st.lists(
 )
 def test_confirmed_work_is_the_work_that_runs(work: Any) -> None:
     saves = parse_action("act", {**ACTS, "saveAs": "out", "saveMode": "append"})
-    stored = msgspec.json.decode(msgspec.json.encode(to_confirmation(work, saves)))
+    stored = msgspec.json.decode(msgspec.json.encode(to_confirmation(work, saves, "salt")))
     assert from_confirmation(stored) == work
 
 
 @case("X6")
 def test_different_calls_have_different_digests() -> None:
+    def digest_of(work: ResolvedCall) -> str:
+        return to_confirmation(work, parse_action("act", ACTS), "salt")["digest"]
+
     call = ResolvedCall("t", {"a": 1, "b": [2]}, "agent:ops:main")
-    assert call.digest == ResolvedCall("t", {"b": [2], "a": 1}, "agent:ops:main").digest
+    assert digest_of(call) == digest_of(ResolvedCall("t", {"b": [2], "a": 1}, "agent:ops:main"))
     others = [
         ResolvedCall("u", call.args, call.session_key),
         ResolvedCall("t", {"a": "1", "b": [2]}, call.session_key),
@@ -343,13 +362,13 @@ def test_different_calls_have_different_digests() -> None:
         ResolvedCall("t", call.args, "agent:ops:other"),
         ResolvedCall("t", call.args, call.session_key, (".a",)),
     ]
-    assert len({call.digest, *(other.digest for other in others)}) == 6
+    assert len({digest_of(call), *map(digest_of, others)}) == 6
 
 
 @rule("RS-45", "RS-16")
 @case("X6")
 def test_argument_confirmed_as_text_is_not_passed_to_a_shell_after_the_definition_changed() -> None:
-    echo = ToolDefinition("server-a__Bash", "", {"type": "object"})
+    echo = ToolDefinition("server-a__Bash", "", {"properties": {"command": {"x-shell": False}}})
     snapshot = canvas_with_actions(act={**ACTS, "args": {"command": "{{input.to}}"}})
     pending = start(
         snapshot, "act", replace(RULES, definitions={"server-a__Bash": echo}), input={"to": "x; rm -rf /"}

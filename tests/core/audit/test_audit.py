@@ -76,7 +76,7 @@ def test_every_record_has_its_actor_action_and_system_visibility(action: str) ->
         "at": "2026-11-15T09:08:39.000060Z",
         "storage_class": ACTIONS[action].value,
         "action": action,
-        "actor": {"user_id": "owner", "name": "owner"},
+        "actor": {"user_id": "owner", "name": "owner", "kind": "person"},
         "subject": "run_1",
         "details": {"reason": "because"},
         "metadata": {"visibility": "system"},
@@ -87,7 +87,7 @@ def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
     text = build_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
-        '"actor":{"user_id":"owner","name":"owner"},"metadata":{"visibility":"system"}}'
+        '"actor":{"user_id":"owner","name":"owner","kind":"person"},"metadata":{"visibility":"system"}}'
     )
 
 
@@ -539,4 +539,5 @@ def test_unreadable_record_is_parsed_as_unreadable() -> None:
     assert parse_record(build_entry(principal=EASEL).to_record(1))["actor"] == {
         "user_id": "easel",
         "name": "easel",
+        "kind": "service",
     }

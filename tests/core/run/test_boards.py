@@ -112,7 +112,7 @@ def test_whiteboard_event_has_value_and_author() -> None:
         "value": {"steps": 3},
         "source_node_id": "planner",
         "visibility": "public",
-        "provenance": {"agent_id": "main", "node_id": "planner", "run_id": "run_1"},
+        "provenance": {"kind": "agent", "agent_id": "main", "node_id": "planner", "run_id": "run_1"},
     }
 
 
@@ -148,7 +148,12 @@ def test_author_claimed_in_a_value_is_ignored() -> None:
     }
     data = prepared(replace(WHITE, value=forged)).event.data
     assert data["value"] == forged
-    assert data["provenance"] == {"agent_id": "main", "node_id": "planner", "run_id": "run_1"}
+    assert data["provenance"] == {
+        "kind": "agent",
+        "agent_id": "main",
+        "node_id": "planner",
+        "run_id": "run_1",
+    }
     assert data["visibility"] == "public"
 
 

@@ -1,11 +1,9 @@
-"""Slots that a shell template accepts and refuses, and the arguments that are shell commands."""
-
-from typing import Any
+"""Slots that a shell template accepts and refuses."""
 
 import pytest
 
 from easel.core.shell import template as shell
-from easel.core.shell.template import MAX_COMMAND_LENGTH, compile_template, is_shell
+from easel.core.shell.template import MAX_COMMAND_LENGTH, compile_template
 from easel.core.values.template import Template, parse_template
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
@@ -245,67 +243,3 @@ def test_hostile_template_is_refused_quickly() -> None:
                 continue
 
     assert least_seconds(refuse, enough=2) < 2
-
-
-# --- arguments that a shell reads ---------------------------------------------------------------------------
-
-SHELL = {"type": "string", "x-shell": True}
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "command": SHELL,
-        "workdir": {"type": "string"},
-        "not_quite": {"x-shell": "true"},
-        "steps": {
-            "type": "array",
-            "items": {"type": "object", "properties": {"run": SHELL, "name": {"type": "string"}}},
-        },
-        "both": {"type": "array", "prefixItems": [SHELL, {"type": "string"}]},
-        "either": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/command~1line"}]},
-        "all_of_it": {"type": "object", "x-shell": True},
-        "matched": {"patternProperties": {"^run_": SHELL}},
-        "others": {"additionalProperties": SHELL},
-        "loop": {"$ref": "#/$defs/loop"},
-        "odd": {"anyOf": 7, "properties": [], "items": "x", "$ref": "#/nowhere/at/all"},
-    },
-    "$defs": {
-        "command/line": {"allOf": [SHELL]},
-        "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#"}]},
-    },
-}
-ARGUMENTS = [
-    (("command",), True),
-    (("workdir",), False),
-    (("not_quite",), False),
-    (("matched", "run_it"), True),
-    (("matched", "else"), True),  # patterns are not evaluated
-    (("others", "any"), True),
-    (("odd", "x", 1), False),
-    (("steps", 0, "run"), True),
-    (("steps", 3, "name"), False),
-    (("both", 0), True),
-    (("both", 1), False),
-    (("either",), True),
-    (("all_of_it", "deep", 3), True),
-    (("loop", "command"), True),
-    (("steps",), False),
-    ((), False),
-]
-
-
-@rule("RS-44", "RS-16")
-@pytest.mark.parametrize("path, expected", ARGUMENTS)
-def test_argument_marked_in_the_schema_is_a_command(path: tuple[str | int, ...], expected: bool) -> None:
-    assert is_shell(SCHEMA, path) is expected
-
-
-@rule("RS-44")
-def test_argument_without_the_mark_is_not_a_command() -> None:
-    plain = {
-        "type": "object",
-        "properties": {"command": {"type": "string"}, "not_quite": {"x-shell": "true"}},
-    }
-    assert not is_shell(plain, ("command",))
-    assert not is_shell(plain, ("not_quite",))
-    assert not is_shell(plain, ("unknown", 1, "x"))
-    assert not is_shell({}, ("command",))

@@ -27,7 +27,7 @@ from tests.requirements import case, rule
 from tests.support.length import examples
 
 AUTHOR = Provenance("main", "tool_loop", "run_1")
-PROVENANCE = {"agent_id": "main", "node_id": "tool_loop", "run_id": "run_1"}
+PROVENANCE = {"kind": "agent", "agent_id": "main", "node_id": "tool_loop", "run_id": "run_1"}
 BASE64 = base64.b64encode(random.Random(36).randbytes(60_000)).decode()
 RESERVED = {"visibility", "provenance"}
 every_type = pytest.mark.parametrize("event_type", sorted(EVENT_TYPES))

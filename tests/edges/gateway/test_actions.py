@@ -66,7 +66,7 @@ async def test_action_runs_its_tool_and_saves_the_result_in_the_canvas(
             "eventId": answer["eventId"],
         }.items() <= event.payload.items()
     assert before <= started.payload["startedAt"] <= finished.payload["endedAt"] <= after
-    provenance = {"agent_id": "owner", "node_id": "go", "run_id": answer["eventId"]}
+    provenance = {"kind": "person", "agent_id": "owner", "node_id": "go", "run_id": answer["eventId"]}
     assert all(event.payload["provenance"] == provenance for event in (started, updated, finished))
 
 
@@ -340,7 +340,7 @@ async def test_tool_that_is_not_allowed_is_refused_before_its_template(
     [
         (call_tool("nobody__Tool", saveAs="out"), 503),
         (call_tool("test__Fail", args={"name": "on purpose"}, saveAs="out"), 500),
-        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 500),
+        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 400),
         ({"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]}, 400),
         ({"kind": "session.send", "message": "{{state.none}}", "saveAs": "out"}, 400),
     ],

@@ -9,7 +9,7 @@ import base64
 import json
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -238,8 +238,11 @@ async def test_patch_and_message_can_need_confirmation(
         action_client, {"patch": set_state("/n", 2, confirm="always"), "say": say}, state={"n": 1}
     )
     patch, message = await canvas.run("patch"), await canvas.run("say")
-    assert patch["resolved"] == {"kind": "state.patch", "patch": [{"op": "add", "path": "/n", "value": 2}]}
-    assert message["resolved"] == {
+    assert _without_digest(patch) == {
+        "kind": "state.patch",
+        "patch": [{"op": "add", "path": "/n", "value": 2}],
+    }
+    assert _without_digest(message) == {
         "kind": "session.send",
         "sessionKey": f"agent:main:{session}",
         "message": "about 1",
@@ -249,6 +252,61 @@ async def test_patch_and_message_can_need_confirmation(
     assert (await canvas.confirm(patch))["revision"] == 2
     await canvas.confirm(message)
     assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 2}, [{"input_text": "about 1"}])
+
+
+def _without_digest(pending: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in pending["resolved"].items() if name not in ("salt", "digest")}
+
+
+@rule("CV-22", "CV-48")
+@pytest.mark.parametrize("ending", ["refused", "cancelled", "completed", "failed"])
+async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, ending: str
+) -> None:
+    secret = f"Tr0ub4dor-{secrets.token_hex(4)}"
+    tool = tools.strict if ending == "failed" else tools.act
+    action = call_tool(tool, args={"n": "vault login {{input.password}}"}, confirm="always")
+    canvas = await CanvasClient.create(action_client, {"login": action})
+    pending = await canvas.run("login", password=secret)
+    assert secret in json.dumps(pending["resolved"])
+    assert secret in json.dumps((await canvas.confirmations())[0]["resolved"])
+    event_id = pending["confirmationId"]
+    log = f"select payload from canvas_events where canvas_id = '{canvas.name}' order by seq"
+    assert secret not in json.dumps(action_easel.sql(log)), "while it is asked"
+    match ending:
+        case "refused":
+            await canvas.confirm(pending, approve=False)
+        case "cancelled":
+            await action_client.call("canvas.cancel", canvasId=canvas.name, eventId=event_id)
+        case "completed":
+            await canvas.confirm(pending)
+        case _:
+            problem = await expect_refusal(canvas.confirm(pending))
+            assert problem.code == 400
+            assert "test__Strict: n: the value is not of type" in problem.error["message"]
+    [record] = action_easel.sql(f"select * from canvas_actions where event_id = '{event_id}'")
+    assert (record["resolved"], record["tool"]) == (None, tool.name)
+    assert secret not in json.dumps(record, default=str)
+    assert secret not in json.dumps(action_easel.sql(log))
+    assert secret not in json.dumps(await canvas.records())
+    records = audit_records(action_easel, "canvas.action", canvas.name)
+    assert secret not in json.dumps(records)
+
+
+@rule("CV-22")
+async def test_call_in_an_old_event_is_not_shown(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
+) -> None:
+    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
+    pending = await canvas.run("go")
+    key = f"canvas_id = '{canvas.name}' and event_type = 'canvas.action.asked'"
+    [row] = action_easel.sql(f"select payload from canvas_events where {key}")
+    payload = row["payload"] if isinstance(row["payload"], dict) else json.loads(row["payload"])
+    old = json.dumps({**payload, "resolved": {"args": {"password": "hunter2"}}})
+    action_easel.sql(f"update canvas_events set payload = '{old}' where {key}")
+    shown = (await canvas.log())[-1].payload
+    assert shown["confirmationId"] == pending["confirmationId"]
+    assert "resolved" not in shown
 
 
 @rule("RS-45")

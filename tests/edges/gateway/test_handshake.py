@@ -12,7 +12,7 @@ from easel import __version__
 from easel.core.stream.envelope import EVENT_TYPES
 from easel.edges.methods import METHODS
 from tests.edges.http.live import LiveEasel as Live
-from tests.edges.http.live import new_session
+from tests.edges.http.live import cookie_name, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for
@@ -51,7 +51,9 @@ async def test_client_signs_in_with_header_link_cookie_or_connect(small_easel: L
     opened = {
         "header": GatewayClient.open(small_easel.base_url, token),
         "link": GatewayClient.open(small_easel.base_url, None, query=f"?token={token}"),
-        "cookie": GatewayClient.open(small_easel.base_url, None, Cookie=f"easel={cookie}"),
+        "cookie": GatewayClient.open(
+            small_easel.base_url, None, Cookie=f"{cookie_name(small_easel.base_url)}={cookie}"
+        ),
         "connect": GatewayClient.open(small_easel.base_url, None),
     }[by]
     async with opened as client:
@@ -91,6 +93,27 @@ async def test_failed_sign_in_is_recorded_in_the_audit_trail(tmp_path: Path) -> 
             return any(record["details"]["path"] == "/ws" for record in records)
 
         await wait_for(is_recorded)
+
+
+async def test_wrong_tokens_slow_down_connect_and_upgrade(tmp_path: Path) -> None:
+    with Live(tmp_path, with_worker=False, settings={"sign_in_failures": 2}) as live:
+        for _ in range(2):
+            async with GatewayClient.open(live.base_url, None) as client:
+                refused = await client.refusal("connect", {"client": {"id": "x"}, "auth": {"token": "wrong"}})
+                assert refused is not None
+                assert refused.code == 401
+        async with GatewayClient.open(live.base_url, None) as client:
+            refused = await client.refusal("connect", {"client": {"id": "x"}, "auth": {"token": "wrong"}})
+            assert refused is not None
+            assert (refused.code, refused.error["name"]) == (429, "TOO_MANY_FAILURES")
+            assert refused.error["retryable"] is True
+        with pytest.raises(InvalidStatus) as status:
+            async with GatewayClient.open(live.base_url, "wrong"):
+                pass
+        assert status.value.response.status_code == 429
+        assert "Retry-After" in status.value.response.headers
+        async with GatewayClient.connected(live.base_url, live.token) as client:
+            assert (await client.call("canvas.list"))["canvases"] == []
 
 
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])

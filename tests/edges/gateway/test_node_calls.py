@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.edges.gateway.node_side import MAX_ERROR_LENGTH
-from easel.errors import ToolFailed
+from easel.errors import BadInput, ToolFailed
 from tests.edges.gateway.node_peer import NodePeer, call_tool, new_tool, node_tool_names
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session, script
@@ -171,6 +171,9 @@ async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
         assert refused is not None
         assert refused.code == 503
         async with NodePeer.connected(small, "laptop") as node:
+            seen = await client.call("canvas.get", canvasId=name)
+            assert "was unknown" in seen["weakenedTools"]["laptop__Echo"], "RS-68"
+            await client.call("canvas.accept", canvasId=name, revision=seen["revision"])
             action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="ask"))
             assert (await node.echo_next_call())["args"] == {"text": "hello ada"}
             assert (await action)["status"] == "completed"
@@ -183,6 +186,36 @@ async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
         failed = await action
         assert failed is not None
         assert "disconnected before it answered" in failed.error["message"]
+
+
+@rule("RS-65")
+@case("X1")
+async def test_node_that_does_not_mark_its_command_receives_a_quoted_value(small: LiveEasel) -> None:
+    name = new_session()
+    bash = new_tool(
+        "Bash", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    )
+    spec = {
+        "version": 1,
+        "toolPolicy": {"allow": ["laptop__Bash"]},
+        "state": {"version": "1.0; touch PWN; #"},
+        "actions": {
+            "deploy": {
+                "kind": "tool.call",
+                "tool": "laptop__Bash",
+                "args": {"command": "./deploy {{state.version}}"},
+                "confirm": "never",
+            }
+        },
+    }
+    async with (
+        GatewayClient.connected(small.base_url, small.token, name) as client,
+        NodePeer.connected(small, "laptop", tools=[bash]) as node,
+    ):
+        await client.call("canvas.create", canvasId=name, spec=spec)
+        action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="deploy"))
+        assert (await node.echo_next_call())["args"] == {"command": "./deploy '1.0; touch PWN; #'"}
+        assert (await action)["status"] == "completed"
 
 
 async def test_concurrent_calls_are_answered_in_any_order(caller: tuple[LiveEasel, int]) -> None:
@@ -235,7 +268,8 @@ async def test_arguments_are_validated_before_the_call_is_sent(caller: tuple[Liv
     name = new_session()
     async with NodePeer.connected(easel, name) as node:
         for args in ({}, {"command": 1}, {"command": "true", "more": 1}):
-            assert f"{name}__Bash: " in await failure_of(call_tool(easel, f"{name}__Bash", args, at=at))
+            with pytest.raises(BadInput, match=f"{name}__Bash: "):
+                await call_tool(easel, f"{name}__Bash", args, at=at)
         assert node.client.unheard == 0
 
 

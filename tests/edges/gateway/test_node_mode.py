@@ -269,6 +269,38 @@ async def test_token_bound_to_a_node_is_refused_for_another(small: LiveEasel) ->
         assert len(await node_tool_names(small)) == 2
 
 
+@rule("RS-68")
+async def test_token_of_one_node_cannot_replace_another_node(small: LiveEasel) -> None:
+    """The guide's command gives a token for `laptop`; it must not become `server-a`."""
+    _, secret = create_token(small, "node", name="laptop")
+    async with NodePeer.connected(small, "server-a") as real:
+        refused = await refusal(small, "server-a", token=secret)
+        assert (refused.code, refused.error["name"]) == (403, "FORBIDDEN")
+        assert "bound to the node laptop" in str(refused)
+        assert "easel token create --kind node --name server-a" in str(refused)
+        call = call_tool(small, "server-a__Echo", {"a": 1})
+        await real.echo_next_call()
+        assert await call == {"a": 1}, "the connected node was not replaced"
+
+
+@rule("RS-68")
+async def test_unbound_token_is_bound_by_its_first_connection(small: LiveEasel) -> None:
+    token_id, secret = create_token(small, "node", name="my old laptop")
+    broken = await refusal(small, "desktop", token=secret, tools=[{"name": "no schema"}])
+    assert broken.code == 400
+    for _ in range(2):
+        async with NodePeer.connected(small, "laptop", token=secret):
+            pass
+        assert (await refusal(small, "desktop", token=secret)).code == 403
+    instance = small.instances[0]
+    [token] = [
+        token
+        for token in small.do(Tokens(instance.opened.tokens, instance.services.audit).list_tokens())
+        if token.token_id == token_id
+    ]
+    assert token.node_id == "laptop"
+
+
 @pytest.mark.parametrize("kind", ["node", "owner"])
 async def test_node_cannot_call_any_method_of_a_client(small: LiveEasel, kind: str) -> None:
     """The mode of the connection limits it, whatever its token allows in client mode."""

@@ -16,6 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 import structlog
@@ -67,6 +68,11 @@ def in_time(items: Iterable[_T]) -> Iterator[_T]:
     for item in items:
         assert time.monotonic() < deadline, f"still {item!r:.300} after {WAIT_SECONDS} s"
         yield item
+
+
+def cookie_name(base_url: str) -> str:
+    """Return the name of the cookie that a browser has for this address."""
+    return f"easel-{urlsplit(base_url).port}"
 
 
 def new_session() -> str:
@@ -153,8 +159,7 @@ class LiveEasel:
             data=str(self.folder),
             token=self.token,
             database_url=self.database_url,
-            drain_seconds=0.0,
-            **self.settings,
+            **{"drain_seconds": 0.0, "sign_in_failures": 1_000_000, **self.settings},
         )
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(self.edges):

@@ -19,12 +19,12 @@ from easel.assembly import worker as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
-from easel.host.audit import verify
+from easel.host.audit_chain import verify
 from easel.host.auth import sign_in
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id
 from easel.llm.scripted import ScriptedModel
-from tests.edges.http.live import LiveEasel, new_session, script
+from tests.edges.http.live import LiveEasel, cookie_name, new_session, script
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
 from tests.support.postgres import Postgres
@@ -125,7 +125,7 @@ def test_administrator_reads_records(easel: LiveEasel) -> None:
     easel.post("/api/sessions", {"session_id": session})
     record = latest(easel, "session.created", subject=session)
     assert set(record) == {"seq", "at", "storage_class", "action", "actor", "subject", "metadata", "hash"}
-    assert record["actor"] == {"user_id": "owner", "name": "owner"}
+    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
     assert (record["storage_class"], record["metadata"]) == ("audit", {"visibility": "system"})
     assert datetime.now(UTC) - datetime.fromisoformat(record["at"]) < timedelta(minutes=1)
     [stored] = easel.sql(f"select record, hash from audit where seq = {record['seq']}")
@@ -206,12 +206,12 @@ def test_unreadable_record_is_listed(small_easel: LiveEasel) -> None:
 @case("P6")
 def test_sign_in_and_sign_out_are_recorded_without_the_token(easel: LiveEasel) -> None:
     with easel.stranger() as browser:
-        cookie = browser.get("/", params={"token": easel.token}).cookies["easel"]
+        cookie = browser.get("/", params={"token": easel.token}).cookies[cookie_name(easel.base_url)]
         assert latest(easel, "sign_in.succeeded")["details"] == {"by": "link", "address": "127.0.0.1"}
         browser.post("/sign-in", data={"token": easel.token})
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "form"
         browser.post("/sign-out")
-        assert latest(easel, "sign_out")["actor"] == {"user_id": "owner", "name": "owner"}
+        assert latest(easel, "sign_out")["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
         before = len(records(easel, action="sign_out"))
         browser.cookies.clear()
         browser.post("/sign-out")
@@ -225,7 +225,7 @@ WRONG_CREDENTIALS = [
     ({"url": "/", "params": {"token": "wrong-token-1"}}, "link"),
     ({"method": "POST", "url": "/sign-in", "data": {"token": "wrong-token-2"}}, "form"),
     ({"url": "/api/runs", "headers": {"Authorization": "Bearer wrong-token-3"}}, "token"),
-    ({"url": "/api/runs", "headers": {"Cookie": "easel=wrong-token-4"}}, "cookie"),
+    ({"url": "/api/runs"}, "cookie"),
 ]
 
 
@@ -234,6 +234,8 @@ WRONG_CREDENTIALS = [
 def test_wrong_token_is_recorded_without_its_value(
     small_easel: LiveEasel, request_: dict[str, Any], by: str
 ) -> None:
+    if by == "cookie":
+        request_ = {**request_, "headers": {"Cookie": f"{cookie_name(small_easel.base_url)}=wrong-token-4"}}
     with small_easel.stranger() as stranger:
         assert stranger.request(**{"method": "GET", **request_}).status_code == 401
         record = latest(small_easel, "sign_in.failed", by=by)
@@ -246,7 +248,7 @@ def test_request_without_credentials_is_not_recorded_as_a_failed_sign_in(tmp_pat
     with LiveEasel(tmp_path, with_worker=False) as easel, easel.stranger() as stranger:
         stranger.get("/api/runs", headers={"Authorization": "Bearer wrong"})
         assert stranger.get("/api/runs").status_code == 401
-        stranger.get("/api/runs", headers={"Cookie": "easel=wrong"})
+        stranger.get("/api/runs", headers={"Cookie": f"{cookie_name(easel.base_url)}=wrong"})
         latest(easel, "sign_in.failed", by="cookie")  # the ones before are counted by then
         assert sum(record["details"]["count"] for record in records(easel, action="sign_in.failed")) == 2
 

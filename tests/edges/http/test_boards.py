@@ -66,7 +66,12 @@ def test_write_returns_version_and_author(easel: LiveEasel, run_id: str) -> None
     answer = expect_written(easel.post(path(run_id), body("plan", {"steps": 3})))
     assert set(answer) == {"key", "version", "seq", "created_at", "updated_at", "provenance"}
     assert (answer["key"], answer["version"]) == ("plan", 1)
-    assert answer["provenance"] == {"agent_id": "owner", "node_id": "planner", "run_id": run_id}
+    assert answer["provenance"] == {
+        "kind": "person",
+        "agent_id": "owner",
+        "node_id": "planner",
+        "run_id": run_id,
+    }
     again = expect_written(easel.post(path(run_id), body("plan", {"steps": 4})))
     assert (again["version"], again["seq"]) == (2, answer["seq"] + 1)
     assert again["created_at"] == answer["created_at"]
@@ -87,7 +92,7 @@ def test_each_write_is_logged_with_its_provenance(easel: LiveEasel, run_id: str)
         "version": 1,
         "source_node_id": "planner",
         "visibility": "public",
-        "provenance": {"agent_id": "owner", "node_id": "planner", "run_id": run_id},
+        "provenance": {"kind": "person", "agent_id": "owner", "node_id": "planner", "run_id": run_id},
     }
     assert (black.type, black.seq) == ("blackboard.write", second["seq"])
     assert (black.data["edge_id"], black.data["provenance"]["edge_id"]) == (
@@ -126,7 +131,12 @@ def test_whiteboard_value_is_shared_by_the_whole_run(easel: LiveEasel, run_id: s
     )
     found = easel.get(path(run_id), params={"key": "plan"}).json()
     assert (found["value"], found["version"]) == ("second", 2)
-    assert found["provenance"] == {"agent_id": "owner", "node_id": "writer", "run_id": run_id}
+    assert found["provenance"] == {
+        "kind": "person",
+        "agent_id": "owner",
+        "node_id": "writer",
+        "run_id": run_id,
+    }
     assert "edge_id" not in found
     assert easel.get(path(run_id), params={"key": "plan", "edge_id": "global"}).json() == found
     assert easel.get(path(run_id)).json() == {"entries": [found]}
@@ -442,9 +452,15 @@ def test_agent_and_person_share_a_board(easel: LiveEasel) -> None:
     easel.cancel(active)
     events = [event for event in easel.events(run_id) if event.type.endswith("board.write")]
     assert [event.data["provenance"] for event in events] == [
-        {"agent_id": "owner", "node_id": "planner", "run_id": run_id},
-        {"agent_id": "main", "node_id": "maker", "run_id": run_id},
-        {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id, "edge_id": "maker-critic"},
+        {"kind": "person", "agent_id": "owner", "node_id": "planner", "run_id": run_id},
+        {"kind": "agent", "agent_id": "main", "node_id": "maker", "run_id": run_id},
+        {
+            "kind": "agent",
+            "agent_id": "main",
+            "node_id": "tool_loop",
+            "run_id": run_id,
+            "edge_id": "maker-critic",
+        },
     ]
     assert easel.get(path(run_id), params={"key": "done"}).json()["value"] == "a kite"
 

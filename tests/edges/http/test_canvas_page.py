@@ -29,13 +29,13 @@ __all__ = ["stranger"]  # a fixture
 
 @rule("CV-50", "RS-58")
 @case("U8")
-def test_shell_allows_one_frame_and_cannot_be_framed(small_easel: LiveEasel) -> None:
+def test_shell_frames_only_its_views_and_cannot_be_framed(small_easel: LiveEasel) -> None:
     name = create_canvas(small_easel, title="A <b>title</b> & more")
     answer = small_easel.get(f"/canvas/main/{name}")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "A &lt;b&gt;title&lt;/b&gt; &amp; more" in answer.text
     directives = policy(answer)
-    view = re.search(r'data-view="([^"]+)"', answer.text)
+    view = re.search(r'data-view="([^"]+)" data-isolated="([^"]+)"', answer.text)
     assert view
     assert (
         directives["frame-src"],
@@ -43,7 +43,7 @@ def test_shell_allows_one_frame_and_cannot_be_framed(small_easel: LiveEasel) -> 
         directives["default-src"],
         directives["script-src"],
     ) == (
-        view[1],
+        f"{view[1]} {view[2]}",
         "'none'",
         "'none'",
         "'self'",

@@ -222,10 +222,10 @@ def test_assets_may_have_their_own_host_name(tmp_path: Path) -> None:
     ) as easel:
         name = create_canvas(easel)
         shell = easel.get(f"/canvas/main/{name}")
-        view = re.search(r'data-view="([^"]+)"', shell.text)
+        view = re.search(r'data-view="([^"]+)" data-isolated="([^"]+)"', shell.text)
         assert view
-        assert view[1].startswith(f"{assets}/canvas-view/")
-        assert policy(shell)["frame-src"] == view[1]
+        assert all(one.startswith(f"{assets}/canvas-view/") for one in view.groups())
+        assert policy(shell)["frame-src"] == f"{view[1]} {view[2]}"
         path, host = view[1].removeprefix(assets), {"host": assets.removeprefix("http://")}
         page = easel.get(f"{path}assets/index.html", headers=host)
         assert page.status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,36 @@ def test_sdk_is_inserted_after_the_doctype(html: str, expected: str) -> None:
     assert prepare_page(html.encode(), "/gsv.js").html == expected.replace(
         "|", '<script src="/gsv.js" crossorigin></script>'
     )
+
+
+# An inline script is at the place of `|`; the SDK has two scripts in front of it, or none, on its line.
+SHIFTED = [
+    "<p>a</p><script>|x</script>",
+    "<!doctype html><p>\u00e4\U0001f600</p><script src=a.js></script><script>|x</script>",
+    "<!doctype html>\n<script src=a.js></script><script src=b.js></script><script>|x</script>",
+    "<!doctype html>\n<script src=a.js></script>\n<script>|x</script>",
+    "<!doctype html><script src=a.js></script>\r\n<p><script>\n|x</script>",
+]
+
+
+@pytest.mark.parametrize("marked", SHIFTED)
+def test_place_in_the_stored_page_is_found_from_the_place_in_the_served_page(marked: str) -> None:
+    served = prepare_page(marked.replace("|", "").encode(), "/gsv.js").html
+    line, column = place_of(served.index("x</script>"), served)
+    found = re.search(r'data-shifts="([^"]+)"', served)
+    inserted = 0
+    for shift in found[1].split(",") if found else ():
+        at_line, at_column, length = map(int, shift.split(":"))
+        if at_line == line and column - inserted >= at_column + length:
+            inserted += length
+    stored = marked.replace("\r\n", "\n")
+    assert (line, column - inserted) == place_of(stored.index("|"), stored)
+
+
+def place_of(position: int, text: str) -> tuple[int, int]:
+    """Return the line and the column, in UTF-16 units, as browsers count them."""
+    before = text[:position]
+    return before.count("\n") + 1, len(before[before.rfind("\n") + 1 :].encode("utf-16-le")) // 2 + 1
 
 
 def test_inline_scripts_are_allowed_by_hash() -> None:

@@ -92,7 +92,7 @@ def test_snapshot_is_an_artifact_and_the_log_has_only_its_reference(easel: LiveE
     assert (sidecar["mime_type"], sidecar["size_bytes"]) == ("image/png", len(picture))
     assert data["visibility"] == "public"
     assert data["provenance"]["agent_id"] == "owner"
-    assert set(data["provenance"]) == {"agent_id", "node_id", "run_id"}
+    assert set(data["provenance"]) == {"kind", "agent_id", "node_id", "run_id"}
     for raw in (picture[1_000:1_040].hex(), base64.b64encode(picture[999:1_050]).decode()[:40]):
         for table in ("canvas_events", "canvases", "artifacts", "run_events", "messages", "audit"):
             stored = str(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.edges.errors import CONNECTION
+from easel.edges.http.sse import EventStream
 from tests.edges.http.conftest import HEARTBEAT_SECONDS
-from tests.edges.http.live import WAITING, chatter, new_session, script
+from tests.edges.http.live import WAITING, chatter, in_time, new_session, script
 from tests.requirements import case, rule
-from tests.support.sse import Comment, Event, Parser, Retry
+from tests.support.sse import Comment, Cursor, Event, Item, Parser, Retry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx2
 
     from tests.edges.http.live import LiveEasel
@@ -214,6 +219,69 @@ def test_idle_stream_gets_heartbeat_comments(easel: LiveEasel) -> None:
                 second_at = time.monotonic() if comments == 2 else second_at
     assert time.monotonic() - second_at > 2.5 * HEARTBEAT_SECONDS, "heartbeats came too often"
     easel.cancel(run_id)
+
+
+def read_until(easel: LiveEasel, path: str, is_reached: Callable[[Item], bool], **headers: str) -> list[Item]:
+    """Return the items of a stream up to the first that satisfies the predicate."""
+    parser, items = Parser(), list[Item]()
+    with (
+        easel.stranger() as client,
+        client.stream("GET", path, headers={**easel.bearer, **headers}) as answer,
+    ):
+        for chunk in in_time(answer.iter_bytes()):
+            items += parser.feed(chunk)
+            if any(map(is_reached, items)):
+                return items
+    raise AssertionError(f"{path} ended before the awaited item")
+
+
+@rule("RX-34", "RS-04")
+def test_stream_of_the_state_passes_hidden_events_with_its_heartbeats(easel: LiveEasel) -> None:
+    run_id = easel.start(script({"ticks": 300}, {"wait_ms": 600_000}))
+    *_, last = read_until(
+        easel,
+        f"/api/runs/{run_id}/events",
+        lambda item: isinstance(item, Event) and "tick 300\n" in item.data.get("text", ""),
+    )
+    assert isinstance(last, Event)
+    items = read_until(
+        easel, f"/sse/run/{run_id}", lambda item: isinstance(item, Cursor) and item.seq == last.seq
+    )
+    assert [item.type for item in items if isinstance(item, Event)] == ["run.start"]
+    resumed = {"Last-Event-ID": str(last.seq)}
+    quiet = read_until(easel, f"/sse/run/{run_id}", lambda item: isinstance(item, Comment), **resumed)
+    assert [type(item) for item in quiet] == [Retry, Comment], "the cursor is known already"
+    easel.cancel(run_id)
+
+
+class EndedSubscription:
+    """A subscription that has passed hidden events up to 7 when the server ends it."""
+
+    cursor, has_seen_all, is_cut, sending_since = 0, False, False, None
+
+    async def next(self) -> None:
+        self.cursor = 7
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@rule("RX-34")
+async def test_stream_that_the_server_closes_sends_its_cursor_once_more() -> None:
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    scope = {"extensions": {CONNECTION: {"unsent": lambda: 0}}}
+    subscription: Any = EndedSubscription()
+    await EventStream(subscription)(scope, receive, send)
+    assert sent[-1] == b"id: 7\nretry: 1000\n\n"
+    assert Parser().feed(sent[-1]) == [Retry(1000), Cursor(7)]
 
 
 def test_live_stream_sends_events_as_they_happen(easel: LiveEasel) -> None:

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from easel.logs import without_payloads
+from tests.edges.http.live import cookie_name
 from tests.requirements import case, rule
 from tests.support.processes import EaselProcess, Launcher
 from tests.support.waiting import wait_for_sync
@@ -75,7 +76,7 @@ def complete_log(server: EaselProcess, client: httpx2.Client) -> str:
 def test_tokens_and_cookies_are_not_logged(server: EaselProcess, client: httpx2.Client) -> None:
     wrong = "a-wrong-token-that-may-be-valid-on-another-server"
     with httpx2.Client(base_url=server.base_url, timeout=30) as stranger:
-        cookie = stranger.get("/", params={"token": server.token}).cookies["easel"]
+        cookie = stranger.get("/", params={"token": server.token}).cookies[cookie_name(server.base_url)]
         stranger.get("/api/runs")
         stranger.get("/", params={"token": wrong})
         stranger.post("/sign-in", data={"token": wrong})

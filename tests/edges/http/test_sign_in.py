@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from easel.edges.http.calls import COOKIE, Access
+from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
-from tests.edges.http.live import LiveEasel, script
+from tests.edges.http.live import LiveEasel, cookie_name, script
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -69,9 +69,11 @@ def test_route_is_refused_without_a_token(stranger: httpx2.Client, run_id: str, 
 
 def wrong_credentials(easel: LiveEasel) -> dict[str, dict[str, str]]:
     token, now = easel.token, int(time.time())
+    name = cookie_name(easel.base_url) if easel.instances else ""
     unsigned = hmac.new(b"", str(now + 1000).encode(), hashlib.sha256).hexdigest()
-    signed_by_another = SignIn("another-token").new_cookie(now)
-    expired = SignIn(token).new_cookie(now - COOKIE_SECONDS - 1)
+    own = easel.instances[0].services.sign_in if easel.instances else SignIn(token, key="x")
+    signed_by_another = SignIn("another-token", key="x" * 43).new_cookie(now)
+    expired = own.new_cookie(now - COOKIE_SECONDS - 1)
     later = f"{now + 10**6}.{expired.partition('.')[2]}"
     return {
         "a wrong token": {"Authorization": "Bearer wrong"},
@@ -81,20 +83,20 @@ def wrong_credentials(easel: LiveEasel) -> dict[str, dict[str, str]]:
         "a longer token": {"Authorization": f"Bearer {token}x"},
         "a shorter token": {"Authorization": f"Bearer {token[:-1]}"},
         "two tokens": {"Authorization": f"Bearer {token} {token}"},
-        "the token as a cookie": {"Cookie": f"{COOKIE}={token}"},
-        "an empty cookie": {"Cookie": f"{COOKIE}="},
-        "a cookie without a signature": {"Cookie": f"{COOKIE}={now + 1000}"},
-        "a cookie with an empty signature": {"Cookie": f"{COOKIE}={now + 1000}."},
-        "a forged cookie": {"Cookie": f"{COOKIE}={now + 1000}.{'0' * 64}"},
-        "a cookie signed with an empty key": {"Cookie": f"{COOKIE}={now + 1000}.{unsigned}"},
-        "a cookie of another server": {"Cookie": f"{COOKIE}={signed_by_another}"},
-        "an expired cookie": {"Cookie": f"{COOKIE}={expired}"},
-        "an expired cookie with a later expiry": {"Cookie": f"{COOKIE}={later}"},
-        "a cookie of letters": {"Cookie": f"{COOKIE}=never.never"},
-        "a long cookie": {"Cookie": f"{COOKIE}={'9' * 6000}.x"},
+        "the token as a cookie": {"Cookie": f"{name}={token}"},
+        "an empty cookie": {"Cookie": f"{name}="},
+        "a cookie without a signature": {"Cookie": f"{name}={now + 1000}"},
+        "a cookie with an empty signature": {"Cookie": f"{name}={now + 1000}."},
+        "a forged cookie": {"Cookie": f"{name}={now + 1000}.{'0' * 64}"},
+        "a cookie signed with an empty key": {"Cookie": f"{name}={now + 1000}.{unsigned}"},
+        "a cookie of another server": {"Cookie": f"{name}={signed_by_another}"},
+        "an expired cookie": {"Cookie": f"{name}={expired}"},
+        "an expired cookie with a later expiry": {"Cookie": f"{name}={later}"},
+        "a cookie of letters": {"Cookie": f"{name}=never.never"},
+        "a long cookie": {"Cookie": f"{name}={'9' * 6000}.x"},
         "a wrong token with a valid cookie": {
             "Authorization": "Bearer wrong",
-            "Cookie": f"{COOKIE}={SignIn(token).new_cookie(now)}",
+            "Cookie": f"{name}={own.new_cookie(now)}",
         },
     }
 
@@ -199,15 +201,78 @@ def test_sign_out_deletes_the_cookie(small_easel: LiveEasel, stranger: httpx2.Cl
     assert stranger.get("/api/runs").status_code == 401
 
 
-def test_cookie_is_secure_behind_https(
-    tmp_path_factory: pytest.TempPathFactory,
+@pytest.mark.parametrize(
+    "public_url, name",
+    [
+        ("https://easel.example.org", "__Host-easel-443"),
+        ("https://easel.example.org:8443", "__Host-easel-8443"),
+    ],
+)
+def test_cookie_is_secure_and_bound_to_its_host_behind_https(
+    tmp_path_factory: pytest.TempPathFactory, public_url: str, name: str
 ) -> None:
-    with LiveEasel(
-        tmp_path_factory.mktemp("easel"), settings={"public_url": "https://easel.example.org"}
-    ) as easel:
-        with easel.stranger() as client:
-            cookie = client.get("/", params={"token": easel.token}).headers["set-cookie"]
-        assert "secure" in cookie.lower()
+    folder = tmp_path_factory.mktemp("easel")
+    with LiveEasel(folder, settings={"public_url": public_url}) as easel, easel.stranger() as client:
+        signed_in = client.get("/", params={"token": easel.token}).headers["set-cookie"]
+        client.headers["cookie"] = signed_in.partition(";")[0]
+        assert client.get("/api/runs").status_code == 200
+        signed_out = client.post("/sign-out", headers={"origin": public_url}).headers["set-cookie"]
+        assert client.get("/api/runs").status_code == 401
+    for cookie in (signed_in, signed_out):
+        attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+        assert cookie.startswith(f"{name}=")
+        assert {"secure", "path=/", "httponly", "samesite=lax"} <= attributes
+        assert not any(part.startswith("domain") for part in attributes)
+
+
+def test_two_servers_on_one_host_have_cookies_of_their_own(
+    tmp_path_factory: pytest.TempPathFactory, small_easel: LiveEasel
+) -> None:
+    """A browser sends the cookies of a host to all its ports; an old cookie without a port is ignored."""
+    with LiveEasel(tmp_path_factory.mktemp("second")) as second, second.stranger() as browser:
+        jar: dict[str, str] = {"easel": "1796284800.sign_x..00"}
+        for easel in (small_easel, second):
+            browser.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in jar.items())
+            answer = browser.get(f"{easel.base_url}/", params={"token": easel.token})
+            assert answer.status_code == 303
+            name, _, value = answer.headers["set-cookie"].partition(";")[0].partition("=")
+            assert name == cookie_name(easel.base_url)
+            jar[name] = value
+        browser.cookies.clear()
+        browser.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in jar.items())
+        for easel in (small_easel, second):
+            assert browser.get(f"{easel.base_url}/api/runs").status_code == 200
+
+
+# --- slowing down -------------------------------------------------------------------------------------------
+
+
+def test_wrong_tokens_slow_down_every_way_to_sign_in(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("easel")
+    with (
+        LiveEasel(folder, settings={"sign_in_failures": 3}, token="short-token-17chr") as easel,
+        easel.stranger() as client,
+    ):
+        cookie = easel.instances[0].services.sign_in.new_cookie(time.time())
+        statuses = [
+            client.get("/", params={"token": "wrong"}).status_code,
+            client.post("/sign-in", data={"token": "wrong"}).status_code,
+            client.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code,
+        ]
+        assert statuses == [401, 401, 401]
+        refused = [
+            client.get("/", params={"token": "wrong"}),
+            client.post("/sign-in", data={"token": easel.token}),
+            client.get("/api/runs", headers={"Authorization": f"Bearer {easel.token}"}),
+        ]
+        for answer in refused:
+            assert answer.status_code == 429
+            assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert "set-cookie" not in answer.headers
+        assert "try again in" in refused[1].text
+        assert refused[2].json()["error"]["name"] == "TOO_MANY_FAILURES"
+        headers = {"Cookie": f"{cookie_name(easel.base_url)}={cookie}"}
+        assert client.get("/api/runs", headers=headers).status_code == 200, "who is signed in stays so"
 
 
 def test_token_with_special_characters_works_in_link_and_form(

@@ -12,9 +12,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from easel.edges.http.calls import COOKIE
 from easel.host.auth import revoked_sign_ins
-from tests.edges.http.live import WAITING, LiveEasel, new_session
+from tests.edges.http.live import WAITING, LiveEasel, cookie_name, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for_sync
@@ -52,7 +51,7 @@ def other_url(server: LiveEasel) -> str:
 def sign_in(client: httpx2.Client, easel: LiveEasel) -> str:
     """Sign in by the printed link. Returns the cookie."""
     found = re.search(
-        rf"{COOKIE}=([^;]+)", client.get("/", params={"token": easel.token}).headers["set-cookie"]
+        r"easel-\d+=([^;]+)", client.get("/", params={"token": easel.token}).headers["set-cookie"]
     )
     assert found
     return found[1]
@@ -61,7 +60,10 @@ def sign_in(client: httpx2.Client, easel: LiveEasel) -> str:
 @pytest.fixture
 def browser(server: LiveEasel) -> Iterator[httpx2.Client]:
     with server.stranger() as client:
-        client.headers["cookie"] = f"{COOKIE}={sign_in(client, server)}"
+        value = sign_in(client, server)
+        # In production all instances have one address; here each has a port, and its own name of the cookie.
+        names = {cookie_name(instance.base_url) for instance in server.instances}
+        client.headers["cookie"] = "; ".join(f"{name}={value}" for name in names)
         client.cookies.clear()
         yield client
 

@@ -10,8 +10,9 @@ import pytest
 
 from easel.core.principal import THE_OWNER, PrincipalKind, Scope
 from easel.core.token import TokenKind
-from easel.errors import BadInput, NotFound, NotSignedIn
+from easel.errors import BadInput, NotFound, NotSignedIn, TooManyFailures
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.throttle import SignInThrottle
 from easel.host.auth.tokens import Tokens
 from tests.requirements import case
 from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from tests.host.conftest import RunHarness
 
 NOW = 1_800_000_000.0
-OWNER_ONLY = SignIn("the right token")
+KEY = "k" * 43
+OWNER_ONLY = SignIn("the right token", key=KEY)
 
 
 @pytest.fixture
 def sign_in(harness: RunHarness) -> SignIn:
-    return SignIn("the right token", harness.database.tokens, recheck_seconds=0.01)
+    return SignIn("the right token", harness.database.tokens, key=KEY, recheck_seconds=0.01)
 
 
 @pytest.fixture
@@ -62,7 +64,36 @@ async def test_cookie_authenticates_the_owner_until_it_expires() -> None:
 
 @case("O9")
 async def test_new_owner_token_invalidates_all_cookies() -> None:
-    assert await SignIn("a new token").authenticate_cookie(OWNER_ONLY.new_cookie(NOW), NOW) is None
+    assert await SignIn("a new token", key=KEY).authenticate_cookie(OWNER_ONLY.new_cookie(NOW), NOW) is None
+
+
+@case("O9")
+async def test_cookie_of_another_key_is_refused() -> None:
+    """So nobody who guesses the owner's token can check the guess with a cookie or a view token."""
+    other = SignIn("the right token", key="x" * 43)
+    assert await other.authenticate_cookie(OWNER_ONLY.new_cookie(NOW), NOW) is None
+
+
+async def test_wrong_tokens_slow_sign_in_down_unless_the_token_cannot_be_guessed(
+    harness: RunHarness, tokens: Tokens
+) -> None:
+    _, secret = await tokens.create("owner", TokenKind.SERVICE)
+    for owner_token, is_refused in (("a short token 16", True), ("a token of 24 characters", False)):
+        throttle = SignInThrottle(2, lambda: 0.0)
+        sign_in = SignIn(owner_token, harness.database.tokens, key=KEY, throttle=throttle)
+        for _ in range(2):
+            assert await sign_in.authenticate_token("wrong", "10.0.0.1") is None
+        with pytest.raises(TooManyFailures):
+            await sign_in.authenticate_token("wrong", "10.0.0.1")
+        with pytest.raises(TooManyFailures):
+            await sign_in.authenticate_token(f"easel_{'x' * 43}", "10.0.0.1")
+        assert await sign_in.authenticate_token(secret, "10.0.0.1"), "256 random bits"
+        assert await sign_in.authenticate_token(owner_token, "10.0.0.2"), "another address"
+        if is_refused:
+            with pytest.raises(TooManyFailures):
+                await sign_in.authenticate_token(owner_token, "10.0.0.1")
+        else:
+            assert await sign_in.authenticate_token(owner_token, "10.0.0.1")
 
 
 CHANGES: list[Callable[[str], str]] = [
@@ -82,17 +113,18 @@ async def test_changed_cookie_is_refused(change: Callable[[str], str]) -> None:
     assert await OWNER_ONLY.authenticate_cookie(change(OWNER_ONLY.new_cookie(NOW)), NOW) is None
 
 
-async def test_derived_key_depends_on_purpose_and_owner_token() -> None:
-    assert OWNER_ONLY.derive_key("views") == SignIn("the right token").derive_key("views")
+async def test_derived_key_depends_on_purpose_owner_token_and_secret_key() -> None:
+    assert OWNER_ONLY.derive_key("views") == SignIn("the right token", key=KEY).derive_key("views")
     assert (
         len(
             {
                 OWNER_ONLY.derive_key("views"),
                 OWNER_ONLY.derive_key("other"),
-                SignIn("a new token").derive_key("views"),
+                SignIn("a new token", key=KEY).derive_key("views"),
+                SignIn("the right token", key="x" * 43).derive_key("views"),
             }
         )
-        == 3
+        == 4
     )
 
 
@@ -117,7 +149,7 @@ async def test_token_authenticates_the_principal_it_was_created_for(
     )
     for wrong in (secret[:-1], secret + "x", secret.upper(), made.token_id):
         assert await sign_in.authenticate_token(wrong) is None
-    assert await SignIn("the right token").authenticate_token(secret) is None
+    assert await SignIn("the right token", key=KEY).authenticate_token(secret) is None
 
 
 async def test_token_of_another_user_has_no_scopes(
@@ -136,7 +168,9 @@ async def test_token_of_another_user_has_no_scopes(
 
 @case("O9")
 async def test_revoked_token_is_refused_on_every_instance(harness: RunHarness, tokens: Tokens) -> None:
-    instances = [SignIn("the right token", harness.database.tokens, recheck_seconds=0.0) for _ in range(2)]
+    instances = [
+        SignIn("the right token", harness.database.tokens, key=KEY, recheck_seconds=0.0) for _ in range(2)
+    ]
     made, secret = await tokens.create("owner", TokenKind.USER)
     assert all([await sign_in.authenticate_token(secret) for sign_in in instances])
     cookies = [

@@ -90,7 +90,12 @@ async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHa
     run = await harness.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
     [event] = await events_of(harness, run.run_id, "whiteboard.write")
-    assert event["provenance"] == {"agent_id": "ada", "node_id": "planner", "run_id": run.run_id}
+    assert event["provenance"] == {
+        "kind": "person",
+        "agent_id": "ada",
+        "node_id": "planner",
+        "run_id": run.run_id,
+    }
     with pytest.raises(NotFound):
         await boards.write(THE_OWNER, run.run_id, WHITE)
     with pytest.raises(NotFound):
@@ -231,7 +236,7 @@ async def test_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarn
             "key": "plan",
             "version": 1,
             "value": [1, {"a": None}],
-            "written_by": {"agent_id": "main", "node_id": "tool_loop"},
+            "written_by": {"kind": "agent", "agent_id": "main", "node_id": "tool_loop"},
         },
         {"key": "plan", "version": 2},
         {
@@ -240,15 +245,15 @@ async def test_agent_writes_and_reads_the_whiteboard_of_its_run(harness: RunHarn
                     "key": "plan",
                     "version": 2,
                     "value": [1, {"a": None}],
-                    "written_by": {"agent_id": "main", "node_id": "writer"},
+                    "written_by": {"kind": "agent", "agent_id": "main", "node_id": "writer"},
                 }
             ]
         },
     ]
     events = await events_of(harness, run_id, "whiteboard.write")
     assert [event["provenance"] for event in events] == [
-        {"agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
-        {"agent_id": "main", "node_id": "writer", "run_id": run_id},
+        {"kind": "agent", "agent_id": "main", "node_id": "tool_loop", "run_id": run_id},
+        {"kind": "agent", "agent_id": "main", "node_id": "writer", "run_id": run_id},
     ]
     types = [
         event_type

@@ -12,7 +12,7 @@ from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
-from easel.ids import UserId
+from easel.ids import CanvasId, UserId
 from tests.host.actions.refresh_jobs import run_due_jobs, spec_with_refresh
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
@@ -323,6 +323,38 @@ async def test_logs_of_a_run_canvas_or_session_are_read_as_lines(
     assert "canvas.created" in (await services.tools.call("gsv__LogsGet", {"canvasId": "c"}, PERSON))["text"]
     with pytest.raises(BadInput, match="Only one of"):
         await services.tools.call("gsv__LogsGet", {"canvasId": "c", "runId": first}, PERSON)
+
+
+@rule("RS-63")
+async def test_unaccepted_canvas_reads_only_its_own_log_and_those_of_its_session(
+    services: HostServices, harness: RunHarness
+) -> None:
+    async with working(harness.worker()):
+        own_run = await harness.start(script({"say": "mine"}), session="s")
+        other_run = await harness.start(script({"say": "secret"}), session="other")
+        await wait_until_ended(harness, own_run)
+        await wait_until_ended(harness, other_run)
+    for name in ("own", "other"):
+        await call_canvas(services, "upsert", canvasId=name, spec=SPEC)
+    of_canvas = ToolContext(THE_OWNER, "agent:main:s", unaccepted_canvas=CanvasId("own"))
+    readable: list[dict[str, str]] = [
+        {},
+        {"canvasId": "own"},
+        {"runId": own_run},
+        {"sessionKey": "agent:main:s"},
+    ]
+    for args in readable:
+        assert (await services.tools.call("gsv__LogsGet", args, of_canvas))["lines"], args
+    foreign: list[dict[str, str]] = [
+        {"canvasId": "other"},
+        {"canvasId": "no such canvas"},
+        {"runId": other_run},
+        {"runId": "run_of_nobody"},
+        {"sessionKey": "agent:main:other"},
+    ]
+    for args in foreign:
+        with pytest.raises(Forbidden, match="until a person accepts this canvas"):
+            await services.tools.call("gsv__LogsGet", args, of_canvas)
 
 
 async def test_binary_asset_is_sent_as_base64(services: HostServices, harness: RunHarness) -> None:

@@ -34,7 +34,9 @@ class CanvasServices:
     def __init__(self, harness: RunHarness) -> None:
         self.harness = harness
         store, self.blobs = harness.database.canvases, open_blobs(str(harness.database.path.parent / "blobs"))
-        self.transactions = transactions = CanvasTransactions(store, self.blobs, harness.database.notifier)
+        self.transactions = transactions = CanvasTransactions(
+            store, self.blobs, harness.database.notifier, harness.audit
+        )
         self.assets = CanvasAssets(store, transactions, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,

@@ -105,7 +105,9 @@ class Instance:
     def __init__(self, harness: RunHarness, limits: NodeLimits = LIMITS) -> None:
         self.store: Any = UnreliableStore(harness.database.nodes)
         notifier = harness.database.notifier
-        self.nodes = NodeRegistry(self.store, harness.artifacts, notifier, harness.audit, limits)
+        self.nodes = NodeRegistry(
+            self.store, harness.artifacts, notifier, harness.audit, limits, tokens=harness.database.tokens
+        )
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS

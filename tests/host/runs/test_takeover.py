@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, Text, ToolCall, ToolResult
-from easel.core.run.events import RunEvents
 from easel.core.run.progress import OUTCOME_UNKNOWN
 from easel.core.run.status import Status
 from easel.errors import Unavailable
@@ -20,35 +17,29 @@ from easel.host.runs import worker as run_worker
 from easel.host.runs.worker import SAFETY
 from easel.ids import OWNER, CallId, RunId, WorkerId, answer_id
 from tests.host.conftest import TestTool
-from tests.host.runs.workers import HandClock, script, wait_until_ended, working
+from tests.host.runs.workers import (
+    AFTER_CLAIM,
+    CRASHED_WORKER,
+    CountingStore,
+    HandClock,
+    UnreliableStore,
+    claim_and_crash,
+    run_events,
+    script,
+    wait_until_ended,
+    working,
+)
 from tests.requirements import case, rule
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from easel.core.run.batch import Batch
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
-    from easel.core.stream.envelope import Envelope
     from easel.core.tool.definition import ToolDefinition
     from tests.host.conftest import RunHarness
-
-CRASHED_WORKER = WorkerId("wrk_crashed")
-AFTER_CLAIM = 20.0  # seconds: longer than any claim, shorter than a run's timeout
-
-
-async def claim_and_crash(harness: RunHarness, run_id: RunId, *events: Envelope) -> Claim:
-    """Claim the run and write these events, as a worker that crashes then."""
-    [claim] = await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
-    assert claim.run_id == run_id
-    assert await harness.runs.append(
-        Batch(claim, 1, [RunEvents(run_id, agent_id="main", node_id="x").start(claim.attempt), *events])
-    )
-    return claim
-
-
-def run_events(run_id: RunId) -> RunEvents:
-    return RunEvents(run_id, agent_id="main", node_id="x")
 
 
 @rule("RX-06", "RX-30", "RX-37", "RX-49")
@@ -126,10 +117,11 @@ async def test_unfinished_call_is_repeated_only_if_the_tool_allows_it(
 async def test_run_that_loses_every_worker_fails(harness: RunHarness):
     run_id = await harness.start("noop")
     for attempt in (1, 2, 3):
+        crashed = WorkerId(f"wrk_crashed_{attempt}")
         claims = await (
-            harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
+            harness.runs.claim_queued(crashed, 1, 15, 0)
             if attempt == 1
-            else harness.runs.claim_expired(CRASHED_WORKER, 1, 15)
+            else harness.runs.claim_expired(crashed, 1, 15)
         )
         assert claims[0].attempt == attempt
         harness.clock.ahead += AFTER_CLAIM
@@ -179,46 +171,6 @@ async def test_frozen_worker_writes_nothing_after_its_claim_expired(harness: Run
     types = await harness.types(run_id)
     assert types.count("done") == 1
     assert types.count("run.start") == 2
-
-
-class UnreliableStore:
-    """The store, unavailable for one worker while `is_unavailable`."""
-
-    def __init__(self, harness: RunHarness) -> None:
-        self._runs = harness.runs
-        self.is_unavailable = False
-
-    def __getattr__(self, name: str) -> Any:
-        async def through(*args: Any, **more: Any) -> Any:
-            if self.is_unavailable:
-                raise Unavailable(what="The database")
-            return await getattr(self._runs, name)(*args, **more)
-
-        return through
-
-
-class CountingStore(UnreliableStore):
-    """The store with a count of its replies."""
-
-    def __init__(self, harness: RunHarness) -> None:
-        super().__init__(harness)
-        self.replies: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        async def through(*args: Any, **more: Any) -> Any:
-            reply = await getattr(self._runs, name)(*args, **more)
-            self.replies[name] += 1
-            return reply
-
-        return through
-
-    async def wait_for_replies(self, name: str, count: int) -> None:
-        expected = self.replies[name] + count
-
-        async def have_come() -> bool:
-            return self.replies[name] >= expected
-
-        await wait_for(have_come)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.errors import ToolFailed
+from easel.errors import BadInput
 from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
 from tests.requirements import case
 
@@ -49,7 +49,7 @@ async def test_costly_validation_is_refused(harness: RunHarness) -> None:
     tools = new_registry(harness, COSTLY)
     assert await tools.call("node__Tool", {"list": [0] * 500}, CONTEXT) == 500
     with pytest.raises(
-        ToolFailed, match="30002 values, which is too much to check against its schema of 7006 parts"
+        BadInput, match="30002 values, which is too much to check against its schema of 7006 parts"
     ):
         await tools.call("node__Tool", {"list": [0] * 30_000}, CONTEXT)
 
@@ -58,7 +58,7 @@ async def test_long_list_is_validated_to_its_end(harness: RunHarness) -> None:
     tools = new_registry(harness, PLAIN)
     items = [0] * 20_000
     assert await tools.call("node__Tool", {"list": items}, CONTEXT) == len(items)
-    with pytest.raises(ToolFailed, match="list/20000: -1 is less than the minimum"):
+    with pytest.raises(BadInput, match="list/20000: the value is less than the minimum"):
         await tools.call("node__Tool", {"list": [*items, -1]}, CONTEXT)
-    with pytest.raises(ToolFailed, match="too much to check"):
+    with pytest.raises(BadInput, match="too much to check"):
         await tools.call("node__Tool", {"list": [0] * (MAX_VALIDATION_COST // 5)}, CONTEXT)

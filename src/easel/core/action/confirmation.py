@@ -12,14 +12,24 @@ from easel.core.canvas.actions import Action, PatchState, SendMessage
 from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.fingerprint import fingerprint
 from easel.core.values.patch import Patch, parse_patch, to_json_patch
 from easel.errors import ConfirmationClosed
 
 Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
-def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
-    """Return the JSON that a person confirms: the resolved work, its session and its save target."""
+def to_confirmation(work: Work, action: Action, salt: str) -> dict[str, Any]:
+    """Return the JSON that a person confirms: the resolved work, its session, its save target and its digest.
+
+    The log has only the digest. The salt, which is random and not in the log, prevents that a value of the
+    call is found from the digest by trying values.
+    """
+    confirmation = {**_describe(work, action), "salt": salt}
+    return {**confirmation, "digest": fingerprint(confirmation)}
+
+
+def _describe(work: Work, action: Action) -> dict[str, Any]:
     match work:
         case ResolvedCall(tool, args, session_key):
             shell = {"shell": list(work.shell_args)} if work.shell_args else {}
@@ -28,7 +38,6 @@ def to_confirmation(work: Work, action: Action) -> dict[str, Any]:
                 "tool": tool,
                 "args": dict(args),
                 "sessionKey": session_key,
-                "digest": work.digest,
             }
             return {**call, **shell, **_save_target(action)}
         case Message(session_key, text):

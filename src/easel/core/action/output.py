@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from easel.core.audit.redaction import unfinished_tail
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
+from easel.core.canvas.execution import Execution, ExecutionStatus, Transition, principal_of
 from easel.core.run.deltas import DELTA_BYTES, DeltaSplitter
 from easel.core.stream.envelope import Envelope
 
@@ -103,9 +103,9 @@ def _without_base64(piece: str) -> str:
 
 
 def output_events(execution: Execution, revision: int, chunks: Sequence[OutputChunk]) -> Iterator[Envelope]:
-    events = CanvasEvents(
+    events = CanvasEvents.by(
+        principal_of(execution),
         execution.canvas_id,
-        agent_id=execution.user_id,
         event_id=execution.event_id,
         node_id=execution.action_id,
     )

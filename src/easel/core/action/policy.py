@@ -12,7 +12,8 @@ from typing import Any
 from easel.core.action.resolution import format_argument_path
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.shell.template import compile_template, is_shell
+from easel.core.shell.arguments import is_shell
+from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import Op
 from easel.core.values.paths import MISSING, get_at, pointer
@@ -92,6 +93,15 @@ def needs_consent(
             )
 
 
+def check_gesture(action: Action, *, has_gesture: bool, is_accepted: bool) -> None:
+    """Raise `Forbidden` if an unaccepted canvas's page starts a tool without a person's gesture. RS-63"""
+    if isinstance(action, CallTool) and not is_accepted and not has_gesture:
+        raise Forbidden(
+            problem="the page wants to run a tool without a click or key press of yours. Until a person "
+            "accepts this canvas, use a button of the page."
+        )
+
+
 def may_run_unattended(
     action: Action, definition: ToolDefinition | None, *, floor: Confirm, is_accepted: bool
 ) -> bool:
@@ -127,9 +137,12 @@ def check_templates(
 
     Raises `BadInput` for an unsafe shell template, and for a refresh of an action that needs confirmation.
     """
-    for action in spec.actions.values():
-        if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
-            _check_commands(action, definition)
+    unknown_programs = [
+        warning
+        for action in spec.actions.values()
+        if isinstance(action, CallTool) and (definition := definitions.get(action.tool))
+        for warning in _check_commands(action, definition)
+    ]
     for number, refresh in enumerate(spec.refreshes):
         action = spec.actions[refresh.action_id]
         known = definitions.get(action.tool) if isinstance(action, CallTool) else None
@@ -140,15 +153,20 @@ def check_templates(
                 problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person"
                 f"{where}, so a refresh cannot run it."
             )
-    return list(_warnings(spec, definitions))
+    return [*_warnings(spec, definitions), *unknown_programs]
 
 
-def _check_commands(action: CallTool, definition: ToolDefinition) -> None:
+def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[str]:
+    """Check the templates that a shell reads. Yields a warning for each program with unknown habits. RS-65"""
     for path, leaf in leaves(action.template):
-        if isinstance(leaf, Template) and is_shell(definition.schema, path):
-            compile_template(
-                leaf, format_argument_path(action.action_id, path), allows_options=action.allows_options
-            )
+        if isinstance(leaf, Template) and is_shell(definition, path):
+            at = format_argument_path(action.action_id, path)
+            command = compile_template(leaf, at, allows_options=action.allows_options)
+            for program in command.unknown_programs:
+                yield (
+                    f"{at}: the program `{program}` is not known to take plain data; if it runs its arguments"
+                    " as a command, put the command into a script and pass the value as its argument."
+                )
 
 
 def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
-from easel.core.shell.template import compile_template, is_shell
+from easel.core.shell.arguments import is_shell
+from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.fingerprint import fingerprint
 from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
 
 
@@ -23,11 +23,6 @@ class ResolvedCall:
     args: Mapping[str, Any]
     session_key: str  # the session whose folder the tool works in
     shell_args: tuple[str, ...] = ()  # paths of the arguments that a shell reads; their values were quoted
-
-    @property
-    def digest(self) -> str:
-        """The fingerprint of the call, to compare a confirmed call with the call to execute. X6"""
-        return fingerprint([self.tool, self.args, self.session_key, self.shell_args])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ def resolve_call(
     filler = Filler(values, limit=limit)
 
     def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
-        if not is_shell(definition.schema, path):
+        if not is_shell(definition, path):
             return None
         at = format_argument_path(action.action_id, path)
         command = compile_template(template, at, allows_options=action.allows_options)
@@ -71,8 +66,13 @@ def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     return tuple(
         _format_path(path)
         for path, leaf in leaves(args)
-        if isinstance(leaf, str) and is_shell(definition.schema, path)
+        if isinstance(leaf, str) and is_shell(definition, path)
     )
+
+
+def find_text_args(args: Any) -> tuple[str, ...]:
+    """Return the paths of all text arguments."""
+    return tuple(_format_path(path) for path, leaf in leaves(args) if isinstance(leaf, str))
 
 
 def resolve_message(action: SendMessage, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> str:

@@ -16,7 +16,15 @@ from easel.core.action.confirmation import (
     has_same_save_target,
     to_confirmation,
 )
-from easel.core.action.policy import Definitions, admit, definition_of, may_run_unattended, needs_consent
+from easel.core.action.hints import explain_weakened, find_weakened, first_hints
+from easel.core.action.policy import (
+    Definitions,
+    admit,
+    check_gesture,
+    definition_of,
+    may_run_unattended,
+    needs_consent,
+)
 from easel.core.action.resolution import Message, ResolvedCall, resolve_call, resolve_message
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
@@ -26,6 +34,7 @@ from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
+from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import apply_patch
 from easel.core.values.paths import SaveMode, check_can_save, save_outcome, to_outcome
 from easel.core.values.template import Values
@@ -33,6 +42,7 @@ from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Una
 from easel.ids import ArtifactId
 
 EXPIRED = "No person answered in time."
+NOT_ACCEPTED = "No person has accepted this spec yet."
 
 Decision = Callable[[CanvasSnapshot], Change]
 
@@ -55,11 +65,13 @@ class ActionStart:
     event_id: str
     owner_id: str
     now_ms: int
+    salt: str = ""  # random; part of the digest of a confirmation
     input: Any = field(default_factory=dict[str, Any])
     expected_revision: int | None = None
     request_id: str | None = None
     request_digest: str | None = None
     is_attended: bool = True  # whether a person can be asked for a confirmation
+    has_gesture: bool = True  # False: the code of a page asks, without a gesture of a person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,8 @@ class Rules:
     pending_limit: PendingLimit | None = None
     # The content of the artifacts that `MissingArtifacts` named, empty at the first try.
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
+    # Tools of the canvas that claim less effect than remembered, with the reason of each. RS-68
+    weakened: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +102,7 @@ class StartedExecution:
     work: Work | PendingReply
     revision: int  # of the canvas after the change
     offloaded: tuple[OffloadedValue, ...] = ()
+    is_accepted: bool = True  # whether a person had accepted the canvas
     confirmation: Mapping[str, Any] | None = None  # the JSON that a person must confirm before the work
     problem: HostError | None = None  # why the execution failed at its start
 
@@ -122,7 +137,11 @@ def start_execution(
         owner_id=start.owner_id,
     )
     try:
-        return _ask_or_start(canvas, execution, action, start, rules)
+        rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
+        started = _ask_or_start(canvas, execution, action, start, rules)
+        # A canvas of an older version has no hints yet.
+        hints = first_hints(canvas.tool_hints, spec, _known(rules))
+        return replace(started, change=replace(started.change, tool_hints=hints)) if hints else started
     except Forbidden:
         raise
     except HostError as problem:
@@ -137,16 +156,18 @@ def _ask_or_start(
     definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
     work = _resolve(canvas, action, start, rules)
     _check_can_save(canvas, action)
-    floor, is_accepted = rules.floor, canvas.is_accepted
+    floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
+    if isinstance(action, CallTool) and action.tool in rules.weakened:
+        definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
     if not start.is_attended and not may_run_unattended(
         action, definition, floor=floor, is_accepted=is_accepted
     ):
-        reason = "" if is_accepted else " No person has accepted this spec yet."
-        raise Forbidden(
-            problem=f"a person must confirm `{start.action_id}`, so a refresh cannot run it.{reason}"
-        )
+        reason = explain_weakened(rules.weakened) if canvas.is_accepted else NOT_ACCEPTED
+        problem = f"a person must confirm `{start.action_id}`, so a refresh cannot run it. {reason}"
+        raise Forbidden(problem=problem.rstrip())
     if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
         return _ask(canvas, execution, action, work, start=start, pending_limit=rules.pending_limit)
+    check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
         canvas,
         execution,
@@ -157,6 +178,10 @@ def _ask_or_start(
         now_ms=start.now_ms,
         state_bytes=rules.state_bytes,
     )
+
+
+def _known(rules: Rules) -> Definitions:
+    return dict[str, ToolDefinition]() if isinstance(rules.definitions, Unavailable) else rules.definitions
 
 
 def _definitions(rules: Rules) -> Definitions:
@@ -191,14 +216,14 @@ def _ask(
     start: ActionStart,
     pending_limit: PendingLimit | None,
 ) -> StartedExecution:
-    confirmation = to_confirmation(work, action)
+    confirmation = to_confirmation(work, action, start.salt)
     resolved, offloaded = offload_large_values(confirmation)
     pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
     payload = {
         **pending.event_fields,
         "confirmationId": pending.event_id,
         "askedAt": start.now_ms,
-        "resolved": resolved,
+        "digest": confirmation["digest"],
     }
     event = _events(pending, start.principal).action("asked", canvas.revision, payload)
     transition = Transition(pending, pending_limit=pending_limit)
@@ -236,6 +261,7 @@ def _start_work(
             action=action,
             work=work,
             revision=canvas.revision,
+            is_accepted=canvas.is_accepted,
         )
     patched = apply_patch(work, canvas.state, f"actions.{execution.action_id}.patch")
     check_state_size(patched.state, state_bytes)
@@ -417,9 +443,6 @@ def _error(problem: HostError, message: str) -> dict[str, Any]:
 
 
 def _events(execution: Execution, principal: Principal) -> CanvasEvents:
-    return CanvasEvents(
-        execution.canvas_id,
-        agent_id=principal.user_id,
-        event_id=execution.event_id,
-        node_id=execution.action_id,
+    return CanvasEvents.by(
+        principal, execution.canvas_id, event_id=execution.event_id, node_id=execution.action_id
     )

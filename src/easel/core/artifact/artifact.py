@@ -4,6 +4,7 @@ Owns the description of an artifact, its URL path and the keys of its blobs. Doe
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,16 +45,16 @@ class Artifact:
         return SERVED_AT + self.artifact_id
 
 
-SweepPosition = tuple[UserId, ArtifactId]  # the last row that a sweep over all artifacts has checked
-START: SweepPosition = (UserId(""), ArtifactId(""))
+ArtifactKey = tuple[UserId, ArtifactId]  # also a cursor: artifacts are swept in this order
+START: ArtifactKey = (UserId(""), ArtifactId(""))
 
 
 @dataclass(frozen=True, slots=True)
-class SweepStep:
-    """One batch of a sweep: the blob keys of deleted rows. `next` is None after the last batch."""
+class OrphanPage:
+    """The old artifacts without references in one page of all artifacts. `next` is None after the last."""
 
-    blob_keys: list[str]
-    next: SweepPosition | None
+    keys: Sequence[ArtifactKey]
+    next: ArtifactKey | None
 
 
 def blob_key(user_id: UserId, name: str) -> str:

@@ -1,14 +1,17 @@
 """The audit chain: the hash of each record covers the record before it, so that changes are detected. CC-06
 
-Owns linking and verifying records. Has no store. An attacker who can rewrite all records and the head can
-forge a valid chain. Comparing it with a `ChainPosition` that was noted outside the database detects this too.
+Owns linking and verifying records, and the signed checkpoint at which the chain begins after old records were
+removed. Has no store. An attacker who can rewrite all records and the head can forge a valid chain. Comparing
+it with a `ChainPosition` that was noted outside the database detects this too.
 """
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, cast
 
 from easel.core.audit.record import Entry, format_time, parse_record
@@ -29,6 +32,25 @@ class ChainPosition:
 
 
 START = ChainPosition(0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The position of the last removed record, signed: the chain begins after it. RS-69"""
+
+    position: ChainPosition
+    signature: str
+
+    @classmethod
+    def sign(cls, position: ChainPosition, key: str) -> "Checkpoint":
+        return cls(position, _signature(position, key))
+
+    def is_signed_with(self, key: str) -> bool:
+        return hmac.compare_digest(self.signature, _signature(self.position, key))
+
+
+def _signature(position: ChainPosition, key: str) -> str:
+    return hmac.new(key.encode(), f"easel audit checkpoint {position}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +124,16 @@ def follow(position: ChainPosition, links: Sequence[Link]) -> ChainPosition | Br
             )
         position = ChainPosition(link.seq, link.hash)
     return position
+
+
+def find_cut(position: ChainPosition, links: Sequence[Link], before: datetime) -> ChainPosition | Break:
+    """Return the position of the last link of the prefix that is older than `before`. RS-69
+
+    It is `position` if the first link is not older. Returns the break of a prefix that is not intact, which
+    must be kept as evidence.
+    """
+    prefix = list(takewhile(lambda link: link.at < before, links))
+    return follow(position, prefix)
 
 
 def check_end(position: ChainPosition, end: ChainEnd) -> Break | None:

@@ -41,12 +41,18 @@ ACTIONS: Mapping[str, StorageClass] = {
     "run.cancelled": _AUDIT,
     "canvas.created": _AUDIT,
     "canvas.deleted": _AUDIT,
+    "canvas.renamed": _AUDIT,
+    "canvas.owner.changed": _AUDIT,
+    "canvas.spec.changed": _AUDIT,
+    "canvas.asset.changed": _AUDIT,
     "canvas.accepted": _AUDIT,
     "canvas.action": _AUDIT,
+    "canvas.refreshed": _AUDIT,
     "canvas.confirmed": _AUDIT,
     "canvas.cancelled": _AUDIT,
     "canvas.page.refused": _AUDIT,
     "token.created": _AUDIT,
+    "token.bound": _AUDIT,
     "token.revoked": _AUDIT,
     "node.connected": _AUDIT,
     "node.disconnected": _AUDIT,
@@ -66,6 +72,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "append.slow": _OPS,
     "database.unavailable": _OPS,
     "audit.overflowed": _OPS,
+    "audit.shortened": _AUDIT,
 }
 
 EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
@@ -119,7 +126,11 @@ def new_entry(
         "at": format_time(at),
         "storage_class": storage_class.value,
         "action": action,
-        "actor": {"user_id": _to_line(principal.user_id, redact), "name": _to_line(principal.name, redact)},
+        "actor": {
+            **_actor(principal),
+            "user_id": _to_line(principal.user_id, redact),
+            "name": _to_line(principal.name, redact),
+        },
     }
     if subject is not None:
         record["subject"] = _to_line(subject, redact)
@@ -146,7 +157,7 @@ def _plain(
         "at": format_time(at),
         "storage_class": ACTIONS[action].value,
         "action": action,
-        "actor": {"user_id": principal.user_id, "name": principal.name},
+        "actor": _actor(principal),
         **({} if subject is None else {"subject": subject}),
         **({"details": details} if details else {}),
         "metadata": _METADATA,
@@ -174,6 +185,13 @@ def _plain(
     ):
         return None
     return text[1:]
+
+
+def _actor(principal: Principal) -> dict[str, Any]:
+    """Return the actor of a record with its kind, unless it has not signed in, and its run. RS-68"""
+    kind = {"kind": principal.actor_kind.value} if principal.user_id else {}
+    run = {} if principal.run_id is None else {"run_id": principal.run_id}
+    return {"user_id": principal.user_id, "name": principal.name, **kind, **run}
 
 
 def format_time(at: datetime) -> str:

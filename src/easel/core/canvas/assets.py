@@ -6,6 +6,7 @@ Does not know stores. CV-47
 """
 
 import base64
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,14 @@ MAX_NAMES = 16
 # Characters with a special meaning in a shell, a browser or a file system, and characters that look like
 # slashes.
 _UNSAFE = frozenset('\\%:*?"<>|#;&' + "\u2044\u2215\u2216\u29f8\u29f9\u2571\u2572")
-_KEY = re.compile(r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})/.+")
+# Windows opens a device for these names, whatever their case and extension.
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", "conin$", "conout$"]
+    + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
+)
+_KEY = re.compile(
+    r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})(?:-([a-z2-7]{52}))?/.+"
+)
 
 _TYPES = {
     ".html": "text/html", ".htm": "text/html", ".css": "text/css", ".js": "text/javascript",
@@ -51,6 +59,12 @@ class Asset:
         """The media type for the file name; the content is not inspected."""
         return _TYPES.get(PurePosixPath(self.path).suffix.lower(), "application/octet-stream")
 
+    @property
+    def digest(self) -> str | None:
+        """The SHA-256 of the content, from the blob key; None for an asset of an older version."""
+        match = _KEY.fullmatch(self.blob_key)
+        return _decode_digest(match[2]) if match and match[2] else None
+
 
 def require_asset_path(path: str) -> str:
     """Return the path. Raises `BadInput` unless it is an unambiguous path of a file below `assets/`."""
@@ -75,6 +89,21 @@ def require_asset_path(path: str) -> str:
             )
         if len(name.encode()) > MAX_NAME_LENGTH:
             raise BadInput(problem=f"path: a name must have at most {MAX_NAME_LENGTH} bytes.")
+    return path
+
+
+def require_new_asset_path(path: str) -> str:
+    """Return the path of an asset to store. Raises `BadInput` also if Windows could not have such a file.
+
+    Assets that older releases have stored under such a name stay readable.
+    """
+    require_asset_path(path)
+    for name in path.split("/"):
+        if name.partition(".")[0].rstrip().lower() in _DEVICES:
+            raise BadInput(
+                problem=f"path: {name} is the name of a device on Windows, so the canvas could not be "
+                "exported there; choose another name."
+            )
     return path
 
 
@@ -119,6 +148,19 @@ def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, pa
     return (
         f"users/{user_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
     )
+
+
+def version_name(name: str, content: bytes) -> str:
+    """Return the name of a version for its blob key: a unique name, and the digest of the content.
+
+    A blob is never overwritten, so the digest in its key is always that of its content.
+    """
+    digest = hashlib.sha256(content).digest()
+    return f"{name}-{base64.b32encode(digest).decode().rstrip('=').lower()}"
+
+
+def _decode_digest(letters: str) -> str:
+    return base64.b32decode(letters.upper() + "====").hex()
 
 
 def asset_created_at(key: str) -> datetime | None:

@@ -40,6 +40,7 @@ class NewCanvas:
     assets: Sequence[Asset] = ()
     refreshes: Sequence[Refresh] = ()
     is_accepted: bool = True
+    tool_hints: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,9 @@ class Canvas:
     is_accepted: bool  # whether a person wrote or accepted the spec. RS-59
     created_at: datetime
     updated_at: datetime
+    # What each allowed tool said of itself when the spec was written or accepted; see `core.action.hints`.
+    # None: stored by a version that did not remember it. RS-68
+    tool_hints: Mapping[str, Any] | None = None
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -87,6 +91,13 @@ class CanvasSnapshot:
     assets: Sequence[Asset] = field(default_factory=list[Asset])
     views: Sequence[View] = field(default_factory=list[View])
     failing: Sequence[Failing] = field(default_factory=list[Failing])  # always empty in an `Outcome`
+    # Tools that claim less effect than remembered, with the reason of each. Set only for views. RS-68
+    weakened: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the canvas counts as accepted: not while one of its tools is weaker than remembered."""
+        return self.canvas.is_accepted and not self.weakened
 
     @property
     def live_views(self) -> list[View]:
@@ -110,6 +121,7 @@ class Change:
     transition: Transition | None = None  # of an execution
     refreshes: Sequence[Refresh] | None = None  # the jobs of the new spec, if the spec changes
     is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
+    tool_hints: Mapping[str, Any] | None = None
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change

@@ -1,12 +1,14 @@
 """The events of a canvas's log.
 
-Owns the payload of every event type of a canvas. The provenance of an event names the principal that acted
-and, in place of a run, the operation. Does not know the log. RS-33, CV-38
+Owns the payload of every event type of a canvas. The provenance of an event names the kind and the id of the
+principal that acted, and the run that caused the event or, if there is none, the operation. Does not know the
+log. RS-33, RS-68, CV-38
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from easel.core.principal import ActorKind, Principal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
 from easel.core.values.fingerprint import fingerprint
@@ -20,9 +22,30 @@ MAX_PATH_BYTES = 1_000  # of `changedPaths`, so that no part of the event is off
 class CanvasEvents:
     """Builds the events of one operation on a canvas. `event_id` identifies the operation."""
 
-    def __init__(self, canvas_id: CanvasId, *, agent_id: str, event_id: str, node_id: str = "canvas") -> None:
+    def __init__(
+        self,
+        canvas_id: CanvasId,
+        *,
+        agent_id: str,
+        event_id: str,
+        node_id: str = "canvas",
+        kind: ActorKind = ActorKind.AGENT,
+    ) -> None:
         self._canvas_id = canvas_id
-        self._provenance = Provenance(agent_id, node_id, event_id)
+        self._provenance = Provenance(agent_id, node_id, event_id, kind=kind)
+
+    @classmethod
+    def by(
+        cls, principal: Principal, canvas_id: CanvasId, *, event_id: str, node_id: str = "canvas"
+    ) -> "CanvasEvents":
+        """Return a builder for events that the principal causes."""
+        return cls(
+            canvas_id,
+            agent_id=principal.actor_id,
+            event_id=principal.run_id or event_id,
+            node_id=node_id,
+            kind=principal.actor_kind,
+        )
 
     def created(self, revision: int, title: str) -> Envelope:
         return self._seal("canvas.created", revision, {"title": title})

@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from easel.core.principal import Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.errors import TooMany
 from easel.ids import CanvasId, RunId, UserId
 
@@ -147,6 +147,16 @@ class DuplicateRequest(Exception):
 
 class StaleTransition(Exception):
     """The execution no longer has the status that the transition starts from; nothing was stored."""
+
+
+def principal_of(execution: Execution) -> Principal:
+    """Return the principal that started an execution, from its stored actor."""
+    actor = execution.actor
+    return Principal(
+        execution.user_id,
+        actor.get("name", execution.user_id),
+        kind=PrincipalKind(actor.get("kind", PrincipalKind.USER)),
+    )
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ and the default mode is `html`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -82,6 +82,8 @@ class SpecLimits:
 
 
 DEFAULT_LIMITS = SpecLimits()
+# For stored specs: they were checked against the limits that applied when they were stored.
+UNLIMITED = SpecLimits(**{limit.name: 2**63 - 1 for limit in fields(SpecLimits)})
 
 
 @dataclass(frozen=True, slots=True)

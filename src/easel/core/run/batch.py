@@ -7,6 +7,7 @@ from easel.core.run.run import Claim, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope, Stream
+from easel.core.stream.json_text import to_storable_text
 from easel.ids import WorkerId
 
 
@@ -23,8 +24,12 @@ class Batch:
     number: int
     events: Sequence[Envelope]
     ends_as: Status | None = None
-    error: str | None = None
+    error: str | None = None  # may quote a provider or a tool, so its text is made storable
     answer: Message | None = None
+
+    def __post_init__(self) -> None:
+        if self.error is not None:
+            object.__setattr__(self, "error", to_storable_text(self.error))
 
 
 @dataclass(frozen=True, slots=True)

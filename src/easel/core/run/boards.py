@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from easel.core.principal import ActorKind
 from easel.core.run.status import Status, is_terminal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
@@ -112,6 +113,7 @@ class BoardValue:
     node_id: str
     created_at: datetime
     updated_at: datetime
+    kind: ActorKind | None = None  # of the author; None: written before kinds were stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class BoardWrite:
     event: Envelope
     offloaded: tuple[OffloadedValue, ...]
     refers_to: frozenset[ArtifactId]
+    kind: ActorKind
 
     @property
     def size(self) -> int:
@@ -167,9 +170,18 @@ class BoardWrite:
 
 
 def prepare(
-    request: BoardWriteRequest, limits: BoardLimits, *, user_id: UserId, run_id: RunId, agent_id: str
+    request: BoardWriteRequest,
+    limits: BoardLimits,
+    *,
+    user_id: UserId,
+    run_id: RunId,
+    agent_id: str,
+    kind: ActorKind = ActorKind.AGENT,
 ) -> BoardWrite:
-    """Check a request as far as this needs no state of the run, and seal its event. CC-16, CC-18, CC-19"""
+    """Check a request as far as this needs no state of the run, and seal its event.
+
+    CC-16, CC-18, CC-19, RS-68
+    """
     board_key = to_board_key(request.board, request.key, request.edge_id)
     node_id = require_name("source_node_id", request.node_id)
     if is_too_deep(request.value):
@@ -186,7 +198,8 @@ def prepare(
         **edge,
         "source_node_id": node_id,
     }
-    event = seal(f"{board_key.board}.write", data, Provenance(agent_id, node_id, run_id, board_key.edge))
+    provenance = Provenance(agent_id, node_id, run_id, board_key.edge, kind)
+    event = seal(f"{board_key.board}.write", data, provenance)
     return BoardWrite(
         user_id=user_id,
         run_id=run_id,
@@ -199,4 +212,5 @@ def prepare(
         event=event,
         offloaded=(*offloaded, *event.offloaded),
         refers_to=mentioned_artifacts(text, offloaded) | event.refers_to,
+        kind=kind,
     )

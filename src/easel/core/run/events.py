@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from easel.core.principal import ActorKind
 from easel.core.run.conversation import Step, ToolCall, ToolResult
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
@@ -13,11 +14,23 @@ UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
 
 
 class RunEvents:
-    """Seals the events that one actor adds to one run."""
+    """Seals the events that one actor adds to one run.
 
-    def __init__(self, run_id: RunId, *, agent_id: str, node_id: str) -> None:
+    `attempt` is in the deltas of a worker: the next attempt repeats the text of an unfinished step.
+    """
+
+    def __init__(
+        self,
+        run_id: RunId,
+        *,
+        agent_id: str,
+        node_id: str,
+        kind: ActorKind = ActorKind.AGENT,
+        attempt: int | None = None,
+    ) -> None:
         self._run_id = run_id
-        self._provenance = Provenance(agent_id, node_id, run_id)
+        self._attempt = {} if attempt is None else {"attempt": attempt}
+        self._provenance = Provenance(agent_id, node_id, run_id, kind=kind)
 
     def _seal(self, event_type: str, data: Mapping[str, Any]) -> Envelope:
         return seal(event_type, data, self._provenance)
@@ -31,10 +44,10 @@ class RunEvents:
         return cls(UNCLAIMED_RUN_ID, agent_id=agent_id, node_id=node_id).start(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
-        return self._seal("message.delta", {"message_id": message_id, "text": text})
+        return self._seal("message.delta", {"message_id": message_id, "text": text, **self._attempt})
 
     def thought(self, message_id: MessageId, text: str) -> Envelope:
-        return self._seal("reasoning.delta", {"message_id": message_id, "text": text})
+        return self._seal("reasoning.delta", {"message_id": message_id, "text": text, **self._attempt})
 
     def step(self, number: int, step: Step) -> Envelope:
         calls = [{"call_id": call.call_id, "tool": call.tool, "args": call.args} for call in step.calls]
@@ -53,7 +66,13 @@ class RunEvents:
         )
 
     def end_with_message(
-        self, message_id: MessageId, text: str, status: Status, error: str | None
+        self,
+        message_id: MessageId,
+        text: str,
+        status: Status,
+        error: str | None,
+        *,
+        is_truncated: bool = False,
     ) -> list[Envelope]:
         """Return the last events of a claimed run: the assistant's message, the status, and `done`."""
         reason = {"error": error} if error else {}
@@ -64,6 +83,7 @@ class RunEvents:
             "text": text,
             "status": status.value,
             **reason,
+            **({"truncated": True} if is_truncated else {}),
         }
         return [self._seal("message.completed", message), *self.end_without_message(status, error)]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import STEP_BREAK, Step, ToolCall, ToolResult, assistant_text
 from easel.ids import CallId
 
 OUTCOME_UNKNOWN = (
@@ -15,25 +15,45 @@ OUTCOME_UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The steps of earlier attempts in order, and the tool calls that were started."""
+    """The steps of earlier attempts in order, and the tool calls that were started.
+
+    `unfinished` is the text of a model call that did not finish. A worker that continues the run ignores it,
+    because it calls the model again; it is part of the text of a run that ends instead.
+    """
 
     steps: tuple[Step, ...] = ()
     started_calls: frozenset[CallId] = frozenset()
+    unfinished: str = ""
+
+    @property
+    def text(self) -> str:
+        """The assistant's text so far, for a run that is not continued."""
+        return assistant_text((*self.steps, Step(self.unfinished, ())))
 
 
 def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     """Return the progress according to the events of a run's log. RX-06
 
-    Deltas of an unfinished answer of the model are ignored, because the model is called again.
+    Text that was not restored from its artifact is left out.
     """
     steps: list[Step] = []
     started_calls: set[CallId] = set()
+    unfinished: list[str] = []
+    is_new_attempt = False  # the first delta of an attempt replaces the unfinished text of the former one
     for event_type, data in events:
-        if event_type == "step.completed":
+        if event_type == "run.start":
+            is_new_attempt = True
+        elif event_type == "message.delta" and data.get("role") != "user":
+            if is_new_attempt:
+                unfinished.clear()
+                is_new_attempt = False
+            unfinished.append(_text(data))
+        elif event_type == "step.completed":
+            unfinished.clear()
             calls = tuple(
                 ToolCall(CallId(call["call_id"]), call["tool"], call["args"]) for call in data["calls"]
             )
-            steps.append(Step(data["text"], calls))
+            steps.append(Step(_text(data), calls))
         elif event_type == "tool.call":
             started_calls.add(CallId(data["call_id"]))
         elif event_type == "tool.result":
@@ -41,4 +61,10 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
                 CallId(data["call_id"]), data["tool"], data.get("error", data.get("result")), "error" in data
             )
             steps[-1] = replace(steps[-1], results=(*steps[-1].results, result))
-    return Progress(tuple(steps), frozenset(started_calls))
+    finished = tuple(steps)
+    lead = STEP_BREAK if assistant_text(finished) else ""
+    return Progress(finished, frozenset(started_calls), "".join(unfinished).removeprefix(lead))
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return data["text"] if isinstance(data["text"], str) else ""

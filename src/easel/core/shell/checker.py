@@ -2,30 +2,46 @@
 
 A value is the text that replaces a placeholder. It may be an argument, a file name, an assignment, or a word
 of `for` or `case`, or a part of one. It must not be part of a program's name, and no program may evaluate it
-as code. A variable that may contain a value is tainted: the same rules apply to it, and it must be in double
-quotes. Does not know the syntax of the shell: the script is parsed already.
+as code, neither as an argument nor from a pipe or a file that the script writes. A variable that may contain
+a value is tainted: the same rules apply to it, and it must be in double quotes. Does not know the syntax of
+the shell: the script is parsed already. RS-16, RS-65
 """
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from itertools import takewhile
+from typing import NoReturn, cast
 
+from easel.core.shell.files import Call, find_run_after_write, outputs
 from easel.core.shell.lexer import NAME, Word
 from easel.core.shell.parser import Command, Script
 from easel.core.shell.programs import (
     ALWAYS_TAINTED,
+    COMMAND_OPTION,
+    DATA_PROGRAMS,
+    EVALUATING_PROGRAMS,
     EVALUATORS,
     FIND_PROGRAMS,
+    IMPLICIT_SCRIPTS,
     INTERPRETERS,
+    LAUNCHERS,
+    RISKY_OPTIONS,
+    RISKY_SUBCOMMANDS,
     STANDARD_INPUT,
     SYNTAX_CHANGING_BUILTINS,
     TEST_ARITHMETIC,
     UNSAFE_VARIABLES,
     WRAPPERS,
     after_wrapper,
+    file_name,
+    is_own_script,
     program_name,
 )
+
+KNOWN_PROGRAMS = DATA_PROGRAMS | LAUNCHERS | EVALUATORS | INTERPRETERS
+INNER_PROGRAMS = INTERPRETERS | EVALUATING_PROGRAMS
+REMEDY = "put the command into a script and pass the value as its argument"
 
 
 class TemplateChecker:
@@ -36,6 +52,8 @@ class TemplateChecker:
         self._tainted = self._find_tainted_variables()
         self._assignments: set[int] = set()
         self._first_pipe = self._first_pipe_after_value()
+        # Programs that received a value and are in none of the lists.
+        self.unknown_programs: list[str] = []
 
     def is_assignment(self, word: Word) -> bool:
         """Return whether a word assigns a variable, so that its value begins after the `=`."""
@@ -54,8 +72,10 @@ class TemplateChecker:
         for word in (*self._script.compared, *(word for loop in self._script.loops for word in loop.words)):
             for slot in word.slots:
                 slot.needs_quoting = True
-        for command in self._script.commands:
-            self._check_command(command)
+        calls = [self._to_call(command) for command in self._script.commands]
+        for call in calls:
+            self._check_call(call)
+        self._check_files(calls)
 
     # --- tainted words and variables ------------------------------------------------------------------------
 
@@ -97,6 +117,13 @@ class TemplateChecker:
         first = min(values, default=math.inf)
         return min((pipe for pipe in self._script.pipes if pipe > first), default=math.inf)
 
+    def _is_first_after_pipe(self, command: Command) -> bool:
+        """Return whether a command reads from a pipe after a value."""
+        pipe = max((pipe for pipe in self._script.pipes if pipe <= command.position), default=-1)
+        return pipe >= self._first_pipe and not any(
+            pipe <= other.position < command.position for other in self._script.commands
+        )
+
     def _refuse(self, words: Sequence[Word], where: str) -> NoReturn:
         """Raise `BadInput` that names the first placeholder or tainted variable in the words."""
         for word in words:
@@ -111,27 +138,41 @@ class TemplateChecker:
 
     # --- commands -------------------------------------------------------------------------------------------
 
-    def _check_command(self, command: Command) -> None:
+    def _to_call(self, command: Command) -> Call:
+        """Check the assignments and wrappers of a command. Returns the call without them."""
         words = command.words
         while words and words[0].assigns:
             self._check_assignment(words[0])
             words = words[1:]
-        if not words:
-            return
         words = self._unwrap(words, command.redirections)
+        carries_value = command.position >= self._first_pipe or any(
+            map(self._carries_value, (*words, *command.redirections))
+        )
+        return Call(command, program_name(words[0]) if words else None, words, carries_value)
+
+    def _check_call(self, call: Call) -> None:
+        name, words = call.name, call.words
         if not words:
             return
-        name = program_name(words[0])
         if name in SYNTAX_CHANGING_BUILTINS:
             self._script.refuse(
                 f"`{name}` changes how the rest of the command is read; "
                 "a command with placeholders must not use it."
             )
-        tainted_words = [word for word in (*words[1:], *command.redirections) if self._carries_value(word)]
+        tainted_words = self._tainted_words(words[1:], call.command)
         if self._evaluates(name, words):
-            self._check_evaluator(name or "", command, words, tainted_words)
-        elif tainted_words:
+            self._check_evaluator(name or "", call.command, words, tainted_words)
+        elif call.carries_value:
+            self._check_inner_programs(call)
+        if tainted_words:
+            self._check_options(name, words)
             self._check_arguments(name, words, tainted_words)
+        is_known = name is None or name in KNOWN_PROGRAMS or is_own_script(words[0])
+        if not is_known and (tainted_words or self._is_first_after_pipe(call.command)):
+            self.unknown_programs.append(name or "")
+
+    def _tainted_words(self, words: Sequence[Word], command: Command) -> list[Word]:
+        return [word for word in (*words, *command.redirections) if self._carries_value(word)]
 
     def _check_assignment(self, word: Word) -> None:
         self._assignments.add(id(word))
@@ -161,7 +202,9 @@ class TemplateChecker:
             if inner is None and not tainted_words:
                 break
             if inner is None:
-                self._refuse(tainted_words, f"after an option of `{name}` that is not supported here")
+                self._refuse(
+                    tainted_words, f"after an option of `{name}` that is not supported here; {REMEDY}"
+                )
             for word in words[: len(words) - len(inner)]:
                 if word.assigns:
                     self._check_assignment(word)
@@ -184,12 +227,13 @@ class TemplateChecker:
         self, name: str, command: Command, words: tuple[Word, ...], tainted_words: Sequence[Word]
     ) -> None:
         if tainted_words:
-            how = "; name a script file right after it" if name in INTERPRETERS else ""
-            self._refuse(tainted_words, f"among the arguments of `{name}`, which evaluates them again{how}")
+            self._refuse(
+                tainted_words, f"among the arguments of `{name}`, which evaluates them again; {REMEDY}"
+            )
         if name != "read" and command.position >= self._first_pipe:
             self._script.refuse(
                 f"`{name}` must not follow a pipe "
-                "through which it could read the value of a placeholder as a command."
+                f"through which it could read the value of a placeholder as a command; {REMEDY}."
             )
         for word in words[1:]:
             text = "".join(piece for piece in word.pieces if isinstance(piece, str))
@@ -198,17 +242,67 @@ class TemplateChecker:
                     f"`{name}` evaluates a text with a variable that may contain the value of a placeholder."
                 )
 
+    # --- programs that run another program ------------------------------------------------------------------
+
+    def _check_inner_programs(self, call: Call) -> None:
+        """Refuse a value for a shell among the arguments of a program, as in `docker exec web sh`. RS-65"""
+        if call.name in DATA_PROGRAMS or call.name in INTERPRETERS:
+            return
+        reads_pipe = call.command.position >= self._first_pipe
+        for index, word in enumerate(call.words[1:], 1):
+            program = program_name(word) if word.literal else None
+            if program not in INNER_PROGRAMS or not self._evaluates(program, call.words[index : index + 3]):
+                continue
+            # A script of the author may have a word such as `node` for its own use.
+            if is_own_script(call.words[0]) and not _has_option(call.words[index : index + 2]):
+                continue
+            if tainted_words := self._tainted_words(call.words[index:], call.command):
+                self._refuse(
+                    tainted_words, f"among the arguments of `{program}`, which evaluates them again; {REMEDY}"
+                )
+            if reads_pipe:
+                self._script.refuse(
+                    f"`{program}` must not follow a pipe "
+                    f"through which it could read the value of a placeholder as a command; {REMEDY}."
+                )
+
+    def _check_options(self, name: str | None, words: tuple[Word, ...]) -> None:
+        """Refuse a value in an option, or after a subcommand, that is run as a command. RS-65"""
+        risky = RISKY_OPTIONS.get(name or "", frozenset())
+        if name not in KNOWN_PROGRAMS and not is_own_script(words[0]):
+            risky |= {"-c"}
+        subcommands = RISKY_SUBCOMMANDS.get(name or "", frozenset())
+        for index, word in enumerate(words[1:], 1):
+            text = "".join(cast(str, piece) for piece in takewhile(_is_text, word.pieces))
+            option = text.partition("=")[0]
+            is_risky = option in risky or COMMAND_OPTION.fullmatch(option)
+            is_joined = text[:2] in risky and not text.startswith("--")
+            where = words[index : index + 2] if is_risky else words[index : index + 1] if is_joined else ()
+            if word.literal in subcommands:
+                where = words[index:]
+            if tainted_words := [word for word in where if self._carries_value(word)]:
+                self._refuse(tainted_words, f"after `{option[:40]}` of `{name}`, which may run it; {REMEDY}")
+
+    def _check_files(self, calls: Sequence[Call]) -> None:
+        """Refuse a script that runs a file which it may have written with a value. RS-65"""
+        for call in calls:
+            for target in outputs(call):
+                if file_name(target) in IMPLICIT_SCRIPTS:
+                    self._script.refuse(
+                        f"a command with placeholders must not write `{file_name(target)}`, "
+                        f"which other programs run; {REMEDY}."
+                    )
+        if problem := find_run_after_write(calls, self._carries_value):
+            self._script.refuse(
+                f"the command could run the value of a placeholder from a file: {problem}; {REMEDY}."
+            )
+
     # --- other programs -------------------------------------------------------------------------------------
 
     def _check_arguments(
         self, name: str | None, words: tuple[Word, ...], tainted_words: Sequence[Word]
     ) -> None:
         literals = [word.literal for word in words]
-        last = max((index for index, word in enumerate(words) if self._carries_value(word)), default=0)
-        for index, literal in enumerate(literals[1 : max(last - 1, 1)], 1):
-            program = program_name(words[index]) if literal else None
-            if program in INTERPRETERS and (literals[index + 1] or "").startswith("-"):
-                self._refuse(tainted_words, f"among the arguments of `{program}`, which evaluates them again")
         match name:
             case "test" | "[":
                 if sign := next((literal for literal in literals if literal in TEST_ARITHMETIC), None):
@@ -223,7 +317,7 @@ class TemplateChecker:
                 if arguments := [word for word in words[start:] if self._carries_value(word)]:
                     self._refuse(arguments, f"after {literals[start]} of `find`, which runs it")
             case "printf":
-                if "-v" in literals or any(
+                if any((literal or "").startswith("-v") for literal in literals[1:2]) or any(
                     map(self._carries_value, words[1:3] if "--" in literals else words[1:2])
                 ):
                     self._refuse(
@@ -241,6 +335,14 @@ class TemplateChecker:
                 self._check_assignment(word)
             elif self._carries_value(word):
                 self._refuse([word], f"a variable name for `{name}`")
+
+
+def _is_text(piece: str | int | None) -> bool:
+    return isinstance(piece, str)
+
+
+def _has_option(words: Sequence[Word]) -> bool:
+    return len(words) > 1 and (words[1].literal or "").startswith("-")
 
 
 def _names_read(command: Command) -> Iterator[str]:

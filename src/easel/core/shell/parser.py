@@ -12,20 +12,27 @@ from easel.core.shell.lexer import MAX_NESTING, NAME, Lexer, Word
 
 SEPARATORS = frozenset({"\n", ";", "&", "&&", "||", "|", "|&"})
 PIPES = frozenset({"|", "|&"})
-REDIRECTIONS = frozenset({"<<<", "<<", "<<-", "<&", "<>", ">>", ">&", ">|", "&>", "&>>", "<", ">"})
+OUTPUTS = frozenset({"<>", ">>", ">&", ">|", "&>", "&>>", ">"})
+REDIRECTIONS = OUTPUTS | {"<<<", "<<", "<<-", "<&", "<"}
 COMMAND_FOLLOWS = frozenset({"if", "elif", "then", "else", "while", "until", "do", "{", "!"})
 CLOSING_KEYWORDS = frozenset({"fi", "done", "}"})
 UNSUPPORTED_KEYWORDS = frozenset({"function", "select", "coproc", "[[", "in", "esac"})
 CASE_BRANCH_ENDS = frozenset({";;", ";&", ";;&"})
+_FILE_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
+Redirection = tuple[str, Word]  # operator and target
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command. Without words it has only the redirections of a group or compound command."""
+    """A simple command. Without words it has only the redirections of a group or compound command.
+
+    `redirections` are the targets of all redirections, `outputs` of those that write a file.
+    """
 
     position: int
     words: tuple[Word, ...]
     redirections: tuple[Word, ...] = ()
+    outputs: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class Script(Lexer):
 
     def _parse_simple_command(self, words: list[Word]) -> None:
         position = words[0].position if words else self._pos
-        redirections: list[Word] = []
+        redirections: list[Redirection] = []
         while True:
             lexeme = self.next_token()
             if isinstance(lexeme, Word):
@@ -106,9 +113,19 @@ class Script(Lexer):
             else:
                 self.push_back(lexeme)
                 break
-        self.commands.append(Command(position, tuple(words), tuple(redirections)))
+        self._add_command(position, words, redirections)
 
-    def _parse_redirection(self, operator: str, into: list[Word]) -> None:
+    def _add_command(self, position: int, words: list[Word], redirections: list[Redirection]) -> None:
+        targets = tuple(target for _, target in redirections)
+        outputs = tuple(
+            target
+            for operator, target in redirections
+            if operator in OUTPUTS
+            and not (operator == ">&" and _FILE_DESCRIPTOR.fullmatch(target.literal or ""))
+        )
+        self.commands.append(Command(position, tuple(words), targets, outputs))
+
+    def _parse_redirection(self, operator: str, into: list[Redirection]) -> None:
         if operator in {"<<", "<<-"}:
             self.expect_here_document(strips_tabs=operator == "<<-")
             return
@@ -117,7 +134,7 @@ class Script(Lexer):
             self.refuse(f"{operator} needs a file name.")
         if operator in {"<&", ">&"} and target.slots:
             self.refuse_slot("where the number of a file descriptor belongs", target.slots[0].number)
-        into.append(target)
+        into.append((operator, target))
 
     # --- compound commands ----------------------------------------------------------------------------------
 
@@ -133,13 +150,13 @@ class Script(Lexer):
         self.depth -= 1
 
     def _parse_group_redirections(self) -> None:
-        redirections: list[Word] = []
+        redirections: list[Redirection] = []
         while (lexeme := self.next_token()) in REDIRECTIONS and isinstance(lexeme, str):
             self._parse_redirection(lexeme, redirections)
         if isinstance(lexeme, Word) and lexeme.keyword not in COMMAND_FOLLOWS | CLOSING_KEYWORDS | {"esac"}:
             self.refuse("a word after the end of a group is not supported here.")
         self.push_back(lexeme)
-        self.commands.append(Command(self._pos, (), tuple(redirections)))
+        self._add_command(self._pos, [], redirections)
 
     def _parse_for(self) -> None:
         name = self.next_token()

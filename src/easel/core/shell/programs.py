@@ -1,9 +1,9 @@
-"""Tables of programs that evaluate their arguments, and the detection of a command's program.
+"""Tables of programs by how they use their arguments, and the detection of a command's program.
 
-Owns the lists of shells, interpreters, wrappers and unsafe variables. The listed programs pass text to a
-shell or run it as a program, now or later, on this or another machine. The lists cannot be complete: if a
-program that is not listed evaluates its arguments, the author of the spec is responsible, as for a call with
-an argument list.
+Owns the lists of shells, interpreters, evaluators, wrappers, programs that take plain data, and unsafe
+variables. An evaluator passes text to a shell or runs it as a program, now or later, on this or another
+machine. The lists cannot be complete: a program in none of them is reported to the author of the spec, who is
+responsible for it, as for a call with an argument list. RS-65
 """
 
 import re
@@ -17,25 +17,93 @@ def _names(*lists: str) -> frozenset[str]:
     return frozenset(name for names in lists for name in names.split())
 
 
-SHELLS = _names(
-    "sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash busybox pwsh powershell cmd nu"
-)
+SHELLS = _names("sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rbash pwsh powershell cmd nu")
 # Programs that run a script file; the arguments after the file are data.
 INTERPRETERS = SHELLS | _names(
     "python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell"
 )
 STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
-# Programs whose arguments must not contain a value.
-EVALUATORS = _names(
+# Programs whose arguments and standard input must not contain a value.
+EVALUATING_PROGRAMS = _names(
+    # They start a shell, here or on another machine.
+    "ssh slogin rsh mosh scp sftp rsync su runuser script watch xargs parallel at batch crontab tmux screen",
+    "ansible ansible-console pdsh clush entr socat",
+    # They have a language of their own that can run commands.
+    "awk gawk mawk nawk sed gsed make gmake ninja vi vim nvim ex ed emacs gdb lldb m4 dc ftp lftp gnuplot",
+    "psql mysql mariadb sqlite sqlite3 duckdb mongosh mongo clickhouse-client sqlplus sqlcmd",
+)
+EVALUATORS = EVALUATING_PROGRAMS | _names(
     # Shell builtins: text becomes commands, arithmetic or the name of a variable.
     "eval . source trap alias unalias let exit return shift break continue read readarray mapfile getopts",
     "unset declare typeset local integer float set shopt enable bind complete compgen fc history hash",
-    # Programs that start a shell, here or on another machine.
-    "ssh slogin rsh mosh scp sftp rsync su runuser script watch xargs parallel at batch crontab tmux screen",
-    # Programs with a language of their own that can run commands.
-    "awk gawk mawk nawk sed gsed make gmake ninja vi vim nvim ex ed emacs gdb lldb m4 dc",
 )
+# Programs that use their arguments and standard input as plain data, apart from RISKY_OPTIONS.
+DATA_PROGRAMS = _names(
+    # Shell builtins.
+    ": [ cd command echo export false getopt jobs kill popd printf pushd pwd readonly test true type ulimit",
+    "umask wait which whereis",
+    # Files and text.
+    "basename cat chgrp chmod chown cksum cmp column comm cp cut dd df diff dirname du expand expr file find",
+    "fmt fold fgrep egrep grep ag rg fd head hexdump iconv install jq ln ls md5sum mkdir mktemp mv nl od",
+    "paste readlink realpath rev rm rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred sort",
+    "split stat strings tac tail tee touch tr tree truncate uniq wc xmllint base32 base64",
+    # Archives.
+    "7z bunzip2 bzip2 gunzip gzip tar unxz unzip unzstd xz zcat zip zstd",
+    # The system and the network.
+    "apt apt-cache apt-get brew date dig dnf dpkg free getent groups host hostname hostnamectl id ifconfig",
+    "journalctl killall last logger loginctl lsblk lsof mount netstat nslookup nproc pacman pgrep ping pkill",
+    "ps reboot service shutdown sleep snap ss sync systemctl timedatectl top tracepath traceroute umount",
+    "uname uptime useradd userdel usermod who whoami yum apk curl wget nc ncat",
+    # Databases, media, development.
+    "createdb dropdb mysqldump pg_dump pg_isready pg_restore ffmpeg ffprobe pdftotext pip cargo",
+    "gh glab helm",
+)
+# Programs that pass the rest of their arguments to another program: a shell or an evaluator among their
+# arguments is checked like a command.
+LAUNCHERS = _names(
+    "docker podman nerdctl buildah kubectl oc crictl ctr lxc incus machinectl distrobox toolbox flatpak",
+    "git npm yarn pnpm bun deno go gcloud aws az heroku fly vercel terraform tofu vagrant",
+)
+# Programs that write every file that they name, programs that copy files, and programs that write none.
+WRITING_PROGRAMS = _names("tee sponge dd")
+COPYING_PROGRAMS = _names("cp mv ln install rsync scp")
+READING_PROGRAMS = _names(
+    "[ cat cd chmod chown cmp diff echo egrep export fgrep file find grep head ls md5sum mkdir printf rg rm",
+    "rmdir sha256sum stat tail test wc",
+)
+# Programs that run a file that is an argument or their standard input.
+FILE_EVALUATORS = _names("eval . source") | (
+    EVALUATING_PROGRAMS - _names("scp sftp rsync sed gsed awk gawk mawk nawk vi vim nvim emacs")
+)
+# Files that programs run without being given their names.
+IMPLICIT_SCRIPTS = _names(
+    "Makefile makefile GNUmakefile Dockerfile Containerfile Vagrantfile Jenkinsfile Rakefile justfile",
+    ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .kshrc .envrc .vimrc",
+    "authorized_keys crontab sitecustomize.py conftest.py",
+)
+# Options whose value is run as a command, by every program that has them.
+COMMAND_OPTION = re.compile(
+    r"--(?:[a-z-]+-)?(?:command|cmd|exec|execute|eval|rsh|shell|hook|editor|pager|askpass)"
+)
+# The same for single programs.
+RISKY_OPTIONS: Mapping[str, frozenset[str]] = {
+    "git": _names("-c --config-env --upload-pack --receive-pack --exec -x --exec-path -O"),
+    "split": _names("--filter"),
+    "sort": _names("--compress-program"),
+    "tar": _names(
+        "-I -F --use-compress-program --to-command --checkpoint-action --rsh-command --info-script",
+        "--new-volume-script",
+    ),
+    "zip": _names("-TT --unzip-command"),
+    "curl": _names("-K --config"),
+    "fd": _names("-x -X --exec --exec-batch"),
+    "rg": _names("--pre"),
+    "nc": _names("-e -c"),
+    "ncat": _names("-e -c --sh-exec --lua-exec"),
+}
+# Subcommands that run the words after them as a command.
+RISKY_SUBCOMMANDS: Mapping[str, frozenset[str]] = {"git": _names("foreach run filter-branch")}
 # Builtins that change how the shell parses later commands: a template must not use them.
 SYNTAX_CHANGING_BUILTINS = frozenset({"alias", "unalias", "shopt", "enable"})
 # Operators of `test` whose operands some shells evaluate as arithmetic.
@@ -93,7 +161,18 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "command": _wrapper("-p"),
     "builtin": _wrapper(),
     "exec": _wrapper("-c -l", "-a"),
+    "busybox": _wrapper(),
+    "chroot": _wrapper("--skip-chdir", "--userspec --groups", 1),
+    "flock": _wrapper("-n -x -e -s -u -o -F --nonblock --no-fork", "-w -E --timeout", 1),
+    "npx": _wrapper("-y --yes -q --quiet --no-install", "-p --package"),
+    "bunx": _wrapper(),
+    "uvx": _wrapper("-q --quiet", "--from --with --python"),
+    "systemd-run": _wrapper(
+        "--user --scope --pty -t -q --quiet --wait --collect -G --pipe -P --no-block",
+        "-u -p -E --unit --property --slice --uid --gid --working-directory --setenv --description",
+    ),
 }
+_SYSTEM_FOLDERS = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]*")
 
 
 def program_name(word: Word) -> str | None:
@@ -128,4 +207,15 @@ def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...]
             return None
     while wrapper.takes_variables and index < len(words) and words[index].assigns:
         index += 1
-    return words[index + wrapper.operands :]
+    inner = words[index + wrapper.operands :]
+    return None if inner and (inner[0].literal or "").startswith("-") else inner
+
+
+def is_own_script(word: Word) -> bool:
+    """Return whether a command runs a program by its path, such as ./deploy, outside the system's folders."""
+    return "/" in (word.literal or word.tail) and not _SYSTEM_FOLDERS.fullmatch(word.literal or "")
+
+
+def file_name(word: Word) -> str | None:
+    """Return the last component of the path that a literal word names, also in `--output=path`."""
+    return None if word.literal is None else word.literal.rpartition("=")[2].rstrip("/").rpartition("/")[2]

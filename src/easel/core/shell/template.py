@@ -1,10 +1,10 @@
 """Shell commands with placeholders: every value stays data. RS-16, RS-57
 
-Owns the compilation of a template and the quoting of values. A tool marks an argument that a shell reads with
-`"x-shell": true` in its schema. The template of such an argument is compiled when the spec is stored
-(`compile_template`): the command is parsed as a shell would parse it, and the spec is invalid if the shell
-would evaluate a value as code or take it for a program's name. A slot, the position of a placeholder, is of
-one of three kinds. For each kind `_quote` has one way to write any value:
+Owns the compilation of a template and the quoting of values. The template of an argument that a shell reads
+(`arguments.py`) is compiled when the spec is stored (`compile_template`): the command is parsed as a shell
+would parse it, and the spec is invalid if the shell would evaluate a value as code or take it for a program's
+name. A slot, the position of a placeholder, is of one of three kinds. For each kind `_quote` has one way to
+write any value:
 
     not quoted      ./deploy {{x}}       ./deploy 'my service'      plain names stay bare: ./deploy api
     single quotes   ./deploy '{{x}}'     ./deploy 'it'\\''s'
@@ -18,21 +18,20 @@ environment. A confirmation would show variables instead of the command that run
 inherit the values. And the same parsing would be needed, because a shell splits, globs or evaluates a
 variable in exactly the positions that are refused here.
 
-Does not know how programs use their arguments, beyond the lists in `programs.py`. A value that begins with
+Does not know how programs use their arguments, beyond the lists in `programs.py`: other programs are named in
+`unknown_programs`, for a warning to the author. A value that begins with
 `-` or `@` could be taken for an option or an argument file. It is refused unless the action sets
 `allowOptions`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
 
 from easel.core.shell.checker import TemplateChecker
 from easel.core.shell.lexer import SAFE, SLOT, Quote, Slot, Word
 from easel.core.shell.parser import Script
-from easel.core.tool.definition import X_SHELL
 from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 
@@ -58,6 +57,7 @@ class ShellTemplate:
     template: Template
     slots: tuple[CompiledSlot, ...]
     allows_options: bool
+    unknown_programs: tuple[str, ...] = ()  # which get a value and are not known to take plain data. RS-65
 
     def fill(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
         """Return the command with the texts of its placeholders quoted; None is a missing value. RS-57"""
@@ -149,7 +149,12 @@ def _compile(template: Template, allows_options: bool) -> ShellTemplate:
                 problem=f"{names[number]} is the name of an option; "
                 'if that is intended, set "allowOptions": true in the action.'
             )
-    return ShellTemplate(template, tuple(slots[number] for number in range(len(names))), allows_options)
+    return ShellTemplate(
+        template,
+        tuple(slots[number] for number in range(len(names))),
+        allows_options,
+        tuple(dict.fromkeys(checker.unknown_programs)),
+    )
 
 
 def _slots(script: Script) -> Iterator[tuple[Word, Slot]]:
@@ -164,71 +169,3 @@ def _to_compiled_slot(word: Word, slot: Slot, *, is_assignment: bool) -> Compile
     start = word.value_from if is_assignment else 0
     before = word.pieces[start : word.pieces.index(slot.number)]
     return CompiledSlot(slot.quote, slot.needs_quoting, tuple(piece for piece in before if piece is not None))
-
-
-# --- arguments that a shell reads ---------------------------------------------------------------------------
-
-
-def is_shell(schema: Mapping[str, Any], path: Sequence[str | int]) -> bool:
-    """Return whether a shell reads the argument at `path` under any interpretation of the schema. RS-44"""
-    return any(
-        subschema.get(X_SHELL) is True
-        for depth in range(len(path) + 1)
-        for subschema in _schemas(schema, path[:depth])
-    )
-
-
-def _schemas(root: Mapping[str, Any], path: Sequence[str | int]) -> list[Mapping[str, Any]]:
-    level = _alternatives(root, [root])
-    for step in path:
-        level = _alternatives(root, [inner for schema in level for inner in _inner(schema, step)])
-    return level
-
-
-_BRANCHES = ("allOf", "anyOf", "oneOf")
-_CONDITIONS = ("then", "else", "not", "if")
-_MAX_ALTERNATIVES = 1_000
-
-
-def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas and every schema that they combine (`allOf`, `if`, …) or reference (`$ref`)."""
-    found: dict[int, Mapping[str, Any]] = {}
-    waiting = list(schemas)
-    while waiting and len(found) < _MAX_ALTERNATIVES:
-        candidate = waiting.pop()
-        if not isinstance(candidate, Mapping) or id(cast(Any, candidate)) in found:
-            continue
-        schema = cast("Mapping[str, Any]", candidate)
-        found[id(schema)] = schema
-        waiting += [branch for name in _BRANCHES for branch in _list(schema.get(name))]
-        waiting += [schema.get(name) for name in _CONDITIONS]
-        waiting += _resolve_reference(root, schema.get("$ref"))
-    return list(found.values())
-
-
-def _resolve_reference(root: Mapping[str, Any], reference: Any) -> list[Any]:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return []
-    target: Any = root
-    for part in reference[1:].split("/")[1:]:
-        target = _members(target).get(part.replace("~1", "/").replace("~0", "~"))
-    return [target]
-
-
-def _inner(schema: Mapping[str, Any], step: str | int) -> Iterator[Any]:
-    if isinstance(step, int):
-        yield from _list(schema.get("prefixItems"))[step : step + 1]
-        yield schema.get("items")
-        return
-    yield _members(schema.get("properties")).get(step)
-    yield from _members(schema.get("patternProperties")).values()
-    yield schema.get("additionalProperties")
-    yield schema.get("unevaluatedProperties")
-
-
-def _members(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

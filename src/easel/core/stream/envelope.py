@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from easel.core.principal import ActorKind
 from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import MessageText, offload_message
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_event
@@ -81,6 +82,7 @@ class Provenance:
     node_id: str
     run_id: str
     edge_id: str | None = None
+    kind: ActorKind = ActorKind.AGENT  # the default has the fewest rights. RS-68
 
 
 class Envelope(NamedTuple):
@@ -136,11 +138,16 @@ _VISIBILITY_JSON = {visibility: f'"visibility":"{visibility}"' for visibility in
 
 @lru_cache(maxsize=1_000)  # a run or an execution has many events with the same provenance
 def _check_provenance(provenance: Provenance) -> tuple[dict[str, str], str]:
-    """Return the provenance as members and as JSON text. CC-16, CC-18, CC-19
+    """Return the provenance as members and as JSON text. CC-16, CC-18, CC-19, RS-68
 
     Raises `BadInput` for an empty or invalid id, so that no change of state is anonymous.
     """
-    members = {"agent_id": provenance.agent_id, "node_id": provenance.node_id, "run_id": provenance.run_id}
+    members = {
+        "kind": ActorKind(provenance.kind).value,
+        "agent_id": provenance.agent_id,
+        "node_id": provenance.node_id,
+        "run_id": provenance.run_id,
+    }
     if provenance.edge_id is not None:
         members["edge_id"] = provenance.edge_id
     for name, value in members.items():

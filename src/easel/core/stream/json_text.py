@@ -21,9 +21,14 @@ def to_json(data: Any) -> str:
     return text.decode()
 
 
+def to_storable_text(text: str) -> str:
+    """Return the text for a text column, with the characters replaced that `to_json` replaces too."""
+    return _HALF_PAIRS.sub("\ufffd", text.replace("\x00", "\ufffd"))
+
+
 def _replace_unstorable(value: Any) -> Any:
     if isinstance(value, str):
-        return _HALF_PAIRS.sub("\ufffd", value.replace("\x00", "\ufffd"))
+        return to_storable_text(value)
     if isinstance(value, Mapping):
         return {
             _replace_unstorable(key): _replace_unstorable(item)

@@ -1,9 +1,10 @@
 """The context of a tool call: the caller is an agent in its run, or the user of a canvas action. CV-03"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.run.run import Claim
 from easel.core.session.session import to_session_key
 from easel.errors import NotInRun
@@ -26,7 +27,11 @@ class ToolContext:
     session_key: str  # the session whose folder the tool works in
     claim: Claim | None = None  # of the run whose agent calls; fences the tool's writes. None: outside a run
     on_output: Callable[[str], None] | None = field(default=None, compare=False)
+    # The canvas whose action calls, while no person has accepted it: the tool may read only its logs. RS-63
+    unaccepted_canvas: CanvasId | None = None
     watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances
+    # Collects the audit details of commands instead of recording each one: a refresh job is tallied. RS-69
+    commands: list[Mapping[str, Any]] | None = field(default=None, compare=False)
 
     @property
     def user_id(self) -> UserId:
@@ -41,5 +46,5 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        principal = Principal(claim.user_id, "agent", kind=PrincipalKind.AGENT)
+        principal = Principal(claim.user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=claim.run_id)
         return cls(principal, to_session_key(claim.session_id), claim)

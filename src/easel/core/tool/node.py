@@ -72,6 +72,15 @@ def check_node_id(value: str) -> str:
     return value
 
 
+def is_node_id(value: str) -> bool:
+    return (
+        is_name(value)
+        and SEPARATOR not in value
+        and not value.endswith("_")
+        and value.lower() not in RESERVED
+    )
+
+
 def full_tool_name(node_id: str, tool: str) -> str:
     return node_id + SEPARATOR + tool
 

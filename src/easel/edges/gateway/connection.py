@@ -56,6 +56,12 @@ REFUSED = 1008
 DONE = 1000
 REPLACED = "Replaced by a newer connection"
 CLOSE_SECONDS = 1.0  # time in which the close frame must be sent
+MAX_ANONYMOUS_FRAMES = 3  # before `connect`, if the upgrade request had no valid token
+# The close reason; the protocol allows 123 bytes.
+TOO_MUCH = (
+    "Before connect: {frames} frames, {limit} bytes; more with Authorization: Bearer in the upgrade request."
+)
+LARGE_FRAME_LENGTH = 65_536  # longer frames are parsed in a thread
 
 log = structlog.get_logger("gateway")
 
@@ -97,6 +103,8 @@ class Connection:
 
     async def serve(self) -> None:
         """Serve until the client disconnects or `close` is called."""
+        if self._is_limited:
+            self._limit_frames(self._limits.anonymous_bytes, self._too_much)
         await self._socket.accept()
         receiving = asyncio.create_task(self._receive())
         closed = asyncio.create_task(self._closed.wait())
@@ -148,17 +156,51 @@ class Connection:
     async def _receive(self) -> None:
         try:
             async with asyncio.timeout(self._limits.connect_seconds) as deadline:
-                while (message := await self._socket.receive())["type"] == "websocket.receive":
+                await self._receive_connect()
+                deadline.reschedule(None)
+                while self.is_connected:
+                    message = await self._socket.receive()
+                    if message["type"] != "websocket.receive":
+                        return
                     await self._handle_frame(message.get("text"))
-                    if self.is_connected:
-                        deadline.reschedule(None)
         except TimeoutError:
             await self.close(REFUSED, "Send `connect` first.")
+
+    async def _receive_connect(self) -> None:
+        """Handle frames until the client has connected or is gone.
+
+        Without a token in the upgrade request, only a few small frames are parsed: anybody can send them.
+        """
+        frame_count, byte_count = 0, 0
+        while not self.is_connected:
+            message = await self._socket.receive()
+            if message["type"] != "websocket.receive":
+                return
+            text = message.get("text")
+            frame_count, byte_count = frame_count + 1, byte_count + len((text or "").encode())
+            is_over = frame_count > MAX_ANONYMOUS_FRAMES or byte_count > self._limits.anonymous_bytes
+            if self._is_limited and is_over:
+                await self.close(REFUSED, self._too_much)
+                return
+            await self._handle_frame(text)
+        self._limit_frames(None)
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._handshake_principal is ANONYMOUS
+
+    @property
+    def _too_much(self) -> str:
+        return TOO_MUCH.format(frames=MAX_ANONYMOUS_FRAMES, limit=self._limits.anonymous_bytes)
+
+    def _limit_frames(self, max_bytes: int | None, reason: str = "") -> None:
+        self._socket.scope["extensions"][CONNECTION]["limit_frames"](max_bytes, reason)
 
     async def _handle_frame(self, text: str | None) -> None:
         """Handle `connect` and the requests of a node directly; start a task for any other request."""
         try:
-            request = frames.parse(text)
+            is_large = text is not None and len(text) > LARGE_FRAME_LENGTH
+            request = await asyncio.to_thread(frames.parse, text) if is_large else frames.parse(text)
         except frames.BadFrame as bad:
             await self._send(frames.error_response(bad.id, bad.problem))
             return
@@ -212,7 +254,8 @@ class Connection:
         sign_in = self._services.sign_in
         principal = self._handshake_principal
         if params.auth is not None:
-            principal = await sign_in.authenticate_token(params.auth.token) or ANONYMOUS
+            address = self._socket.client.host if self._socket.client else ""
+            principal = await sign_in.authenticate_token(params.auth.token, address) or ANONYMOUS
         # The user may have signed out after the HTTP request.
         if principal.sign_in_id is not None and await sign_in.is_signed_out(principal.sign_in_id):
             principal = ANONYMOUS

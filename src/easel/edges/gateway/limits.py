@@ -12,4 +12,5 @@ class GatewayLimits:
     stall_seconds: float  # a client that reads nothing for this long is disconnected
     node_heartbeat_seconds: float  # interval of pings to a node, and the time in which a pong must arrive
     frame_bytes: int
+    anonymous_bytes: int  # before `connect`, if the upgrade request had no valid token
     result_bytes: int  # of a tool result that a node sends

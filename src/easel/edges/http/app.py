@@ -27,6 +27,7 @@ from easel.edges.http import audit
 from easel.edges.http.calls import (
     Access,
     Call,
+    SessionCookie,
     authenticate,
     decode_body,
     decode_query,
@@ -105,7 +106,7 @@ class HttpEdge:
             return
         scope["app"] = self  # the router then raises errors instead of responding
         scope["state"] = {
-            "secure_cookies": self._public.scheme == "https",
+            "cookie": self._cookie(scope),
             "describe": document,
             "origins": self._origins,
         }
@@ -137,7 +138,7 @@ class HttpEdge:
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a WebSocket after the same checks as for a request; a refusal precedes the handshake."""
-        scope["state"] = {}
+        scope["state"] = {"cookie": self._cookie(scope)}
         is_accepted = False
 
         async def sender(message: Message) -> None:
@@ -171,7 +172,7 @@ class HttpEdge:
             params = None
             if row.body is not None:
                 body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
-                params = decode_body(body, row.body)
+                params = await decode_body(body, row.body)
             elif row.query is not None:
                 params = decode_query(request, row.query)
             response = await row.handler(Call(self._host, principal, request, params))
@@ -200,6 +201,9 @@ class HttpEdge:
         if row.access is Access.ADMIN and not principal.has_scope(PrincipalScope.ADMIN):
             raise Forbidden(problem="this needs the scope admin.")
         return principal
+
+    def _cookie(self, scope: Scope) -> SessionCookie:
+        return SessionCookie.of(self._settings.public_url, HTTPConnection(scope).headers.get("host", ""))
 
     def _check_origin(self, request: HTTPConnection) -> None:
         """Raise WrongHost or Forbidden for a foreign host name or a cross-site request."""

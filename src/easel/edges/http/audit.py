@@ -13,7 +13,7 @@ from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, parse_record
 from easel.core.principal import ANONYMOUS
 from easel.core.stream.log import LAST_CURSOR
-from easel.edges.http.calls import COOKIE, Call, json_response
+from easel.edges.http.calls import Call, json_response
 from easel.edges.http.canvas_policy import redact_token
 from easel.edges.paging import read_page
 from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
@@ -137,4 +137,4 @@ def _credential_kind(request: Request) -> str | None:
     """Return the kind of credential that a request presented, or None."""
     if "authorization" in request.headers or "token" in request.query_params:
         return "token"
-    return "cookie" if COOKIE in request.cookies else None
+    return "cookie" if request.state.cookie.name in request.cookies else None

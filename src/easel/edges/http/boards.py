@@ -47,10 +47,16 @@ class ReadBoard(Struct):
 
 
 class Author(Struct, omit_defaults=True):
-    agent_id: Annotated[str, Meta(description="The signed-in user, or `main`: the run's own agent.")]
+    agent_id: Annotated[
+        str, Meta(description="The user id of a person, or the name of a service or an agent.")
+    ]
     node_id: str
     run_id: str
     edge_id: str | None = None
+    kind: Annotated[
+        str | None,
+        Meta(description="`person`, `agent`, `service` or `node`; missing if an older version wrote it."),
+    ] = None
 
 
 class BoardWritten(Struct, omit_defaults=True):
@@ -115,7 +121,9 @@ async def _write(call: Call, board: Board) -> Response:
         call.host.audit.record_throttled(call.principal, "board.refused", subject=run_id, details=details)
         raise
     edge_id = params.edge_id if board is Board.BLACKBOARD else None
-    author = Author(call.principal.user_id, params.source_node_id, run_id, edge_id)
+    author = Author(
+        call.principal.actor_id, params.source_node_id, run_id, edge_id, call.principal.actor_kind
+    )
     return json_response(
         BoardWritten(
             params.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
@@ -141,7 +149,7 @@ async def _read(call: Call, board: Board) -> Response:
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
     board_key = entry.board_key
-    author = Author(entry.agent_id, entry.node_id, run_id, board_key.edge)
+    author = Author(entry.agent_id, entry.node_id, run_id, board_key.edge, entry.kind)
     return BoardEntry(
         board_key.key,
         Raw(entry.value.encode()),

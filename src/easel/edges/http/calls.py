@@ -3,10 +3,12 @@
 Owns the session cookie and the limits on bodies. Does not know routes or services beyond the sign-in.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
@@ -18,10 +20,50 @@ from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Services
 
-COOKIE = "easel"
 # Limit on the JSON of a body outside of strings: many small values take far longer to decode than one long
 # string.
 MAX_STRUCTURE_BYTES = 1_048_576
+LARGE_BODY_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCookie:
+    """The name and the protection of the cookie of one address.
+
+    The port is part of the name: a browser sends the cookies of a host to all its ports, and each may be
+    another Easel.
+    """
+
+    name: str
+    is_secure: bool
+
+    @classmethod
+    def of(cls, public_url: str, host: str) -> "SessionCookie":
+        """Return the cookie of the address that the browser uses: `public_url`, or else the `Host` header."""
+        is_secure = public_url.startswith("https:")
+        try:
+            port = urlsplit(public_url or f"http://{host}").port
+        except ValueError:  # a malformed `Host`, which is refused later
+            port = None
+        name = f"easel-{port or (443 if is_secure else 80)}"
+        # With this prefix a browser accepts the cookie only over https, and from this host alone.
+        return cls(f"__Host-{name}" if is_secure else name, is_secure)
+
+    def set(self, response: Response, value: str) -> None:
+        # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
+        # Requests that change data also need a matching Origin.
+        response.set_cookie(
+            self.name,
+            value,
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="lax",
+            secure=self.is_secure,
+            path="/",
+        )
+
+    def delete(self, response: Response) -> None:
+        response.delete_cookie(self.name, path="/", httponly=True, samesite="lax", secure=self.is_secure)
 
 
 class Access(Enum):
@@ -55,7 +97,7 @@ async def authenticate_socket(connection: HTTPConnection, sign_in: SignIn, now: 
     """Authenticate a WebSocket by header, cookie or `?token=`: a browser's WebSocket cannot send headers."""
     token = connection.query_params.get("token")
     if token is not None:
-        return await sign_in.authenticate_token(token)
+        return await sign_in.authenticate_token(token, address_of(connection))
     return await authenticate(connection, sign_in, now)
 
 
@@ -64,9 +106,16 @@ async def authenticate(request: HTTPConnection, sign_in: SignIn, now: float) -> 
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")
-        return await sign_in.authenticate_token(token.strip()) if scheme.lower() == "bearer" else None
-    cookie = request.cookies.get(COOKIE)
+        if scheme.lower() != "bearer":
+            return None
+        return await sign_in.authenticate_token(token.strip(), address_of(request))
+    cookie = request.cookies.get(request.state.cookie.name)
     return await sign_in.authenticate_cookie(cookie, now) if cookie else None
+
+
+def address_of(request: HTTPConnection) -> str:
+    """Return the address of the client; behind a proxy, that of the proxy."""
+    return request.client.host if request.client else ""
 
 
 async def authenticate_visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
@@ -117,7 +166,14 @@ def check_structure_size(body: bytes) -> None:
         raise TooLarge(what="The JSON of the body, without its strings,", limit=MAX_STRUCTURE_BYTES)
 
 
-def decode_body(body: bytes, shape: type[Any]) -> Any:
+async def decode_body(body: bytes, shape: type[Any]) -> Any:
+    """Return the decoded body. A large one is decoded in a thread, so that it delays no other request."""
+    if len(body) > LARGE_BODY_BYTES:
+        return await asyncio.to_thread(_decode, body, shape)
+    return _decode(body, shape)
+
+
+def _decode(body: bytes, shape: type[Any]) -> Any:
     check_structure_size(body)
     try:
         params = msgspec.json.decode(body, type=shape)
@@ -135,11 +191,3 @@ def decode_query(request: HTTPConnection, shape: type[Any]) -> Any:
         return msgspec.convert(dict(query), type=shape, strict=False)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The query is invalid: {problem}.") from None
-
-
-def set_cookie(response: Response, value: str, *, secure: bool) -> None:
-    # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
-    # Requests that change data also need a matching Origin.
-    response.set_cookie(
-        COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure, path="/"
-    )

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+CROSSORIGIN = " crossorigin=anonymous"
+LENGTH = "#####"  # replaced by the length of the SDK's element, with as many digits
 MAX_INLINE = 50  # inline scripts of a page; each hash makes the header longer, and proxies limit headers
 
 _SPACE = " \t\n\f"
@@ -32,26 +34,59 @@ class Script:
     """A script element. `name_end` is the position after `<script`; `text` is None if it has a `src`."""
 
     name_end: int
+    text_start: int
     attributes: dict[str, str]
     text: str | None
 
 
 def prepare_page(content: bytes, sdk: str) -> PreparedPage:
+    """Return the page with the SDK in front.
+
+    The inserted text has no line breaks. If it moves an inline script to the right, `data-shifts` of the SDK
+    lists where (line:column:length of the stored page), so that errors are reported at the author's place.
+    """
     text = decode_html(content)
     scripts = list(find_scripts(text))
+    # Without this attribute a browser hides the errors of a script behind "Script error.".
+    unmarked = [
+        script.name_end
+        for script in scripts
+        if script.text is None and "crossorigin" not in script.attributes
+    ]
+    front = doctype_end(text)
+    starts = [script.text_start for script in scripts if script.text is not None]
+    insertions = [(front, LENGTH), *((position, f"{len(CROSSORIGIN):d}") for position in unmarked)]
+    shifts = ",".join(_find_shifts(text, insertions, starts))
+    attribute = f' data-shifts="{shifts}"' if shifts else ""
+    tag = f'<script src="{sdk}"{attribute} crossorigin></script>'
+    tag = tag.replace(LENGTH, f"{len(tag):0{len(LENGTH)}d}")
     pieces, done = list[str](), 0
-    for script in scripts:
-        if script.text is None and "crossorigin" not in script.attributes:
-            # Without this attribute a browser hides the errors of the script behind "Script error.".
-            pieces += [text[done : script.name_end], " crossorigin=anonymous"]
-            done = script.name_end
-    page = "".join([*pieces, text[done:]])
-    front = doctype_end(page)
+    for position, inserted in [(front, tag), *((position, CROSSORIGIN) for position in unmarked)]:
+        pieces += [text[done:position], inserted]
+        done = position
     inline = [script.text for script in scripts if script.text is not None and not _is_data(script)]
-    return PreparedPage(
-        f'{page[:front]}<script src="{sdk}" crossorigin></script>{page[front:]}',
-        [csp_hash(script) for script in inline[:MAX_INLINE]],
-    )
+    return PreparedPage("".join([*pieces, text[done:]]), [csp_hash(script) for script in inline[:MAX_INLINE]])
+
+
+def _find_shifts(text: str, insertions: list[tuple[int, str]], starts: list[int]) -> Iterator[str]:
+    """Yield line, column and length of the insertions that have an inline script behind them on their line.
+
+    Columns count from 1 in UTF-16 units, as in browsers. `starts` are the positions of the inline scripts.
+    """
+    line, column, done = 1, 1, 0
+    on_line: list[str] = []  # insertions on this line, which an inline script may follow
+    for position, length in sorted([*insertions, *((start, "") for start in starts)]):
+        before = text[done:position]
+        done = position
+        if "\n" in before:
+            line, column, on_line = line + before.count("\n"), 1, []
+            before = before[before.rindex("\n") + 1 :]
+        column += len(before.encode("utf-16-le", "surrogatepass")) // 2
+        if length:
+            on_line.append(f"{line}:{column}:{length}")
+        else:
+            yield from on_line
+            on_line = []
 
 
 def decode_html(content: bytes) -> str:
@@ -97,7 +132,8 @@ def find_scripts(text: str) -> Iterator[Script]:
         end = _END.search(text, position)
         if end is None:
             return
-        yield Script(tag.end(), attributes, None if "src" in attributes else text[position : end.start()])
+        text_or_none = None if "src" in attributes else text[position : end.start()]
+        yield Script(tag.end(), position, attributes, text_or_none)
         position = end.end()
 
 

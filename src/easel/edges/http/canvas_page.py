@@ -8,6 +8,7 @@ canvas, at an unguessable address that expires. Does not own the headers that is
 import asyncio
 import html
 import time
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from urllib.parse import quote
@@ -19,9 +20,17 @@ from easel.core.canvas.canvas import Canvas
 from easel.edges.http.calls import Call, authenticate_visitor
 from easel.edges.http.canvas_generated import generated_page
 from easel.edges.http.canvas_html import prepare_page
-from easel.edges.http.canvas_policy import VIEWS, SiteOrigins, file_headers, page_headers, shell_policy
+from easel.edges.http.canvas_policy import (
+    VIEWS,
+    SiteOrigins,
+    file_headers,
+    may_have_unaccepted_html,
+    page_headers,
+    probe_headers,
+    shell_policy,
+)
 from easel.edges.http.pages import error_page, sign_in_page
-from easel.errors import NotFound
+from easel.errors import Forbidden, NotFound
 from easel.host.canvases.pages import PageView
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
@@ -31,6 +40,7 @@ SDK_FILES = {
     "generated.js": "text/javascript",
     "generated.css": "text/css",
 }
+PROBE = "probe.html"  # finds out whether the browser enforces the connection policy of a view. RS-63
 LONG_PAGE_BYTES = 100_000  # longer HTML is prepared in a thread
 
 
@@ -59,10 +69,13 @@ async def canvas_page(call: Call) -> Response:
             raise NotFound(what="canvas", id=canvas.canvas_id)
     except NotFound as problem:
         return error_page(problem, "No such canvas")
-    token, until = call.host.pages.new_token(principal, canvas.canvas_id, time.time())
-    view = f"{_origins(call).views(call.request)}{VIEWS}{token}/"
+    now, folder = time.time(), f"{_origins(call).views(call.request)}{VIEWS}"
+    token, until = call.host.pages.new_token(principal, canvas.canvas_id, now)
+    isolated, _ = call.host.pages.new_token(principal, canvas.canvas_id, now, is_isolated=True)
+    view, isolated_view = f"{folder}{token}/", f"{folder}{isolated}/"
     values = {
         "view": view,
+        "isolated": isolated_view,
         "until": str(until),
         "canvas": canvas.canvas_id,
         "agent": canvas.agent_id,
@@ -72,7 +85,7 @@ async def canvas_page(call: Call) -> Response:
     for name, value in values.items():
         page = page.replace(f"{{{{{name}}}}}", html.escape(value))
     headers = {
-        "content-security-policy": shell_policy(view),
+        "content-security-policy": shell_policy([view, isolated_view]),
         "cross-origin-opener-policy": "same-origin",
         "cache-control": "no-store",
     }
@@ -95,6 +108,9 @@ async def view_file(call: Call) -> Response:
             _sdk_file(name),
             headers={**file_headers(call.request), "content-type": f"{SDK_FILES[name]}; charset=utf-8"},
         )
+    if name == PROBE:
+        address, shell = _view_address(call), _origins(call).shell(call.request)
+        return HTMLResponse(_file("gsv_probe.html"), headers=probe_headers(address, shell))
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
     try:
@@ -104,26 +120,46 @@ async def view_file(call: Call) -> Response:
             raise
         canvas = await _canvas(call, view)
         return await _html(call, canvas, generated_page(canvas))
-    if asset.media_type != "text/html":
-        return Response(content, headers={**file_headers(call.request), "content-type": _type(asset)})
-    return await _html(call, await _canvas(call, view), content)
+    # Read after the asset: whoever replaces an asset ends the acceptance in the same transaction.
+    canvas = await _canvas(call, view)
+    is_html = asset.media_type == "text/html"
+    if not canvas.is_accepted and not _may_have_unaccepted(call, view, is_html=is_html):
+        if name == ENTRY:
+            return await _html(call, canvas, generated_page(canvas))
+        raise Forbidden(problem="no person has accepted this canvas, so only its generated page is shown.")
+    if is_html:
+        return await _html(call, canvas, content)
+    return Response(content, headers={**file_headers(call.request), "content-type": _type(asset)})
+
+
+def _may_have_unaccepted(call: Call, view: PageView, *, is_html: bool) -> bool:
+    return view.is_isolated and (not is_html or may_have_unaccepted_html(call.request))
 
 
 async def _canvas(call: Call, view: PageView) -> Canvas:
-    return (await call.host.canvases.get(view.principal, view.canvas_id)).canvas
+    snapshot = await call.host.canvases.get(view.principal, view.canvas_id)
+    return replace(snapshot.canvas, is_accepted=snapshot.is_accepted)
 
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:
-    origins, request = _origins(call), call.request
-    path = f"{VIEWS}{quote(call.path['token'])}/"
+    path = _view_path(call)
     page = (
         await asyncio.to_thread(prepare_page, content, f"{path}gsv.js")
         if len(content) > LONG_PAGE_BYTES
         else prepare_page(content, f"{path}gsv.js")
     )
     connect: list[str] = canvas.spec.get("toolPolicy", {}).get("connect", []) if canvas.is_accepted else []
-    headers = page_headers(f"{origins.views(request)}{path}", origins.shell(request), connect, page.hashes)
+    shell = _origins(call).shell(call.request)
+    headers = page_headers(_view_address(call), shell, connect, page.hashes)
     return HTMLResponse(page.html, headers=headers)
+
+
+def _view_path(call: Call) -> str:
+    return f"{VIEWS}{quote(call.path['token'])}/"
+
+
+def _view_address(call: Call) -> str:
+    return f"{_origins(call).views(call.request)}{_view_path(call)}"
 
 
 def _type(asset: Asset) -> str:

@@ -25,6 +25,8 @@ _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9
 _V6 = re.compile(r"\[[^\]]*\]")
 # Values of `Sec-Fetch-Dest` with which our own pages may load a view. Its other files are loaded by the view.
 _FRAMED = frozenset({"iframe", "document"})
+# Values with which a page may load HTML that no person has accepted: in the shell's frame, or as data.
+_UNACCEPTED_HTML = frozenset({"iframe", "empty"})
 
 _BLOCK_ALL = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
 # Default headers of responses below VIEWS, such as an error or a picture, in a frame or opened on their own.
@@ -99,6 +101,15 @@ def check_fetch_metadata(request: HTTPConnection) -> None:
         raise Forbidden(problem="the files of a canvas can be loaded by its own page only.")
 
 
+def may_have_unaccepted_html(request: HTTPConnection) -> bool:
+    """Return whether HTML that no person has accepted may be sent. RS-63
+
+    A view that is opened as a document of its own could be in any browser. Without `Sec-Fetch-Dest`, which
+    browsers omit over plain HTTP, this cannot be excluded.
+    """
+    return request.headers.get("sec-fetch-dest") in _UNACCEPTED_HTML
+
+
 # --- policies -----------------------------------------------------------------------------------------------
 
 
@@ -107,18 +118,18 @@ def _source(address: str) -> str:
     return "'self'" if "[" in address else address
 
 
-def shell_policy(view: str) -> str:
-    """Return the policy of the page around a canvas: our own files, and this one view in a frame."""
-    view = _source(view)
+def shell_policy(views: Sequence[str]) -> str:
+    """Return the policy of the page around a canvas: our own files, and these views in a frame."""
+    frames = " ".join(dict.fromkeys(map(_source, views)))
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        f"frame-src {view}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        f"frame-src {frames}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
 
 
 def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable[str]) -> dict[str, str]:
     """Return the headers of a canvas's page. `connect`: the origins that an accepted spec allows."""
-    allowlist = " ".join(f'"{url}"' for url in (f"{_V6.sub('*', view)}*", *connect))
+    allowlist = _allowlist(view, connect)
     view, shell = _source(view), _source(shell)
     scripts = "".join(f" '{value}'" for value in hashes)
     pictures = "".join(f" {origin}" for origin in connect if origin.startswith("https:"))
@@ -131,10 +142,25 @@ def page_headers(view: str, shell: str, connect: Sequence[str], hashes: Iterable
     )
     return {
         "content-security-policy": policy,
-        "connection-allowlist": f"({allowlist})",
+        "connection-allowlist": allowlist,
         "cache-control": "no-store",
         "x-frame-options": "SAMEORIGIN",  # for browsers without `frame-ancestors`
     }
+
+
+def probe_headers(view: str, shell: str) -> dict[str, str]:
+    """Return the headers of the probe: the connection policy of a page, and none that hides its effect."""
+    return {
+        "content-security-policy": f"sandbox allow-scripts; frame-ancestors {_source(shell)}",
+        "connection-allowlist": _allowlist(view, ()),
+        "cache-control": "no-store",
+        "x-frame-options": "SAMEORIGIN",
+    }
+
+
+def _allowlist(view: str, connect: Sequence[str]) -> str:
+    """Return the `Connection-Allowlist` of a view: its own files and these origins."""
+    return "(" + " ".join(f'"{url}"' for url in (f"{_V6.sub('*', view)}*", *connect)) + ")"
 
 
 def file_headers(request: HTTPConnection) -> dict[str, str]:

@@ -18,10 +18,10 @@ from starlette.types import Scope
 
 from easel.core.principal import ANONYMOUS
 from easel.edges.http.audit import client_details
-from easel.edges.http.calls import COOKIE, Call, authenticate_visitor, json_response, read_body, set_cookie
+from easel.edges.http.calls import Call, address_of, authenticate_visitor, json_response, read_body
 from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
-from easel.errors import NotFound, NotSignedIn
+from easel.errors import NotFound, NotSignedIn, TooManyFailures
 
 FORM_LIMIT = 4_096  # bytes
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -60,13 +60,18 @@ async def sign_out(call: Call) -> Response:
         await call.host.sign_in.sign_out(principal)
         await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
     response = RedirectResponse("/", 303)
-    response.delete_cookie(COOKIE, path="/")
+    call.request.state.cookie.delete(response)
     return response
 
 
 async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") -> Response:
     details = {"by": method, **client_details(call.request)}
-    principal = await call.host.sign_in.authenticate_token(token)
+    try:
+        principal = await call.host.sign_in.authenticate_token(token, address_of(call.request))
+    except TooManyFailures as problem:
+        page = sign_in_page(problem.message, target, status=problem.http)
+        page.headers["retry-after"] = str(problem.retry_after)
+        return page
     # Programs and machines cannot sign in: they send their token with each request.
     if principal is None or not principal.is_person:
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
@@ -75,22 +80,18 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     location = target if _CANVAS.fullmatch(target) else "/"
     response = RedirectResponse(location, 303, {"cache-control": "no-store"})
     previous = await authenticate_visitor(call.request, call.host.sign_in, time.time())
-    set_cookie(
-        response,
-        call.host.sign_in.new_cookie(time.time(), principal, previous),
-        secure=call.request.state.secure_cookies,
-    )
+    call.request.state.cookie.set(response, call.host.sign_in.new_cookie(time.time(), principal, previous))
     return response
 
 
-def sign_in_page(problem: str, target: str = "/") -> Response:
+def sign_in_page(problem: str, target: str = "/", *, status: int = 401) -> Response:
     """Return the sign-in form. After the sign-in the browser is redirected to the canvas `target`."""
     page = (
         _file("sign_in.html")
         .replace("{{problem}}", problem)
         .replace("{{next}}", target if _CANVAS.fullmatch(target) else "/")
     )
-    return HTMLResponse(page, 401 if problem else 200, {"cache-control": "no-store"})
+    return HTMLResponse(page, status if problem else 200, {"cache-control": "no-store"})
 
 
 def prefers_html(scope: Scope) -> bool:

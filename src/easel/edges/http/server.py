@@ -23,7 +23,7 @@ from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
 
 MAX_HEADER_BYTES = 65_536
-# The close reason of an oversized frame; the protocol allows 123 bytes.
+# The close reasons of an oversized frame; the protocol allows 123 bytes.
 TOO_LARGE = (
     "A frame must be at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 )
@@ -114,10 +114,10 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         fail = self.conn.fail
-        limit = self.config.ws_max_size
+        self._too_large = TOO_LARGE.format(limit=self.config.ws_max_size)
 
         def fail_with_reason(code: int, reason: str = "") -> None:
-            fail(code, TOO_LARGE.format(limit=limit) if code == CloseCode.MESSAGE_TOO_BIG else reason)
+            fail(code, self._too_large if code == CloseCode.MESSAGE_TOO_BIG else reason)
 
         self.conn.fail = fail_with_reason
 
@@ -136,7 +136,14 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
                 "abort": self.transport.abort,
                 "unsent": self.transport.get_write_buffer_size,
                 "watch": self.watch,
+                "limit_frames": self.limit_frames,
             }
+
+    def limit_frames(self, max_bytes: int | None, reason: str = "") -> None:
+        """Limit the size of the frames to come; None restores the limit of the server."""
+        limit = self.config.ws_max_size
+        self.conn.max_message_size = limit if max_bytes is None else min(max_bytes, limit)
+        self._too_large = reason or TOO_LARGE.format(limit=limit)
 
     def watch(self, seconds: float) -> None:
         """Ping the client at this interval, and close the connection if a pong takes longer."""

@@ -45,6 +45,7 @@ class EventStream(Response):
         super().__init__(headers={**HEADERS, **(headers or {})})
         del self.headers["content-length"]  # a stream has no known length
         self._subscription = subscription
+        self._sent_cursor = subscription.cursor  # the reader's `Last-Event-ID`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         subscription = self._subscription
@@ -57,12 +58,15 @@ class EventStream(Response):
             await send(_body(RETRY))
             subscription.sending_since = None
             while (events := await subscription.next()) is not None:
-                for chunk in _chunks(events):
+                for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
                     subscription.sending_since = now()
                     await send(_body(chunk))
                     subscription.sending_since = None
+                if events:
+                    self._sent_cursor = events[-1].seq
             subscription.sending_since = now()
-            await send(_body(b"" if subscription.has_seen_all else RETRY, more=False))
+            last = b"" if subscription.has_seen_all else self._with_cursor(RETRY)
+            await send(_body(last, more=False))
             # Wait until the reader has received all bytes, or was disconnected because it is too slow.
             while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
                 await asyncio.sleep(DRAIN_POLL_SECONDS)
@@ -76,12 +80,20 @@ class EventStream(Response):
             with contextlib.suppress(asyncio.CancelledError):
                 await disconnect
 
+    def _with_cursor(self, block: bytes) -> bytes:
+        """Return a block without data, with the cursor if the reader has passed events that the filter hides.
+
+        A reader that resumes does not read them again. Without data the block makes no event.
+        """
+        cursor = self._subscription.cursor
+        if cursor == self._sent_cursor:
+            return block
+        self._sent_cursor = cursor
+        return b"id: %d\n%s" % (cursor, block)
+
 
 def _chunks(events: list[LoggedEvent]) -> Iterator[bytes]:
-    """Yield chunks of at most MAX_UNSENT_BYTES, or of one longer event; without events, a heartbeat."""
-    if not events:
-        yield HEARTBEAT
-        return
+    """Yield chunks of at most MAX_UNSENT_BYTES, or of one longer event."""
     frames, size = list[bytes](), 0
     for event in events:
         encoded = frame(event)

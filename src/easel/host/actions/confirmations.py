@@ -9,9 +9,9 @@ from dataclasses import replace
 from easel.core.action.confirmation import may_confirm, may_withdraw
 from easel.core.action.transitions import EXPIRED, expire_confirmation, reject_execution
 from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransition
-from easel.core.principal import Principal
+from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
-from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, principal_of
+from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes
 from easel.host.actions.transitions import ActionLimits
 from easel.host.artifacts import Artifacts, restore
 from easel.host.audit import Audit
@@ -107,7 +107,7 @@ class Confirmations:
 
     async def expire(self, pending: Execution) -> None:
         """End a pending execution that was not answered in time, unless it was answered or deleted since."""
-        principal = principal_of(pending)
+        principal = host_for(pending.user_id)
         try:
             await self._changes.apply(
                 principal, pending.canvas_id, expire_confirmation(pending, principal, now_ms())

@@ -7,6 +7,7 @@ it counts against the limit of running actions until it ends. Does not know how 
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import structlog
 from easel.core.action.resolution import Message, ResolvedCall
 from easel.core.action.transitions import PendingReply, StartedExecution
 from easel.core.canvas.actions import CallTool, SendMessage
-from easel.core.canvas.execution import Execution, StartedRun
+from easel.core.canvas.execution import StartedRun
 from easel.core.principal import Principal
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.filter import WHOLE_RUN
@@ -82,7 +83,7 @@ class ActionExecutor:
         started: StartedExecution,
         context: ExecutionContext,
     ) -> Any:
-        tool_context = _tool_context(principal, call.session_key, started.execution, context)
+        tool_context = _tool_context(principal, call.session_key, started, context)
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000
         result = await self._run_with_deadline(
@@ -214,9 +215,13 @@ class ActionExecutor:
 
 
 def _tool_context(
-    principal: Principal, session_key: str, execution: Execution, context: ExecutionContext
+    principal: Principal, session_key: str, started: StartedExecution, context: ExecutionContext
 ) -> ToolContext:
+    execution = started.execution
+    plain = ToolContext(
+        principal, session_key, unaccepted_canvas=None if started.is_accepted else execution.canvas_id
+    )
     if context.on_output is None:
-        return ToolContext(principal, session_key)
+        return replace(plain, commands=context.commands)
     watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
-    return ToolContext(principal, session_key, on_output=context.on_output, watched=watched)
+    return replace(plain, on_output=context.on_output, watched=watched)

@@ -6,6 +6,7 @@ returns the outcome that the first one stored. Does not know how the work runs.
 """
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +17,15 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransit
 from easel.core.principal import Principal
 from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
 from easel.host.actions.live_output import LiveOutput
+from easel.host.actions.request import REFRESH
+from easel.host.actions.tallies import RefreshTallies
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions, public_message
 from easel.host.artifacts import Artifacts, restore
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
-from easel.host.periodic import Periodic
+from easel.host.periodic import Periodic, retention_interval
 from easel.host.ports import CanvasActionStore
-from easel.ids import UserId
 
 PRUNE_SECONDS = 60.0
 
@@ -79,13 +81,19 @@ class ExecutionOutcomes:
         self._artifacts = artifacts
         self._audit = audit
         self._limits = limits
+        self._tallies = RefreshTallies(audit)
         # Failures that are not stored yet because the store was unavailable, by event id.
         self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 
     # -- storing -----------------------------------------------------------------------------------
 
     async def complete(
-        self, principal: Principal, started: StartedExecution, result: Any, output: LiveOutput
+        self,
+        principal: Principal,
+        started: StartedExecution,
+        result: Any,
+        output: LiveOutput,
+        commands: Sequence[Mapping[str, Any]] | None = None,
     ) -> ActionResult:
         """Store the result in the canvas and return the outcome. Raises a HostError if that is impossible."""
         decide, offloaded = complete_execution(
@@ -95,7 +103,7 @@ class ExecutionOutcomes:
         revision = await self._transitions.finish(
             principal, execution, await output.with_final_output(decide), offloaded
         )
-        self.record(principal, execution, "completed")
+        self.record(principal, execution, "completed", commands=commands)
         return ActionResult(
             status=ExecutionStatus.COMPLETED,
             event_id=execution.event_id,
@@ -229,9 +237,23 @@ class ExecutionOutcomes:
         error.retry_after = problem.retry_after
         return error
 
-    def record(self, principal: Principal, execution: Execution, status: str, **details: Any) -> None:
-        """Count the end of an execution and record it in the audit trail. CV-48, RS-15"""
+    def record(
+        self,
+        principal: Principal,
+        execution: Execution,
+        status: str,
+        *,
+        commands: Sequence[Mapping[str, Any]] | None = None,
+        **details: Any,
+    ) -> None:
+        """Count the end of an execution and record it in the audit trail. CV-48, RS-15
+
+        Successful executions of a refresh job are tallied. RS-69
+        """
         ACTIONS_ENDED.labels(status).inc()
+        if status == "completed" and execution.actor.get("trigger") == REFRESH:
+            self._tallies.add(principal, execution, commands or ())
+            return
         names = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool}
         self._audit.note(
             principal,
@@ -240,6 +262,17 @@ class ExecutionOutcomes:
             details={**names, "status": status, **details, "actor": dict(execution.actor)},
         )
 
+    def record_commands(
+        self, principal: Principal, execution: Execution, commands: Sequence[Mapping[str, Any]] | None
+    ) -> None:
+        """Record the commands of a refresh job that failed: only successful ones are tallied. SB-16"""
+        for details in commands or ():
+            self._audit.note(principal, "sandbox.ran", subject=execution.event_id, details=details)
+
+    def close(self) -> None:
+        """Record the open tallies."""
+        self._tallies.close()
+
 
 def _to_error(execution: Execution, answer: Any) -> HostError:
     """Return the stored error of a failed execution."""
@@ -247,11 +280,6 @@ def _to_error(execution: Execution, answer: Any) -> HostError:
     return kinds.get(answer["error"]["name"], ActionFailed).with_message(
         answer["error"]["message"], eventId=execution.event_id
     )
-
-
-def principal_of(execution: Execution) -> Principal:
-    """Return the principal that started an execution."""
-    return Principal(UserId(execution.user_id), execution.actor.get("name", execution.user_id))
 
 
 def result_not_stored(problem: Unavailable) -> ActionFailed:
@@ -280,7 +308,8 @@ class RecordRetention:
         self._retention_seconds = retention_seconds
 
     def periodic(self) -> Periodic:
-        return Periodic("prune action records", PRUNE_SECONDS, self.prune)
+        every_seconds = retention_interval(PRUNE_SECONDS, self._retention_seconds)
+        return Periodic("prune action records", every_seconds, self.prune)
 
     async def prune(self) -> None:
         """Delete expired records, batch by batch."""

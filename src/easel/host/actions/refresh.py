@@ -21,7 +21,7 @@ from easel.core.canvas.refresh import Due, Job, next_delay
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.deltas import shorten
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
-from easel.host.actions.request import ActionRequest
+from easel.host.actions.request import REFRESH, ActionRequest
 from easel.host.actions.service import INTERNAL_ERROR, ActionService
 from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, events_for
@@ -29,7 +29,6 @@ from easel.host.metrics import REFRESHES
 from easel.host.periodic import Periodic
 from easel.host.ports import CanvasActionStore
 
-REFRESH = "refresh"
 MIN_WAIT_SECONDS = 0.01
 MAX_REASON_LENGTH = 300  # characters, so that the event stays within its size limit
 
@@ -173,7 +172,11 @@ class RefreshScheduler:
 
     async def _execute(self, principal: Principal, due: Due) -> HostError | None:
         request = ActionRequest(
-            canvas_id=due.canvas_id, action_id=due.action_id, input={}, client_id=REFRESH, trigger=REFRESH
+            canvas_id=due.canvas_id,
+            action_id=due.action_id,
+            input={},
+            client_id=due.refresh_id,
+            trigger=REFRESH,
         )
         try:
             await self._actions.execute(principal, request)

@@ -3,6 +3,7 @@
 Owns the checks that need no store. Does not know whether the action exists or may run.
 """
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
 
 MAX_REQUEST_ID_LENGTH = 200
-CLIENT = "client"
+CLIENT, REFRESH = "client", "refresh"  # origins of a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class ActionRequest:
     expected_revision: int | None = None
     request_id: str | None = None
     trigger: str = CLIENT
+    has_gesture: bool = True  # False: the code of a page asks, without a gesture of a person
 
     def validate(self) -> None:
         """Raise BadInput for a malformed request id or a too deeply nested input."""
@@ -58,9 +60,11 @@ class ActionRequest:
             event_id=new_event_id(),
             owner_id=owner_id,
             now_ms=now_ms(),
+            salt=secrets.token_hex(16),
             input=self.input,
             expected_revision=self.expected_revision,
             request_id=self.request_id,
             request_digest=self.digest if self.request_id else None,
             is_attended=self.trigger == CLIENT,
+            has_gesture=self.has_gesture,
         )

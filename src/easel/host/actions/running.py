@@ -4,7 +4,7 @@ Owns these tasks and limits their number. Does not know what an execution does o
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +17,14 @@ from easel.host.metrics import ACTIONS_RUNNING
 
 @dataclass(slots=True)
 class ExecutionContext:
-    """The callback for live output, if it is streamed, and the id of the run that the execution started."""
+    """The callback for live output, if it is streamed, and the id of the run that the execution started.
+
+    `commands` are the audit details of the commands of a refresh job, which is tallied; None otherwise.
+    """
 
     on_output: Callable[[str], None] | None = None
     run_id: str | None = None
+    commands: list[Mapping[str, Any]] | None = None
 
 
 @dataclass(slots=True)

@@ -13,7 +13,13 @@ import structlog
 
 from easel.core.action.confirmation import may_cancel
 from easel.core.action.transitions import StartedExecution
-from easel.core.canvas.execution import DuplicateRequest, Execution, ExecutionStatus, StaleTransition
+from easel.core.canvas.execution import (
+    DuplicateRequest,
+    Execution,
+    ExecutionStatus,
+    StaleTransition,
+    principal_of,
+)
 from easel.core.principal import Principal
 from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
@@ -32,7 +38,7 @@ from easel.errors import (
 from easel.host.actions.confirmations import ANSWERED, Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, principal_of, result_not_stored
+from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, result_not_stored
 from easel.host.actions.request import CLIENT, ActionRequest
 from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
@@ -228,7 +234,9 @@ class ActionService:
             running.output = self._outputs.open(principal, execution, running.abandon)
             # The output of a refresh job is not streamed: it would only grow the log.
             is_streamed = execution.actor.get("trigger") == CLIENT
-            running.context = ExecutionContext(running.output.feed if is_streamed else None)
+            running.context = (
+                ExecutionContext(running.output.feed) if is_streamed else ExecutionContext(commands=[])
+            )
             try:
                 return await self._run_to_end(principal, started, running)
             except StaleTransition:
@@ -254,7 +262,9 @@ class ActionService:
         try:
             result = await self._executor.run(principal, started, running.context)
             running.is_ending = True
-            return await self._outcomes.complete(principal, started, result, running.output)
+            return await self._outcomes.complete(
+                principal, started, result, running.output, running.context.commands
+            )
         except StaleTransition:
             raise
         except HostError as error:
@@ -274,6 +284,7 @@ class ActionService:
             log.exception("actions.error", event_id=execution.event_id)
             problem, cause = ActionFailed(problem=INTERNAL_ERROR), error
         running.is_ending = True
+        self._outcomes.record_commands(principal, execution, running.context.commands)
         raise await self._outcomes.fail(
             principal, execution, problem, running.output, is_retried=is_retried
         ) from cause
@@ -349,6 +360,7 @@ class ActionService:
         self._running.is_stopping = True
         await self._maintenance.stop()
         await self._running.stop(STOP_SECONDS)
+        self._outcomes.close()
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, ActionStopped) and self._running.get(notification.event_id):

@@ -5,11 +5,8 @@ execution while the store is unavailable. The rules are in `core.action.transiti
 """
 
 import asyncio
-import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from easel.core.action.confirmation import can_resume_waiting
 from easel.core.action.policy import Definitions
@@ -24,7 +21,7 @@ from easel.core.action.transitions import (
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition
-from easel.core.canvas.spec import CanvasSpec, SpecLimits, parse_spec
+from easel.core.canvas.spec import CanvasSpec
 from easel.core.principal import Principal
 from easel.core.run.deltas import shorten
 from easel.core.stream.payload_limit import OffloadedValue
@@ -33,14 +30,11 @@ from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.actions.request import ActionRequest
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import CanvasActionStore
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import ArtifactId, CanvasId, UserId
-
-MAX_CACHED_SPECS = 256
-# Stored specs are parsed without limits: they were checked against the limits that applied when stored.
-UNLIMITED = SpecLimits(**{limit.name: sys.maxsize for limit in fields(SpecLimits)})
 
 Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
@@ -75,7 +69,7 @@ class ExecutionTransitions:
         self._audit = audit
         self._limits = limits
         self._instance_id = instance_id
-        self._specs: OrderedDict[tuple[str, str, Any, int], CanvasSpec] = OrderedDict()
+        self._specs = ParsedSpecs()
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -118,7 +112,7 @@ class ExecutionTransitions:
 
         def decide(snapshot: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
             rules = self._rules(definitions, fetched)
-            started[:] = [rule(snapshot, self._spec(snapshot.canvas), rules)]
+            started[:] = [rule(snapshot, self._specs.get(snapshot.canvas), rules)]
             return started[0].change, started[0].offloaded
 
         while True:
@@ -168,7 +162,7 @@ class ExecutionTransitions:
         if execution is None:
             return None  # the execution was deleted with its canvas
         canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
-        action = self._spec(canvas).actions.get(orphan.action_id)
+        action = self._specs.get(canvas).actions.get(orphan.action_id)
         if not can_resume_waiting(action, execution):
             return None
         run = await self._actions.adopt(orphan, owner_ids, self._instance_id, self._limits.claim_seconds)
@@ -274,16 +268,6 @@ class ExecutionTransitions:
                 stored |= {value.artifact_id for value in missing.offloaded}
             else:
                 return outcome.snapshot.canvas
-
-    def _spec(self, canvas: Canvas) -> CanvasSpec:
-        """Return the parsed spec of the canvas, from the cache if this revision was parsed before."""
-        key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
-        spec = self._specs.get(key)
-        if spec is None:
-            spec = self._specs[key] = parse_spec(canvas.spec, UNLIMITED)
-            while len(self._specs) > MAX_CACHED_SPECS:
-                self._specs.popitem(last=False)
-        return spec
 
 
 class ArtifactsNotStored(Exception):

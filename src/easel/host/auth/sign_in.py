@@ -1,8 +1,10 @@
 """Authentication: the owner's token, the tokens of others, and the cookie that a browser gets for either.
 
-A cookie is signed with the owner's token and contains its expiry time, so every instance can check it, and a
-new owner's token invalidates all cookies. A cookie names the sign-in of its browser and the token it was
-issued for, unless that is the owner's token; it is invalid after either is revoked: see `revoked_sign_ins`.
+A cookie contains its expiry time and is signed with a key that all instances share, so every instance can
+check it. The digest of the owner's token is part of what is signed: a new owner's token invalidates all
+cookies, and no signature helps to guess the token. A cookie names the sign-in of its browser and the token
+it was issued for, unless that is the owner's token; it is invalid after either is revoked: see
+`revoked_sign_ins`.
 Tokens and cookies are never logged. A revoked credential is refused on every instance within
 `RECHECK_SECONDS`, and the connections that it opened are closed: see `watch`.
 """
@@ -19,6 +21,7 @@ from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.token import digest_of, is_token
 from easel.errors import NotSignedIn
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
+from easel.host.auth.throttle import SignInThrottle
 from easel.host.periodic import Periodic
 from easel.host.ports import TokenStore
 from easel.ids import new_sign_in_id
@@ -26,6 +29,7 @@ from easel.ids import new_sign_in_id
 COOKIE_SECONDS = 30 * 24 * 3600
 RECHECK_SECONDS = 1.0
 MAX_CACHED_TOKENS = 1_000
+UNGUESSABLE_LENGTH = 24  # of an owner's token; Easel generates longer ones
 SIGN_IN_PREFIX = "sign_"
 
 
@@ -42,9 +46,14 @@ class SignIn:
         tokens: TokenStore | None = None,
         revoked: RevokedSignIns | None = None,
         *,
+        key: str,
+        throttle: SignInThrottle | None = None,
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self.owner_token = owner_token
+        self._throttle = throttle
+        self._key = hmac.new(key.encode(), b"easel owner " + _digest(owner_token), hashlib.sha256).digest()
+        self._cookie_key = self.derive_key("cookie")
         self.recheck_seconds = recheck_seconds
         self._tokens = tokens
         self._revoked = revoked
@@ -56,10 +65,23 @@ class SignIn:
             "sign_in.end_revoked", recheck_seconds, self.end_revoked, delay=recheck_seconds
         )
 
-    async def authenticate_token(self, token: str) -> Principal | None:
-        if hmac.compare_digest(_digest(token), _digest(self.owner_token)):
+    async def authenticate_token(self, token: str, address: str = "") -> Principal | None:
+        """Return the principal of the token, or None if it is wrong.
+
+        Raises `TooManyFailures` after too many wrong tokens from this address. A token that is too long to be
+        guessed is accepted even then: an attacker behind the same proxy must not lock out its owner.
+        """
+        is_owner = hmac.compare_digest(_digest(token), _digest(self.owner_token))
+        if is_owner and len(token) >= UNGUESSABLE_LENGTH:
             return THE_OWNER
-        return await self._find_principal(digest_of(token), by_digest=True) if is_token(token) else None
+        if not is_owner and is_token(token):
+            principal = await self._find_principal(digest_of(token), by_digest=True)
+            if principal is not None:
+                return principal
+        if self._throttle is not None:
+            self._throttle.check(address)
+            (self._throttle.note_success if is_owner else self._throttle.note_failure)(address)
+        return THE_OWNER if is_owner else None
 
     def new_cookie(
         self, now: float, principal: Principal = THE_OWNER, before: Principal | None = None
@@ -85,11 +107,7 @@ class SignIn:
         expires_at, *ids = content.split(".")
         if not now < int(expires_at):
             return None
-        match ids:
-            case [sign_in_id, token_id]:
-                pass
-            case _:  # issued before cookies had a sign-in id: derive one from the cookie
-                sign_in_id, token_id = f"{SIGN_IN_PREFIX}{_digest(cookie).hex()[:26]}", "".join(ids)
+        sign_in_id, token_id = ids
         if await self.is_signed_out(sign_in_id):
             return None
         principal = await self._find_principal(token_id, by_digest=False) if token_id else THE_OWNER
@@ -105,7 +123,7 @@ class SignIn:
 
     def derive_key(self, purpose: str) -> bytes:
         """Return a key for this purpose, the same on every instance until the owner's token changes."""
-        return hmac.new(self.owner_token.encode(), f"easel key {purpose}".encode(), hashlib.sha256).digest()
+        return hmac.new(self._key, f"easel key {purpose}".encode(), hashlib.sha256).digest()
 
     async def is_token_valid(self, token_id: str) -> bool:
         return self._tokens is not None and token_id in await self._tokens.filter_valid([token_id])
@@ -200,8 +218,7 @@ class SignIn:
         return token.principal
 
     def _signature(self, content: str) -> str:
-        key, message = self.owner_token.encode(), f"easel cookie {content}".encode()
-        return hmac.new(key, message, hashlib.sha256).hexdigest()
+        return hmac.new(self._cookie_key, content.encode(), hashlib.sha256).hexdigest()
 
 
 def _digest(text: str) -> bytes:

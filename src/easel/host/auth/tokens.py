@@ -8,7 +8,7 @@ import secrets
 
 from easel.core.principal import Principal
 from easel.core.token import PREFIX, NewToken, Token, TokenKind, check_token_name, digest_of
-from easel.core.tool.node import check_node_id
+from easel.core.tool.node import check_node_id, is_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit import Audit
 from easel.host.ports import TokenStore
@@ -31,11 +31,17 @@ class Tokens:
         node_id: str | None = None,
         by: Principal = OPERATOR,
     ) -> tuple[Token, str]:
-        """Create a token. Returns its row and its secret."""
+        """Create a token. Returns its row and its secret.
+
+        A node's token is bound to `node_id`, by default to its name. If the name is not a node id, the token
+        is bound to the first node that connects with it. RS-68
+        """
         if kind not in {*TokenKind}:
             raise BadInput(problem=f"kind must be one of {', '.join(TokenKind)}, not {kind[:50]!r}.")
         if node_id is not None and kind != TokenKind.NODE:
             raise BadInput(problem="Only a token of kind node can be bound to a node.")
+        if kind == TokenKind.NODE and node_id is None and name is not None and is_node_id(name):
+            node_id = name
         secret = PREFIX + secrets.token_urlsafe(32)
         new = NewToken(
             token_id=new_token_id(),

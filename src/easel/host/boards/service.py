@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.principal import Principal
+from easel.core.principal import ActorKind, Principal
 from easel.core.run.boards import (
     Board,
     BoardLimits,
@@ -41,7 +41,11 @@ class Boards:
     async def write(self, principal: Principal, run_id: str, request: BoardWriteRequest) -> Written:
         """Write a value in the name of the principal, under the run's lock and without a claim. CC-17, P4"""
         written = await self._write(
-            principal.user_id, _to_run_id(run_id), request, agent_id=principal.user_id
+            principal.user_id,
+            _to_run_id(run_id),
+            request,
+            agent_id=principal.actor_id,
+            kind=principal.actor_kind,
         )
         if written is None:
             raise NotFound(what="run", id=run_id)
@@ -53,7 +57,12 @@ class Boards:
         Raises `ClaimLost` when the worker no longer has the claim.
         """
         written = await self._write(
-            context.user_id, context.run.run_id, request, agent_id=AGENT, claim=context.run
+            context.user_id,
+            context.run.run_id,
+            request,
+            agent_id=AGENT,
+            kind=ActorKind.AGENT,
+            claim=context.run,
         )
         if written is None:
             raise ClaimLost
@@ -66,9 +75,10 @@ class Boards:
         request: BoardWriteRequest,
         *,
         agent_id: str,
+        kind: ActorKind,
         claim: Claim | None = None,
     ) -> Written | None:
-        write = prepare(request, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id)
+        write = prepare(request, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id, kind=kind)
         if write.offloaded:
             await self._artifacts.store(user_id, write.offloaded)
         written = await self._boards.write(write, claim)

@@ -104,7 +104,11 @@ async def _to_entry(boards: Boards, context: ToolContext, value: BoardValue) -> 
         **_edge(value.board_key.edge),
         "version": value.version,
         "value": await boards.restore(context.user_id, value),
-        "written_by": {"agent_id": value.agent_id, "node_id": value.node_id},
+        "written_by": {
+            **({} if value.kind is None else {"kind": value.kind.value}),
+            "agent_id": value.agent_id,
+            "node_id": value.node_id,
+        },
     }
 
 

@@ -13,13 +13,13 @@ import msgspec
 
 from easel.core.canvas.assets import asset_content
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.errors import BadInput, NotFound
+from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.views import NO_CONNECTION, CanvasViews
@@ -120,7 +120,7 @@ class _CanvasTool:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        principal = replace(context.principal, kind=PrincipalKind.AGENT, scopes=frozenset())
+        principal = replace(context.principal, name=MAIN_AGENT, kind=PrincipalKind.AGENT, scopes=frozenset())
         match args["operation"]:
             case "upsert":
                 return await self._upsert(principal, args, context.session_key)
@@ -212,7 +212,7 @@ def _describe_snapshot(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "spec": canvas.spec,
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
-        "accepted": canvas.is_accepted,
+        "accepted": snapshot.is_accepted,
         "views": len(snapshot.live_views),
         **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
     }
@@ -233,6 +233,8 @@ class _LogsTool:
         if len(names) > 1:
             raise BadInput(problem=f"Only one of {names[0]} and {names[1]} may be given.")
         limit = args.get("limit", DEFAULT_LINES)
+        if context.unaccepted_canvas is not None:
+            await self._check_own_log(args, context)
         if "canvasId" in args:
             events = await self._read_canvas(context, args["canvasId"], limit)
         elif "runId" in args:
@@ -241,6 +243,22 @@ class _LogsTool:
             events = await self._read_session(context, args.get("sessionKey", context.session_key), limit)
         lines = [_format_line(event) for event in events if event.visibility is Visibility.PUBLIC][-limit:]
         return {"lines": lines, "text": "\n".join(lines)}
+
+    async def _check_own_log(self, args: Args, context: ToolContext) -> None:
+        """Raise Forbidden unless the log is of the unaccepted canvas that calls, or of its session. RS-63"""
+        session_id = session_id_of_key(context.session_key)
+        if "canvasId" in args:
+            is_own = args["canvasId"] == context.unaccepted_canvas
+        elif "runId" in args:
+            run_id = args["runId"]
+            run = await self._runs.get(context.user_id, RunId(run_id)) if is_generated_id(run_id) else None
+            is_own = run is not None and run.session_id == session_id
+        else:
+            is_own = session_id_of_key(args.get("sessionKey", context.session_key)) == session_id
+        if not is_own:
+            raise Forbidden(
+                problem="until a person accepts this canvas, it reads only its own log and its session's."
+            )
 
     async def _read_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
         bounds = await self._canvases.bounds(context.user_id, canvas_id)

@@ -12,19 +12,21 @@ from datetime import datetime
 
 import structlog
 
+from easel.core.canvas.acceptance import Write, acceptance_after, are_assets_changed
 from easel.core.canvas.assets import (
     Asset,
     asset_created_at,
     asset_key,
     check_path_conflicts,
     require_asset_path,
+    require_new_asset_path,
+    version_name,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import asset_path_mark
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
-from easel.host.canvases.transactions import CanvasTransactions, acceptance_after_asset_change, events_for
-from easel.host.periodic import Periodic
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import Blobs, CanvasStore
 from easel.ids import CanvasId, UserId, new_blob_name
 
@@ -32,7 +34,6 @@ MAX_CONCURRENT_PUTS = 8
 MAX_READ_ATTEMPTS = 3  # of an asset that is replaced while it is read
 GRACE_SECONDS = 3600.0  # a blob without a row is swept after this time; every put ends sooner
 PUT_SECONDS = GRACE_SECONDS / 4
-SWEEP_SECONDS = 3600.0
 SWEEP_BATCH_SIZE = 500
 ROOT = "users"
 
@@ -76,10 +77,11 @@ class CanvasAssets:
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
             self.check_fits(snapshot, stored)
+            write = Write(are_assets_changed=are_assets_changed(snapshot, stored))
             return Change(
                 events=[events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])],
                 put=stored,
-                is_accepted=acceptance_after_asset_change(principal),
+                is_accepted=acceptance_after(principal, snapshot, write),
             )
 
         try:
@@ -102,16 +104,15 @@ class CanvasAssets:
             check_revision(snapshot.canvas, expected_revision)
             _find_asset(snapshot, path)
             event = events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])
-            return Change(
-                events=[event], removed=[path], is_accepted=acceptance_after_asset_change(principal)
-            )
+            accepted = acceptance_after(principal, snapshot, Write(are_assets_changed=True))
+            return Change(events=[event], removed=[path], is_accepted=accepted)
 
         return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
-            require_asset_path(path)
+            require_new_asset_path(path)
             if len(content) > self._limits.max_bytes:
                 raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
         self._check_paths(files)
@@ -133,7 +134,11 @@ class CanvasAssets:
         The caller stores their rows or deletes the blobs.
         """
         new = [
-            Asset(path, asset_key(user_id, agent_id, canvas_id, new_blob_name(), path), len(files[path]))
+            Asset(
+                path,
+                asset_key(user_id, agent_id, canvas_id, version_name(new_blob_name(), files[path]), path),
+                len(files[path]),
+            )
             for path in sorted(files)
         ]
 
@@ -174,10 +179,6 @@ class CanvasAssets:
         raise CorruptData(what="asset", id=path)
 
     # -- sweeping --------------------------------------------------------------------------------------------
-
-    def periodic(self) -> Periodic:
-        """Return the periodic sweep, which workers run. Several workers may sweep at the same time."""
-        return Periodic("assets.sweep", SWEEP_SECONDS, self.sweep)
 
     async def sweep(self, grace_seconds: float = GRACE_SECONDS) -> int:
         """Delete blobs without a row that are older than the grace period. Returns how many were deleted."""

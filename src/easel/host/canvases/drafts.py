@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from easel.core.action.policy import check_reach, check_templates
+from easel.core.action.policy import Definitions, check_reach, check_templates
 from easel.core.action.timeouts import timeout_warnings
+from easel.core.canvas.acceptance import has_limited_reach
 from easel.core.canvas.actions import Confirm, PatchState
 from easel.core.canvas.canvas import (
-    CanvasSnapshot,
     parse_title,
     require_agent_id,
     require_canvas_id,
@@ -25,11 +25,6 @@ from easel.core.values.paths import check_names
 from easel.errors import BadInput
 from easel.host.artifacts import Artifacts
 from easel.host.canvases.assets import CanvasAssets
-from easel.host.canvases.transactions import (
-    acceptance_after_asset_change,
-    acceptance_after_spec_change,
-    may_self_approve,
-)
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId
 
@@ -50,14 +45,6 @@ class Draft:
     is_accepted: bool | None = None
     expected_revision: int | None = None
 
-    def acceptance(self, principal: Principal, current: CanvasSnapshot, *, is_new_spec: bool) -> bool | None:
-        """Return whether the canvas is accepted after this draft; None: its acceptance is unchanged. RS-59"""
-        if self.is_accepted is False:
-            return False
-        if self.spec is not None and (is_new_spec or may_self_approve(principal)):
-            return acceptance_after_spec_change(principal, current, has_all_assets=self.assets is not None)
-        return None if self.assets is None else acceptance_after_asset_change(principal)
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
@@ -67,6 +54,7 @@ class CheckedDraft:
     draft: Draft
     spec: Mapping[str, Any] | None
     state: Mapping[str, Any] | None
+    parsed: CanvasSpec | None
     refreshes: list[Refresh] | None  # the enabled refresh jobs of the spec; None without a spec
 
 
@@ -103,7 +91,7 @@ class DraftChecker:
         state, offloaded_of_state = offload_large_values(draft.state)
         await self._artifacts.store(principal.user_id, [*offloaded_of_spec, *offloaded_of_state])
         return CheckedDraft(
-            canvas_id, draft, spec, state, None if parsed is None else enabled_refreshes(parsed)
+            canvas_id, draft, spec, state, parsed, None if parsed is None else enabled_refreshes(parsed)
         )
 
     async def parse_spec(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
@@ -113,14 +101,18 @@ class DraftChecker:
         for action_id, action in parsed.actions.items():
             if isinstance(action, PatchState):
                 check_patch_names(action.patch, f"actions.{action_id}.patch")
-        definitions = await self._tools.definitions(principal.user_id)
+        definitions = await self.definitions(principal)
         check_templates(parsed, definitions, floor=self._floor)
-        if not may_self_approve(principal):
+        if has_limited_reach(principal):
             check_reach(parsed, definitions.__contains__)
         _, offloaded = offload_large_values({name: value for name, value in spec.items() if name != "state"})
         if offloaded:  # the stored spec would contain markers instead of these values
             raise BadInput(problem="spec: must not contain Base64 over 2 KB; use an asset or the state.")
         return parsed
+
+    async def definitions(self, principal: Principal) -> Definitions:
+        """Return the tools that the canvases of this user can call now."""
+        return await self._tools.definitions(principal.user_id)
 
     async def warnings(self, principal: Principal, spec: Mapping[str, Any]) -> list[str]:
         """Return warnings about the templates and timeouts of a valid spec. RS-45"""

@@ -4,9 +4,19 @@ Owns the order of the steps in each use case. Does not know executions, sockets 
 """
 
 from collections.abc import AsyncIterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
+from easel.core.action.policy import Definitions
 from easel.core.artifact.artifact import Artifact
+from easel.core.canvas.acceptance import (
+    Write,
+    acceptance_after,
+    are_assets_changed,
+    has_limited_reach,
+    may_accept,
+)
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
@@ -31,6 +41,7 @@ from easel.errors import (
     BadInput,
     Forbidden,
     HostError,
+    InputConflict,
     NotFound,
     RevisionConflict,
     Unavailable,
@@ -39,13 +50,8 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import CheckedDraft, Draft, DraftChecker, enabled_refreshes
-from easel.host.canvases.transactions import (
-    CanvasTransactions,
-    acceptance_after_spec_change,
-    events_for,
-    may_self_approve,
-    parse_canvas_id,
-)
+from easel.host.canvases.parsed_specs import ParsedSpecs
+from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import scoped_key
@@ -60,6 +66,10 @@ CANNOT_ACCEPT = (
     "accepted: this request does not accept the canvas; review it and use `canvas.accept`, "
     "or send its spec and all assets."
 )
+ONLY_PEOPLE_ACCEPT = (
+    "accepted: only a person can accept a canvas; write it without `accepted`, then a person can accept it."
+)
+NO_TOOLS: Definitions = {}
 MAX_ATTEMPTS = 5  # of an upsert while other requests create and delete the canvas
 
 
@@ -87,12 +97,25 @@ class CanvasLibrary:
         self._audit = audit
         self._limits = limits
         self._drafts = DraftChecker(assets, artifacts, tools, limits, floor)
+        self._specs = ParsedSpecs()
 
     # -- finding ---------------------------------------------------------------------------------------------
 
     async def get(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
         """Return a canvas. Raises `NotFound`."""
-        return await self._transactions.find(principal, canvas_id)
+        return await self.check_tools(principal, await self._transactions.find(principal, canvas_id))
+
+    async def check_tools(self, principal: Principal, snapshot: CanvasSnapshot) -> CanvasSnapshot:
+        """Return the snapshot with the tools that claim less effect than remembered. RS-68"""
+        canvas = snapshot.canvas
+        if canvas.tool_hints is None or not canvas.spec.get("toolPolicy", {}).get("allow"):
+            return snapshot
+        try:
+            definitions = await self._drafts.definitions(principal)
+        except Unavailable:
+            return snapshot  # an action checks the tools again before it calls one
+        weakened = find_weakened(canvas.tool_hints, self._specs.get(canvas), definitions)
+        return replace(snapshot, weakened=weakened) if weakened else snapshot
 
     async def list_canvases(
         self, principal: Principal, *, agent_id: str | None, after: str | None, limit: int
@@ -117,7 +140,7 @@ class CanvasLibrary:
         created = await self._create(principal, await self._drafts.check(principal, draft))
         if created is None:
             raise AlreadyExists(what="canvas", id=draft.canvas_id)
-        return created
+        return await self.check_tools(principal, created)
 
     async def upsert(self, principal: Principal, draft: Draft) -> CanvasSnapshot:
         """Create a canvas, or replace the parts of an existing one that the draft contains. RS-40"""
@@ -126,19 +149,22 @@ class CanvasLibrary:
             current = await self._canvases.get(principal.user_id, checked.canvas_id)
             try:
                 if current is not None:
-                    return await self._replace(principal, current.canvas, checked)
+                    replaced = await self._replace(principal, current.canvas, checked)
+                    return await self.check_tools(principal, replaced)
                 if draft.expected_revision not in (None, 0):
                     raise RevisionConflict(
                         canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
                     )
                 if (created := await self._create(principal, checked)) is not None:
-                    return created
+                    return await self.check_tools(principal, created)
             except NotFound:
                 continue  # deleted by another request
         raise Unavailable(what=f"Canvas {draft.canvas_id}")
 
     async def _create(self, principal: Principal, checked: CheckedDraft) -> CanvasSnapshot | None:
         draft = checked.draft
+        if draft.is_accepted and not may_accept(principal):
+            raise Forbidden(problem=ONLY_PEOPLE_ACCEPT)
         agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
@@ -154,7 +180,10 @@ class CanvasLibrary:
             owner_session_key=draft.owner_session_key,
             assets=assets,
             refreshes=checked.refreshes or [],
-            is_accepted=may_self_approve(principal) and draft.is_accepted is not False,
+            is_accepted=may_accept(principal) and draft.is_accepted is not False,
+            tool_hints={}
+            if checked.parsed is None
+            else remember_hints(checked.parsed, await self._drafts.definitions(principal)),
         )
         try:
             created = await self._canvases.create(
@@ -165,8 +194,7 @@ class CanvasLibrary:
         if created is None:
             await self._transactions.delete_blobs(asset.blob_key for asset in assets)
             return None
-        await self._audit.record(principal, "canvas.created", subject=checked.canvas_id)
-        self._transactions.notify(created)
+        await self._transactions.announce_creation(principal, created)
         return created
 
     async def _replace(self, principal: Principal, current: Canvas, checked: CheckedDraft) -> CanvasSnapshot:
@@ -182,6 +210,7 @@ class CanvasLibrary:
             else await self._assets.store(principal.user_id, current.agent_id, canvas_id, draft.assets)
         )
         events = events_for(principal, canvas_id)
+        definitions = NO_TOOLS if checked.spec is None else await self._drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
@@ -190,13 +219,21 @@ class CanvasLibrary:
             spec = _changed_spec(canvas, checked.spec)
             # The actions of an agent's spec run in the agent's session. Without a spec, an agent cannot
             # change the owner.
-            owner = (
-                draft.owner_session_key if may_self_approve(principal) or checked.spec is not None else None
-            )
+            is_agent = has_limited_reach(principal)
+            owner = None if is_agent and checked.spec is None else draft.owner_session_key
             has_new_owner = owner not in (None, canvas.session_key)
-            accepted = draft.acceptance(principal, snapshot, is_new_spec=spec is not None or has_new_owner)
+            write = Write(
+                has_spec=checked.spec is not None,
+                has_all_assets=assets is not None,
+                is_spec_changed=spec is not None,
+                is_owner_changed=has_new_owner,
+                are_assets_changed=are_assets_changed(snapshot, assets, removed),
+            )
+            accepted = False if draft.is_accepted is False else acceptance_after(principal, snapshot, write)
             if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
-                raise BadInput(problem=CANNOT_ACCEPT)
+                if may_accept(principal):
+                    raise BadInput(problem=CANNOT_ACCEPT)
+                raise Forbidden(problem=ONLY_PEOPLE_ACCEPT)
             paths = [
                 *([TITLE_MARK] if title not in (None, canvas.title) else []),
                 *([SPEC_MARK] if spec is not None else []),
@@ -217,6 +254,9 @@ class CanvasLibrary:
                 removed=removed,
                 refreshes=None if spec is None else checked.refreshes,
                 is_accepted=accepted,
+                tool_hints=None
+                if spec is None or checked.parsed is None
+                else remember_hints(checked.parsed, definitions, canvas.tool_hints),
             )
 
         try:
@@ -249,15 +289,14 @@ class CanvasLibrary:
         operations, offloaded_of_state = _offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
+        definitions = NO_TOOLS if parsed is None else await self._drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
             new_spec = _changed_spec(canvas, stored_spec)
-            declares = parsed is not None and (new_spec is not None or may_self_approve(principal))
-            accepted = (
-                acceptance_after_spec_change(principal, snapshot, has_all_assets=False) if declares else None
-            )
+            write = Write(has_spec=parsed is not None, is_spec_changed=new_spec is not None)
+            accepted = acceptance_after(principal, snapshot, write)
             paths = [
                 *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
                 *([SPEC_MARK] if new_spec is not None else []),
@@ -276,34 +315,46 @@ class CanvasLibrary:
                 state=None if patched is None else patched.state,
                 refreshes=None if parsed is None or new_spec is None else enabled_refreshes(parsed),
                 is_accepted=accepted,
+                tool_hints=None
+                if parsed is None or new_spec is None
+                else remember_hints(parsed, definitions, canvas.tool_hints),
             )
 
         # A repeated patch could insert an element into a list twice.
         is_repeatable = not operations or expected_revision is not None
-        return (
-            await self._transactions.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)
-        ).snapshot
+        outcome = await self._transactions.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)
+        return await self.check_tools(principal, outcome.snapshot)
 
-    async def accept(self, principal: Principal, canvas_id: str, revision: int) -> CanvasSnapshot:
-        """Record that a person accepts the spec they have seen at `revision`. RS-59"""
-        if not principal.is_person:
+    async def accept(
+        self, principal: Principal, canvas_id: str, revision: int, weakened: Mapping[str, str] | None = None
+    ) -> CanvasSnapshot:
+        """Record that a person accepts the spec they have seen at `revision`, with its tools as they are now.
+
+        Raises `InputConflict` if the weakened tools are not those that the person has seen. RS-59, RS-68
+        """
+        if not may_accept(principal):
             raise Forbidden(problem="Only a person can accept a spec.")
         events = events_for(principal, canvas_id)
+        definitions = await self._drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             if not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
-            if canvas.is_accepted:
+            spec = self._specs.get(canvas)
+            if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
+                raise InputConflict(path="weakenedTools")
+            hints = agree_to_hints(spec, definitions, canvas.tool_hints)
+            if canvas.is_accepted and hints == canvas.tool_hints:
                 return None
-            return Change(events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])], is_accepted=True)
+            return Change(
+                events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])],
+                is_accepted=True,
+                tool_hints=hints,
+            )
 
         outcome = await self._transactions.apply(principal, canvas_id, decide)
-        if outcome.is_changed:
-            await self._audit.record(
-                principal, "canvas.accepted", subject=canvas_id, details={"revision": revision}
-            )
-        return outcome.snapshot
+        return await self.check_tools(principal, outcome.snapshot)
 
     async def warnings(
         self, principal: Principal, spec: Mapping[str, Any], canvas: Canvas | None

@@ -7,7 +7,7 @@ Owns the batches of one pass over all canvases. A reader whose cursor is older t
 import structlog
 
 from easel.core.canvas.retention import START, LogKey
-from easel.host.periodic import Periodic
+from easel.host.periodic import Periodic, retention_interval
 from easel.host.ports import CanvasStore
 
 INTERVAL_SECONDS = 3600.0
@@ -26,7 +26,8 @@ class CanvasLogRetention:
 
     def periodic(self) -> Periodic:
         """Return the periodic trim, which workers run. Several workers may trim at the same time."""
-        return Periodic("canvas_logs.retention", INTERVAL_SECONDS, self.once)
+        every_seconds = retention_interval(INTERVAL_SECONDS, self._seconds)
+        return Periodic("canvas_logs.retention", every_seconds, self.once)
 
     async def once(self) -> int:
         """Trim the logs of all canvases. Returns how many events were deleted."""

@@ -1,8 +1,10 @@
 """The pages of canvases: view tokens, inputs of fields, and reports of violations. CV-05
 
 Owns view tokens. A view token gives access to the assets of one canvas for a limited time, and to nothing
-else. It is signed and not stored, so every instance can verify it. It becomes invalid when the token or
-sign-in that it was issued for is revoked; a new owner token invalidates all view tokens. Does not know HTTP.
+else. There are two kinds: an isolated view may have the assets of a canvas that no person has accepted; the
+shell uses it only in a browser that enforces the connection policy of the view (RS-63). A token is signed and
+not stored, so every instance can verify it. It becomes invalid when the token or sign-in that it was issued
+for is revoked; a new owner token invalidates all view tokens. Does not know HTTP.
 """
 
 import base64
@@ -29,6 +31,7 @@ from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"
+_ISOLATED = "isolated"  # the last part of the token of an isolated view
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class PageView:
 
     principal: Principal
     canvas_id: str
+    is_isolated: bool = False  # the shell found that its browser enforces the view's connection policy
 
 
 class CanvasPages:
@@ -62,14 +66,17 @@ class CanvasPages:
 
     # -- view tokens -----------------------------------------------------------------------------------------
 
-    def new_token(self, principal: Principal, canvas_id: str, now: float) -> tuple[str, int]:
+    def new_token(
+        self, principal: Principal, canvas_id: str, now: float, *, is_isolated: bool = False
+    ) -> tuple[str, int]:
         """Return a view token and its expiry time in seconds since 1970."""
         until = int(now + self._seconds)
         parts = (
             principal.user_id,
             canvas_id,
             principal.token_id or "",
-            *((principal.sign_in_id,) if principal.sign_in_id else ()),
+            *((principal.sign_in_id or "",) if principal.sign_in_id or is_isolated else ()),
+            *((_ISOLATED,) if is_isolated else ()),
         )
         payload = ".".join((str(until), *(_encode(part.encode()) for part in parts)))
         return f"{payload}.{self._signature(payload)}", until
@@ -80,12 +87,12 @@ class CanvasPages:
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             raise NotFound(what="page", id="at this address")
         until, *parts = payload.split(".")
-        user_id, canvas_id, token_id, *sign_in_ids = map(_decode, parts)
+        user_id, canvas_id, token_id, *more = map(_decode, parts)
         if now >= int(until) or (token_id and not await self._sign_in.is_token_valid(token_id)):
             raise NotFound(what="page", id="at this address")
-        if sign_in_ids and await self._sign_in.is_signed_out(sign_in_ids[0]):
+        if more and more[0] and await self._sign_in.is_signed_out(more[0]):
             raise NotFound(what="page", id="at this address")
-        return PageView(Principal(UserId(user_id), "page"), canvas_id)
+        return PageView(Principal(UserId(user_id), "page"), canvas_id, is_isolated=_ISOLATED in more[1:])
 
     def _signature(self, payload: str) -> str:
         return _encode(hmac.new(self._key, payload.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())

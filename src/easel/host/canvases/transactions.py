@@ -1,7 +1,7 @@
 """Transactions on canvases: a change is decided under the canvas's lock and committed.
 
-Owns the order of the steps, which all canvas services share: commit the change, notify subscribers, delete
-orphaned blobs. Owns the rules of acceptance. Does not know the content of a change.
+Owns the order of the steps, which all canvas services share: commit the change, notify subscribers, record
+what changed in the audit trail, delete orphaned blobs. Does not know the content of a change.
 """
 
 import contextlib
@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterable
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
+from easel.core.canvas.differences import Difference, describe_change, describe_creation
 from easel.core.canvas.events import CanvasEvents
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import Principal
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
+from easel.host.audit import Audit
 from easel.host.ports import Blobs, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, scoped_key
 
@@ -20,10 +22,11 @@ from easel.ids import CanvasId, is_name, new_event_id, scoped_key
 class CanvasTransactions:
     """Reads and changes canvases of a principal."""
 
-    def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier) -> None:
+    def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier, audit: Audit) -> None:
         self._canvases = canvases
         self._blobs = blobs
         self._notifier = notifier
+        self._audit = audit
 
     async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
         """Return the canvas. Raises `NotFound`."""
@@ -47,11 +50,12 @@ class CanvasTransactions:
         on an execution expires. `is_repeatable`: whether the caller may safely retry after a lost reply.
         Raises `NotFound`.
         """
+        before: CanvasSnapshot | None = None
         sent: Change | None = None
 
         def record_change(snapshot: CanvasSnapshot) -> Change | None:
-            nonlocal sent
-            sent = decide(snapshot)
+            nonlocal before, sent
+            before, sent = snapshot, decide(snapshot)
             return sent
 
         try:
@@ -68,8 +72,19 @@ class CanvasTransactions:
             raise NotFound(what="canvas", id=canvas_id)
         if outcome.is_changed:
             self.notify(outcome.snapshot)
+            if before is not None and sent is not None and _is_audited(sent):
+                await self._record(principal, canvas_id, describe_change(before, outcome.snapshot))
             await self.delete_blobs(outcome.orphaned_blobs)
         return outcome
+
+    async def announce_creation(self, principal: Principal, created: CanvasSnapshot) -> None:
+        """Record a new canvas in the audit trail and notify subscribers."""
+        await self._record(principal, created.canvas.canvas_id, describe_creation(created))
+        self.notify(created)
+
+    async def _record(self, principal: Principal, canvas_id: str, differences: list[Difference]) -> None:
+        records = [(difference.action, difference.details) for difference in differences]
+        await self._audit.record_all(principal, records, subject=canvas_id)
 
     def notify(self, snapshot: CanvasSnapshot) -> None:
         """Notify subscribers of new events in the canvas's log."""
@@ -100,30 +115,10 @@ def parse_canvas_id(canvas_id: str) -> CanvasId:
 
 def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
     """Return a builder for the events of one operation of this principal."""
-    return CanvasEvents(CanvasId(canvas_id), agent_id=principal.user_id, event_id=new_event_id())
+    return CanvasEvents.by(principal, CanvasId(canvas_id), event_id=new_event_id())
 
 
-def may_self_approve(principal: Principal) -> bool:
-    """Return whether the principal's own specs and pages need no acceptance by a person. RS-59"""
-    return principal.kind is not PrincipalKind.AGENT
-
-
-def acceptance_after_spec_change(
-    principal: Principal, current: CanvasSnapshot, *, has_all_assets: bool
-) -> bool | None:
-    """Return whether the canvas is accepted after a new spec; None: its acceptance is unchanged.
-
-    A spec by an agent is not accepted. A person who writes a spec accepts the canvas, unless the canvas keeps
-    assets that were not accepted. RS-59
-    """
-    if not may_self_approve(principal):
-        return False
-    return True if current.canvas.is_accepted or has_all_assets or not current.assets else None
-
-
-def acceptance_after_asset_change(principal: Principal) -> bool | None:
-    """Return False if an agent changed the assets; None: the acceptance is unchanged.
-
-    A page runs actions in the name of its viewer, so a person must accept a page that an agent changed. RS-59
-    """
-    return None if may_self_approve(principal) else False
+def _is_audited(change: Change) -> bool:
+    """Return whether the change is of a part that the audit trail records: all but the state. RS-68"""
+    parts = (change.title, change.spec, change.owner_session_key, change.is_accepted)
+    return any(part is not None for part in parts) or bool(change.put or change.removed)

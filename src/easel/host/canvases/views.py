@@ -10,12 +10,12 @@ import contextlib
 import structlog
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, View
-from easel.core.principal import Principal
+from easel.core.principal import Principal, host_for
 from easel.errors import NotFound, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.periodic import Periodic
 from easel.host.ports import CanvasStore
-from easel.ids import UserId, new_view_id
+from easel.ids import new_view_id
 
 NO_CONNECTION = "none"  # for a view that a single request opens; the view expires unless it is closed
 EXPIRED_BATCH_SIZE = 100
@@ -121,7 +121,7 @@ class CanvasViews:
         closed = 0
         for user_id, canvas_id, view in expired:
             with contextlib.suppress(NotFound):
-                closed += await self._close(_owner(user_id), canvas_id, view, only_expired=True)
+                closed += await self._close(host_for(user_id), canvas_id, view, only_expired=True)
         return closed
 
 
@@ -132,7 +132,3 @@ def _is_replaced(view: View, opened: View) -> bool:
         and view.connection_id != opened.connection_id
     )
     return is_other and view.client_id == opened.client_id
-
-
-def _owner(user_id: UserId) -> Principal:
-    return Principal(user_id, user_id)

@@ -109,7 +109,7 @@ class IncomingCalls:
         params: dict[str, Any] = await restore(
             self._artifacts, call.user_id, msgspec.json.decode(call.params)
         )
-        output = self._open_output(call, params)
+        output = self._open_output(call, params, node.node.node_id)
         try:
             answer = await node.call(
                 full_tool_name(node.node.node_id, params["tool"]), params["args"], output and output.feed
@@ -125,13 +125,15 @@ class IncomingCalls:
             answer = Answer(error=f"its result of {size} bytes is over the limit of {limit}; ask for less.")
         return await self._to_stored(call, answer)
 
-    def _open_output(self, call: TakenCall, params: dict[str, Any]) -> LiveOutput | None:
+    def _open_output(self, call: TakenCall, params: dict[str, Any], node_id: str) -> LiveOutput | None:
         if self._outputs is None or "watched" not in params:
             return None
+        principal = Principal(call.user_id, node_id, kind=PrincipalKind.NODE)
+        actor = {"kind": principal.kind.value, "name": principal.name}
         execution = Execution(
-            user_id=call.user_id, status=ExecutionStatus.RUNNING, actor={}, **params["watched"]
+            user_id=call.user_id, status=ExecutionStatus.RUNNING, actor=actor, **params["watched"]
         )
-        return self._outputs.open(Principal(call.user_id, "node", kind=PrincipalKind.NODE), execution)
+        return self._outputs.open(principal, execution)
 
     async def _to_stored(self, call: TakenCall, answer: Answer) -> str:
         try:

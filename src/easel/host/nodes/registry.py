@@ -13,14 +13,14 @@ from typing import Any
 
 import structlog
 
-from easel.core.principal import Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
 from easel.core.tool.call import NOT_SENT, Answer
 from easel.core.tool.context import ToolContext, Watched
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
 from easel.core.tool.offer import OfferLimits, parse_offer
-from easel.errors import Forbidden, TooMany, Unavailable
+from easel.errors import Forbidden, NotSignedIn, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
 from easel.host.metrics import NODES
@@ -28,7 +28,7 @@ from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import IncomingCalls, result_of
 from easel.host.nodes.remote_calls import RemoteCalls
 from easel.host.periodic import Periodic
-from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, Tool
+from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, TokenStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, scoped_key
 
@@ -80,12 +80,14 @@ class NodeRegistry:
         audit: Audit,
         limits: NodeLimits,
         *,
+        tokens: TokenStore,
         outputs: LiveOutputs | None = None,
     ) -> None:
         self.instance_id = new_instance_id()
         self._store = store
         self._notifier = notifier
         self._audit = audit
+        self._tokens = tokens
         self._limits = limits
         self.local: LocalNode | None = None  # this instance's machine; set once its tools are known
         self._connected: dict[tuple[UserId, str], ConnectedNode] = {}
@@ -188,8 +190,7 @@ class NodeRegistry:
         """
         principal, limits = registration.principal, self._limits
         node_id = check_node_id(registration.node_id)
-        if principal.only_node not in (None, node_id):
-            raise Forbidden(problem=f"this token is valid only for the node {principal.only_node}.")
+        _check_token(principal.only_node or node_id, node_id)
         tools = parse_offer(node_id, registration.tools, limits.offer)
         for number, tool in enumerate(tools.values()):
             check_is_schema(tool.schema, f"tools[{number}].inputSchema")
@@ -202,6 +203,7 @@ class NodeRegistry:
             platform=printable_label(registration.platform),
             tools=tools,
         )
+        await self._bind_token(principal, node_id)
         registered = await self._store.register(node, seconds=limits.ttl_seconds, max_nodes=limits.max_nodes)
         if registered is None:
             raise TooMany(what="nodes of one user", limit=limits.max_nodes)
@@ -213,6 +215,18 @@ class NodeRegistry:
             details={"tools": len(tools), "platform": node.platform},
         )
         return ConnectedNode(node, link, registered.connected_at, max_calls=limits.max_calls)
+
+    async def _bind_token(self, principal: Principal, node_id: str) -> None:
+        """Bind a node's token at its first connection. A person's token may connect as any node. RS-68"""
+        if principal.kind is not PrincipalKind.NODE or principal.token_id is None or principal.only_node:
+            return
+        token_id = principal.token_id
+        if await self._tokens.bind(token_id, node_id) is not None:
+            await self._audit.record(principal, "token.bound", subject=token_id, details={"node": node_id})
+        elif (token := await self._tokens.find_by_id(token_id)) is not None:
+            _check_token(token.node_id, node_id)  # another connection has bound it first
+        else:
+            raise NotSignedIn
 
     def activate(self, connection: ConnectedNode) -> None:
         """Route calls to a node whose handshake is complete, and replace its older connection."""
@@ -323,6 +337,15 @@ class NodeRegistry:
         await asyncio.gather(*self._closing_tasks, return_exceptions=True)
         await self._incoming.close()
         await self._remote.close()
+
+
+def _check_token(bound_to: str | None, node_id: str) -> None:
+    """Raise `Forbidden` if the token is bound to another node id."""
+    if bound_to != node_id:
+        raise Forbidden(
+            problem=f"this token is bound to the node {bound_to}: connect with that id, or create a token "
+            f"for {node_id} with `easel token create --kind node --name {node_id}`."
+        )
 
 
 @dataclass(frozen=True, slots=True)

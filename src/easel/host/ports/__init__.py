@@ -4,7 +4,7 @@ A store raises `errors.Unavailable` when it cannot be reached. Every other outco
 value, unless a method names an exception.
 """
 
-from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs
+from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
@@ -28,9 +28,11 @@ __all__ = [
     "NodeLink",
     "NodeStore",
     "Notifier",
+    "ReferenceStore",
     "RunStore",
     "SessionStore",
     "SignInStore",
+    "SweepClaims",
     "TokenStore",
     "Tool",
     "ToolSource",

@@ -1,11 +1,13 @@
 """Ports of artifacts: their store, and blobs."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
+from easel.core.artifact.artifact import Artifact, ArtifactKey, NewArtifact, OrphanPage
+from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.stream.payload_limit import OffloadedValue
+from easel.core.stream.references import PrunedRuns, ReleaseDecision, RunContent
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 
 
@@ -49,12 +51,60 @@ class ArtifactStore(Protocol):
         """Keep the artifacts as long as the run or the canvas. Unknown ids are ignored."""
         ...
 
-    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
-        """Visit `limit` rows after `after`, and delete old untouched rows without references."""
+    async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
+        """Return which of the next `limit` artifacts of all users are old and have no reference."""
+        ...
+
+    async def delete_orphans(self, keys: Sequence[ArtifactKey], older_than_seconds: float) -> list[str]:
+        """Delete those of these artifacts that are still old and have no reference. Returns their blob keys.
+
+        An artifact to which a reference is being added is not deleted.
+        """
         ...
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         """Return the keys of blobs of at least this age that belong to no row."""
+        ...
+
+
+class ReferenceStore(Protocol):
+    """The references from runs and canvases to artifacts, and what the holders still mention."""
+
+    async def find_pruned_runs(self, after: RunId, limit: int) -> PrunedRuns:
+        """Check the next `limit` references of runs. Returns the pruned runs whose references are unchecked.
+
+        An ended run does not change any more, so its references can be checked without a lock.
+        """
+        ...
+
+    async def read_run(self, run_id: RunId) -> RunContent | None:
+        """Return what a run still has, and its references. Returns None if there is no such run."""
+        ...
+
+    async def release_run(self, run_id: RunId, kept: Collection[ArtifactId], limit: int) -> int:
+        """Release up to `limit` references of a run that are not `kept`. Returns how many.
+
+        If there are fewer than `limit`, the others are marked as checked.
+        """
+        ...
+
+    async def find_releasable(self, after: LogKey, limit: int) -> OldLogs:
+        """Return which of the next `limit` canvases have references that no event or record mentions."""
+        ...
+
+    async def release_canvas(self, user_id: UserId, canvas_id: CanvasId, limit: int) -> ReleaseDecision:
+        """Check up to `limit` references of a canvas that no event or record of it mentions.
+
+        Releases those that its state and spec do not mention either, while the canvas is locked.
+        """
+        ...
+
+
+class SweepClaims(Protocol):
+    """Which instance does the work that one instance does for all."""
+
+    async def claim(self, name: str, seconds: float) -> bool:
+        """Claim the named work for this long by the database's clock. Returns False if it is claimed."""
         ...
 
 

@@ -4,15 +4,33 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from easel.core.audit.chain import ChainEnd, Link
+from easel.core.audit.chain import ChainEnd, Checkpoint, Link
 from easel.core.audit.record import Entry, StorageClass
 
 
 class AuditStore(Protocol):
-    """The audit chain, which is append-only."""
+    """The audit chain, which is append-only; old records are removed from its start only."""
 
-    async def append(self, entries: Sequence[Entry]) -> None:
-        """Append the entries without a gap, in this order. Durable when it returns. CC-06"""
+    async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
+        """Append the entries without a gap, in this order. Durable when it returns. CC-06
+
+        `is_repeat`: an earlier attempt may have been stored; entries among the newest records are left out.
+        """
+        ...
+
+    async def get_checkpoint(self) -> Checkpoint | None:
+        """Return the checkpoint at which the chain begins, or None if no record was removed."""
+        ...
+
+    async def signing_key(self) -> str | None:
+        """Return the stored key that signs checkpoints if EASEL_SECRET_KEY is not set."""
+        ...
+
+    async def shorten(self, checkpoint: Checkpoint) -> int:
+        """Remove the records up to the checkpoint and store it. Returns how many were removed. RS-69
+
+        A checkpoint before the stored one changes nothing.
+        """
         ...
 
     async def get_end(self) -> ChainEnd: ...

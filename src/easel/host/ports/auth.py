@@ -28,13 +28,21 @@ class TokenStore(Protocol):
         """Return the tokens of a user, or of all users, oldest first and revoked ones included."""
         ...
 
+    async def bind(self, token_id: str, node_id: str) -> Token | None:
+        """Bind a node's token to a node id. Returns None if it is bound already, revoked or not a node's."""
+        ...
+
     async def revoke(self, token_id: str) -> Token | None:
         """Revoke a token. Returns None if there is no such token or it was already revoked."""
         ...
 
 
 class SignInStore(Protocol):
-    """Sign-ins of browsers that were revoked before they expired."""
+    """Sign-ins of browsers that were revoked before they expired, and the key that signs cookies."""
+
+    async def signing_key(self, candidate: str) -> str:
+        """Return the stored key; if there is none, store the candidate and return it."""
+        ...
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         """Revoke a sign-in durably, and keep the revocation for at least `seconds`."""

@@ -2,31 +2,36 @@
 
 Owns order, batching and the batch key: at most one append is in progress, and events written during it form
 the next batch. Text is buffered briefly and becomes delta events. While the store is unavailable, appends are
-retried until the claim expires; a lost claim is raised as `ClaimLost`.
+retried until the claim expires; a lost claim is raised as `ClaimLost`. Unavailable artifacts delay the end of
+a run for a limited time only.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from easel.core.principal import MAIN_AGENT
 from easel.core.run.batch import Appended, Batch
-from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter
+from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter, split_text
 from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppended
+from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import Unavailable
 from easel.host.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.ids import MessageId, answer_id, scoped_key
 
-AGENT, NODE = "main", "tool_loop"  # the provenance of a run's events
+AGENT, NODE = MAIN_AGENT, "tool_loop"  # the provenance of a run's events
 MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
+MAX_ARTIFACT_WAIT_SECONDS = 30.0  # for unavailable artifacts, when a run ends
+MAX_SHORTENED_BYTES = 600  # of the text and of the reason in an event that must need no artifact
 
 Answer = TypeVar("Answer")
 
@@ -51,7 +56,7 @@ class RunLogWriter:
         *,
         on_cancel_requested: Callable[[], None],
     ) -> None:
-        self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE)
+        self.events = RunEvents(claim.run_id, agent_id=AGENT, node_id=NODE, attempt=claim.attempt)
         self.claim = claim
         self._message_id = answer_id(claim.run_id)
         self._runs = runs
@@ -67,6 +72,7 @@ class RunLogWriter:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
+        self._give_up_at: float | None = None  # when unavailable artifacts become a failure
         self._write_task: asyncio.Task[None] | None = None
         self._write_scheduled = False
         self._failure: Exception | None = None
@@ -102,19 +108,29 @@ class RunLogWriter:
             await self.flush()
 
     async def end(self, text: str, status: Status, error: str | None) -> None:
-        """Write pending events, the closing events and the run's outcome in one transaction. RX-28"""
+        """Write pending events, the closing events and the run's outcome in one transaction. RX-28
+
+        If that fails, the pending events are dropped and the events are shortened, so that they need no
+        artifact: the run must end all the same. Plain text stays whole in the message.
+        """
         closing = self.events.end_with_message(self._message_id, text, status, error)
         self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
         self._failure = None
+        self._give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
         self._flush_deltas()
         self._pending += closing
         try:
             await self._write_now()
         except ClaimLost:
             raise
-        except Exception:  # noqa: BLE001 - drop events that cannot be stored: the run must end all the same
+        except Exception:  # noqa: BLE001 - see above
             self._failure = None
-            self._pending = list(closing)
+            short, reason = _beginning(text), error and _beginning(error)
+            self._pending = self.events.end_with_message(
+                self._message_id, short, status, reason, is_truncated=short != text
+            )
+            if self._ending[2].offloaded:
+                self._ending = (*self._ending[:2], message(self._message_id, short))
             await self._write_now()
 
     async def _write_now(self) -> None:
@@ -224,15 +240,17 @@ class RunLogWriter:
         """Append the batch, and retry while the store is unavailable. RX-29
 
         The batch key makes a retry safe: events are never appended twice. Offloaded values are stored first,
-        so that no event refers to a missing artifact. Returns None if the claim is lost.
+        so that no event refers to a missing artifact. Returns None if the claim is lost. Raises `Unavailable`
+        if the run ends and artifacts stay unavailable.
         """
         sources = (*batch.events, *([batch.answer] if batch.answer else []))
         offloaded = [value for source in sources for value in source.offloaded]
+        # Once the values are stored, only the append is repeated: after an append without a reply, the batch
+        # number must not be used for other events.
+        await self._store_artifacts(offloaded)
         while not self.claim_lost:
+            started_at = time.monotonic()
             try:
-                if offloaded:
-                    await self._artifacts.store(self.claim.user_id, offloaded)
-                started_at = time.monotonic()
                 appended = await self._runs.append(batch)
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -242,3 +260,22 @@ class RunLogWriter:
             self._audit.record_slow("append.slow", seconds, subject=self.claim.run_id)
             return appended
         return None
+
+    async def _store_artifacts(self, offloaded: Sequence[OffloadedValue]) -> None:
+        """Store the values, and retry while artifacts are unavailable.
+
+        Raises `Unavailable` if the run ends and artifacts stay unavailable.
+        """
+        while offloaded and not self.claim_lost:
+            try:
+                await self._artifacts.store(self.claim.user_id, offloaded)
+            except Unavailable:
+                if self._give_up_at is not None and time.monotonic() >= self._give_up_at:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+
+def _beginning(text: str) -> str:
+    return next(iter(split_text(text, MAX_SHORTENED_BYTES)), "")

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
-from easel.core.run.conversation import assistant_text
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
@@ -149,14 +148,14 @@ class RunQueue:
         self, principal: Principal, run_id: RunId
     ) -> tuple[list[Envelope] | None, Message | None]:
         """Return the last events and the answer of a queued run; None for a run that a worker ends."""
-        events = RunEvents(run_id, agent_id=principal.user_id, node_id="cancel")
+        events = RunEvents(run_id, agent_id=principal.actor_id, node_id="cancel", kind=principal.actor_kind)
         run = await self.get(principal, run_id)
         if run.status is not Status.QUEUED:
             return None, None  # the run's worker writes its closing events
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
         progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)
-        text = assistant_text(progress.steps)
+        text = progress.text
         answer = message(answer_id(run_id), text)
         closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
         await self._artifacts.store(

@@ -37,6 +37,7 @@ class Transcript:
     """The assistant's text so far, for the closing message of a completed, failed or cancelled run."""
 
     def __init__(self) -> None:
+        self.is_loaded = False  # whether `steps` has the steps of earlier attempts
         self.steps: tuple[Step, ...] = ()
         self.unfinished: list[str] = []
 
@@ -62,6 +63,7 @@ class ToolLoop:
         """Execute the run from its last finished step to its end, and keep the transcript current."""
         steps = list(progress.steps)
         started_calls = progress.started_calls
+        transcript.is_loaded = True
         while True:
             transcript.steps = tuple(steps)
             if steps and not steps[-1].is_finished:

@@ -34,7 +34,7 @@ from easel.host.metrics import (
 from easel.host.periodic import Periodic, Work
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
-from easel.host.runs.history import read_progress
+from easel.host.runs.history import read_progress, read_text_so_far
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
 from easel.host.runs.preferred_worker import PreferredWorkerDelay
 from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
@@ -319,7 +319,12 @@ class RunWorker:
                 await self._release(run)
                 return
             status, error = outcome
-            await run.log.end(transcript.text, status, error)
+            text = (
+                transcript.text
+                if transcript.is_loaded
+                else await read_text_so_far(self._runs, self._artifacts, run.claim)
+            )
+            await run.log.end(text, status, error)
             RUNS_ENDED.labels(status.value).inc()
         except (ClaimLost, asyncio.CancelledError):
             if run.stop_reason is not StopReason.CLAIM_LOST and not run.log.claim_lost:
@@ -359,7 +364,9 @@ class RunWorker:
             # A model provider's error message may quote the API key or the whole request.
             reason = shorten(self._audit.redact(problem.message))
             log.info("run.failed", run_id=claim.run_id, reason=reason)
-            self._audit.record_exception(agent_of(claim.user_id), "run.failed", problem, subject=claim.run_id)
+            self._audit.record_exception(
+                agent_of(claim.user_id, claim.run_id), "run.failed", problem, subject=claim.run_id
+            )
             return Status.FAILED, reason
         except ClaimLost:
             raise
@@ -367,13 +374,17 @@ class RunWorker:
             if isinstance(problem, TimeoutError) and timeout.expired():
                 timed_out = RunTimedOut(seconds=f"{self._limits.run_timeout_seconds:g}")
                 self._audit.record_exception(
-                    agent_of(claim.user_id), "run.failed", timed_out, subject=claim.run_id
+                    agent_of(claim.user_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
                 )
                 return Status.FAILED, timed_out.message
             reference = new_reference()
             log.exception("run.error", run_id=claim.run_id, reference=reference)
             self._audit.record_exception(
-                agent_of(claim.user_id), "run.error", problem, reference=reference, subject=claim.run_id
+                agent_of(claim.user_id, claim.run_id),
+                "run.error",
+                problem,
+                reference=reference,
+                subject=claim.run_id,
             )
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None

@@ -18,7 +18,7 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
-from easel.errors import HostError, ToolFailed
+from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
 from easel.host.tools.schema import build_validator
@@ -135,9 +135,12 @@ class ToolRegistry:
         return None
 
     def _validate(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+        """Raise `BadInput` if the arguments do not fit the tool's schema."""
         name = definition.name
         if is_too_deep(args):
-            raise ToolFailed(tool=name, reason=f"its arguments are nested deeper than {MAX_DEPTH} levels.")
+            raise BadInput(
+                problem=f"{name}: the arguments must not be nested deeper than {MAX_DEPTH} levels."
+            )
         cached = self._validators.get(name)
         # A node may reconnect with another schema for the same tool.
         if cached is None or cached.schema != definition.schema:
@@ -145,14 +148,13 @@ class ToolRegistry:
                 self._validators.clear()
             cached = self._validators[name] = _Validator.of(definition.schema)
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
-            raise ToolFailed(
-                tool=name,
-                reason=f"its arguments have {value_count} values, which is too much to check against its "
-                f"schema of {cached.part_count} parts; send less.",
+            raise BadInput(
+                problem=f"{name}: the arguments have {value_count} values, which is too much to check "
+                f"against its schema of {cached.part_count} parts; send less."
             )
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"
-            raise ToolFailed(tool=name, reason=f"{place}: {error.message}")
+            raise BadInput(problem=f"{name}: {place}: {error.message}")
 
     def _check_result(self, name: str, value: Any) -> None:
         if is_too_deep(value):

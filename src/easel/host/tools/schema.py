@@ -1,6 +1,7 @@
 """Validators for the JSON Schemas of tools: of Easel's own tools and those of nodes.
 
-A validator does not fetch remote references, and matches patterns in linear time. R7
+A validator does not fetch remote references, and matches patterns in linear time. R7 Its messages do not
+repeat the value that is wrong: errors are logged, and the value may be a secret that a person typed.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from easel.errors import BadInput
 
 def build_validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(
-        dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
+        dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
     )
 
 

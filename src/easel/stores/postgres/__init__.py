@@ -12,9 +12,11 @@ from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
+from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
 from easel.stores.postgres.sign_ins import PostgresSignIns
+from easel.stores.postgres.sweeps import PostgresSweeps
 from easel.stores.postgres.tokens import PostgresTokens
 
 __all__ = ["PostgresDatabase", "open_postgres"]
@@ -55,6 +57,8 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.canvas_actions = PostgresCanvasActions(database)
     database.audit = PostgresAudit(database)
     database.artifacts = PostgresArtifacts(database)
+    database.references = PostgresReferences(database)
+    database.sweeps = PostgresSweeps(database)
     database.boards = PostgresBoards(database)
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
+from easel.core.artifact.artifact import Artifact, ArtifactKey, NewArtifact, OrphanPage
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 from easel.stores import named_sql
+from easel.stores.rows.artifacts import to_orphan_page
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
@@ -78,28 +79,23 @@ class PostgresArtifacts:
             canvas_id=canvas_id,
         )
 
-    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
-        page = await self._database.rows(
-            SQL["list_artifacts"],
+    async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
+        rows = await self._database.rows(
+            SQL["find_orphans"],
             after_user=after[0],
             after_artifact=after[1],
             seconds=older_than_seconds,
             limit=limit,
         )
-        old = [row for row in page if row["is_old"]]
-        blob_keys = await self._sweep(_columns(old), older_than_seconds) if old else []
-        return SweepStep(
-            blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
-        )
+        return to_orphan_page(rows, limit)
 
-    async def _sweep(self, old: dict[str, list[str]], older_than_seconds: float) -> list[str]:
+    async def delete_orphans(self, keys: Sequence[ArtifactKey], older_than_seconds: float) -> list[str]:
         lock, sweep = SQL["lock_artifacts"], SQL["sweep_artifacts"]
         # Two statements: the second sees all references that were committed before the first had its locks.
         async with self._database.connection() as connection, connection.transaction():
-            locked = _columns(await connection.fetch(lock.sql, *lock.arguments(old)))
-            swept = await connection.fetch(
-                sweep.sql, *sweep.arguments({**locked, "seconds": older_than_seconds})
-            )
+            locked = await connection.fetch(lock.sql, *lock.arguments(_columns(keys)))
+            arguments = {**_columns(list(map(tuple, locked))), "seconds": older_than_seconds}
+            swept = await connection.fetch(sweep.sql, *sweep.arguments(arguments))
         return [row["blob_key"] for row in swept]
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
@@ -112,8 +108,8 @@ class PostgresArtifacts:
         return [row["blob_key"] for row in rows]
 
 
-def _columns(rows: Sequence[Any]) -> dict[str, list[str]]:
+def _columns(keys: Sequence[ArtifactKey]) -> dict[str, list[str]]:
     return {
-        "user_ids": [row["user_id"] for row in rows],
-        "artifact_ids": [row["artifact_id"] for row in rows],
+        "user_ids": [user_id for user_id, _ in keys],
+        "artifact_ids": [artifact_id for _, artifact_id in keys],
     }

@@ -43,7 +43,7 @@ class PostgresCanvasActions:
         limit: int,
     ) -> list[Execution]:
         return await self._fetch_all(
-            "list_executions",
+            "list_executions_by_status" if statuses else "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
             statuses=[status.value for status in statuses],

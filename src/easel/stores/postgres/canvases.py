@@ -20,11 +20,12 @@ from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.canvases import (
     build_outcome,
     change_arguments,
+    to_canvas_events,
     to_old_logs,
     to_snapshot,
     transition_arguments,
 )
-from easel.stores.rows.runs import split_key, to_canvas, to_events
+from easel.stores.rows.runs import split_key, to_canvas
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -46,6 +47,7 @@ class PostgresCanvases:
             title=new.title,
             owner_session_key=new.owner_session_key,
             is_accepted=new.is_accepted,
+            tool_hints=None if new.tool_hints is None else to_json(new.tool_hints),
             event_type=event.type,
             visibility=event.visibility.value,
             payload=event.json,
@@ -68,7 +70,11 @@ class PostgresCanvases:
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         rows = await self._database.rows(
-            SQL["list_canvases"], user_id=user_id, agent_id=agent_id, after=after, limit=limit
+            SQL["list_canvases" if agent_id is None else "list_agent_canvases"],
+            user_id=user_id,
+            agent_id=agent_id,
+            after=after,
+            limit=limit,
         )
         return [to_canvas(row) for row in rows]
 
@@ -83,15 +89,15 @@ class PostgresCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            arguments, refers_to = change_arguments(change)
+            arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,
                 "change_canvas",
-                {**ids, **arguments, **columns(change.events), "refers_to": refers_to},
+                {**ids, **arguments, **columns(change.events), **mentions._asdict()},
             )
             await _store_related(connection, ids, change, seconds)
             if change.transition is not None:
-                await _store_transition(connection, change.transition, stored["revision"], seconds)
+                await _store_transition(connection, change.transition, stored, seconds)
             return build_outcome(snapshot, change, **stored)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
@@ -174,7 +180,7 @@ class PostgresCanvases:
         rows = await self._database.rows(
             SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return to_events(rows)
+        return to_canvas_events(rows)
 
 
 async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> CanvasSnapshot | None:
@@ -186,7 +192,7 @@ async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> Canva
 
 
 async def _store_transition(
-    connection: "Connection", transition: Transition, revision: int, seconds: float
+    connection: "Connection", transition: Transition, stored: Any, seconds: float
 ) -> None:
     if transition.pending_limit is not None:
         ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
@@ -200,10 +206,8 @@ async def _store_transition(
             )["waiting"]
         )
     name = "start_execution" if transition.from_status is None else "advance_execution"
-    if (
-        await _row(connection, name, {**transition_arguments(transition, revision), "seconds": seconds})
-        is None
-    ):
+    arguments = transition_arguments(transition, stored["revision"], stored["last_seq"])
+    if await _row(connection, name, {**arguments, "seconds": seconds}) is None:
         raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 

@@ -1,4 +1,4 @@
-"""Connections to Postgres: a small pool with timeouts, and migrations under a lock.
+"""Connections to Postgres: a small pool with timeouts.
 
 Owns how connections are borrowed, returned and discarded. A transient failure (no server, no free connection,
 a network timeout, a full disk) is raised as `Unavailable`; the next statement uses another connection.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from easel.errors import BadSettings, Unavailable
-from easel.stores import migrations
 from easel.stores.named_sql import Statement
+from easel.stores.postgres.migrator import apply_missing_migrations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
+    from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
     from easel.stores.postgres.sign_ins import PostgresSignIns
+    from easel.stores.postgres.sweeps import PostgresSweeps
     from easel.stores.postgres.tokens import PostgresTokens
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
 OLDEST_SERVER = 15
-MIGRATION_LOCK = 0x45A5E1  # key of the advisory lock: an arbitrary number, the same for all instances
 # Classes of SQLSTATE codes for failures that the statement did not cause: connection, resources, operator
 # intervention, system, rollback, internal error.
 _TRANSIENT = ("08", "53", "57", "58", "40", "XX")
@@ -82,6 +83,8 @@ class PostgresDatabase:
     canvas_actions: "PostgresCanvasActions"
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
+    references: "PostgresReferences"
+    sweeps: "PostgresSweeps"
     boards: "PostgresBoards"
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
@@ -135,24 +138,7 @@ class PostgresDatabase:
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, one instance at a time. Returns their names."""
         async with self.connection() as connection:
-            await connection.execute("select pg_advisory_lock($1)", MIGRATION_LOCK, timeout=120)
-            try:
-                await connection.execute(migrations.CREATE_LEDGER)
-                applied = {
-                    row["version"] for row in await connection.fetch("select version from schema_migrations")
-                }
-                missing = migrations.missing("postgres", applied)
-                for migration in missing:
-                    async with connection.transaction():
-                        await connection.execute(migration.sql, timeout=600)
-                        await connection.execute(
-                            "insert into schema_migrations (version, name) values ($1, $2)",
-                            migration.version,
-                            migration.name,
-                        )
-            finally:
-                await connection.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
-        return [f"{migration.version:04} {migration.name}" for migration in missing]
+            return await apply_missing_migrations(connection)
 
     async def schema_version(self) -> int:
         async with self.connection() as connection:

@@ -13,13 +13,13 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import AppendBatcher
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, question_arguments
-from easel.stores.rows.runs import to_events, to_run, to_stored_attachments
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -40,20 +40,22 @@ class PostgresRuns:
     async def enqueue(self, new: NewRun) -> Enqueued:
         if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
             return earlier
+        row = None
         try:
-            row = await self._database.row(
-                SQL["enqueue_run"],
-                run_id=new.run_id,
-                user_id=new.user_id,
-                session_id=new.session_id,
-                input_text=new.input_text,
-                max_attempts=new.max_attempts,
-                idempotency_key=new.idempotency_key,
-                request_digest=new.request_digest,
-                input_attachments=to_stored_attachments(new.input_attachments),
-                title=new.title,
-                **question_arguments(new.question),
-            )
+            while row is None:  # no row: the session was created or deleted at the same time
+                row = await self._database.row(
+                    SQL["enqueue_run"],
+                    run_id=new.run_id,
+                    user_id=new.user_id,
+                    session_id=new.session_id,
+                    input_text=new.input_text,
+                    max_attempts=new.max_attempts,
+                    idempotency_key=new.idempotency_key,
+                    request_digest=new.request_digest,
+                    input_attachments=to_stored_attachments(new.input_attachments),
+                    title=new.title,
+                    **question_arguments(new.question),
+                )
         except asyncpg.UniqueViolationError:
             earlier = await self._find_by_key(new)  # another request stored this key first
             if earlier is None:
@@ -85,14 +87,12 @@ class PostgresRuns:
         before: int | None,
         limit: int,
     ) -> list[Run]:
-        statement = SQL["list_runs" if session_id is None else "list_session_runs"]
-        status_names = [status.value for status in statuses]
         rows = await self._database.rows(
-            statement,
+            SQL[list_statement(session_id, statuses)],
             user_id=user_id,
             session_id=session_id,
-            statuses=status_names,
-            before=before,
+            statuses=[status.value for status in statuses],
+            before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
         return [to_run(row) for row in rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
-from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.ids import RunId, SessionId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
@@ -68,7 +68,11 @@ class PostgresSessions:
         self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
         rows = await self._database.rows(
-            SQL["list_messages"], user_id=user_id, session_id=session_id, before=before, limit=limit
+            SQL["list_messages"],
+            user_id=user_id,
+            session_id=session_id,
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
         )
         return [to_message(row) for row in reversed(rows)]
 

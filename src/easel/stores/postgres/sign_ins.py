@@ -1,4 +1,4 @@
-"""Revoked sign-ins of browsers in Postgres.
+"""Revoked sign-ins of browsers, and the key that signs cookies, in Postgres.
 
 The rules are in the statements of `sql/postgres/sign_ins.sql`.
 """
@@ -18,6 +18,9 @@ SQL = named_sql.load("postgres", "sign_ins")
 class PostgresSignIns:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
+
+    async def signing_key(self, candidate: str) -> str:
+        return (await self._database.row(SQL["signing_key"], candidate=candidate))["key"]
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         await self._database.rows(

@@ -35,7 +35,11 @@ class PostgresTokens:
         }
 
     async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        return [to_token(row) for row in await self._database.rows(SQL["list_tokens"], user_id=user_id)]
+        statement = SQL["list_tokens" if user_id is None else "list_user_tokens"]
+        return [to_token(row) for row in await self._database.rows(statement, user_id=user_id)]
+
+    async def bind(self, token_id: str, node_id: str) -> Token | None:
+        return await self._one("bind_token", token_id=token_id, node_id=node_id)
 
     async def revoke(self, token_id: str) -> Token | None:
         return await self._one("revoke_token", token_id=token_id)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from easel.core.principal import ActorKind
 from easel.core.run.boards import Board, BoardKey, BoardState, BoardValue, BoardWrite
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
@@ -20,6 +21,7 @@ def board_write_arguments(write: BoardWrite, claim: Claim | None) -> dict[str, A
         "size": write.size,
         "agent_id": write.agent_id,
         "node_id": write.node_id,
+        "kind": write.kind.value,
         "artifact_ids": sorted(write.refers_to),
         "worker_id": claim.worker_id if claim else None,
         "attempt": claim.attempt if claim else None,
@@ -35,6 +37,6 @@ def to_board_value(row: Row, time: Time = None) -> BoardValue:
     if time is not None:
         created_at, updated_at = time(created_at), time(updated_at)
     place = BoardKey(Board(row["board"]), row["edge_id"], row["key"])
-    return BoardValue(
-        place, row["value"], row["version"], row["agent_id"], row["node_id"], created_at, updated_at
-    )
+    kind = None if row["kind"] is None else ActorKind(row["kind"])
+    author = (row["agent_id"], row["node_id"])
+    return BoardValue(place, row["value"], row["version"], *author, created_at, updated_at, kind)

@@ -1,8 +1,8 @@
 """Canvases and executions in both stores: conversion of rows to core values, and of changes to arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,10 +12,11 @@ from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
+from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.errors import current_code
 from easel.ids import CanvasId, UserId
-from easel.stores.rows.runs import Row, Time, to_canvas
+from easel.stores.rows.runs import Row, Time, to_canvas, to_events
 
 
 def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
@@ -41,8 +42,32 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
     return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
 
-def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
-    """Return the columns of a change (None: unchanged), and the artifacts that the change refers to."""
+def to_canvas_events(
+    rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
+) -> list[LoggedEvent]:
+    """Return a page of a canvas's log.
+
+    Older releases logged the complete call of a confirmation, which can contain a secret that a person
+    typed. It is left out.
+    """
+    events = to_events(rows, time)
+    for event in events:
+        if event.type == "canvas.action.asked" and '"resolved"' in event.data:
+            payload = msgspec.json.decode(event.data)
+            payload.pop("resolved", None)
+            event.data = to_json(payload)
+    return events
+
+
+class Mentions(NamedTuple):
+    """The artifacts that a change mentions: in events and records, and in state and spec only."""
+
+    logs: list[str]
+    holds: list[str]
+
+
+def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
+    """Return the columns of a change (None: unchanged), and the artifacts that the change mentions."""
     spec = None if change.spec is None else to_json(change.spec)
     state = None if change.state is None else to_json(change.state)
     arguments = {
@@ -51,23 +76,23 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], list[str]]:
         "spec": spec,
         "state": state,
         "is_accepted": change.is_accepted,
+        "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "step": int(change.is_mutation),
     }
-    references = frozenset[str]().union(
-        *(event.refers_to for event in change.events),
-        mentioned_artifacts(spec or ""),
-        mentioned_artifacts(state or ""),
-    )
+    logged = frozenset[str]().union(*(event.refers_to for event in change.events))
     if change.transition is not None:
-        answer = change.transition.execution.answer
-        references |= mentioned_artifacts(
-            to_json(change.transition.execution.resolved)
-        ) | mentioned_artifacts(to_json(answer))
-    return arguments, sorted(references)
+        execution = change.transition.execution
+        kept = [execution.answer, None if execution.status.is_terminal else execution.resolved]
+        logged |= mentioned_artifacts(to_json(kept))
+    held = mentioned_artifacts(spec or "") | mentioned_artifacts(state or "")
+    return arguments, Mentions(sorted(logged), sorted(held - logged))
 
 
-def transition_arguments(transition: Transition, revision: int) -> dict[str, Any]:
-    """Return the columns of an execution except its times, which the store sets."""
+def transition_arguments(transition: Transition, revision: int, last_seq: int) -> dict[str, Any]:
+    """Return the columns of an execution except its times, which the store sets.
+
+    `revision` and `last_seq` are those of the canvas after the change.
+    """
     execution = transition.execution
     arguments = {
         "user_id": execution.user_id,
@@ -88,6 +113,7 @@ def transition_arguments(transition: Transition, revision: int) -> dict[str, Any
         "actor": to_json(execution.actor),
         "tool": execution.tool,
         "resolved": None if execution.resolved is None else to_json(execution.resolved),
+        "log_seq": last_seq,
     }
 
 
@@ -154,6 +180,7 @@ def build_outcome(
         is_accepted=is_accepted,
         created_at=before.created_at,
         updated_at=updated_at,
+        tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)

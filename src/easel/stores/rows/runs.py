@@ -35,6 +35,12 @@ _MESSAGE_COLUMNS = (
 )
 
 
+def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:
+    """Return the name of the statement that lists runs with these filters. Each uses an index of its own."""
+    listing = "list_runs" if session_id is None else "list_session_runs"
+    return f"{listing}_by_status" if statuses else listing
+
+
 def to_run(row: Row, time: Time = None) -> Run:
     """Return the run of a row. The columns have the names of the fields of `Run`."""
     columns = _decode_times(
@@ -75,6 +81,7 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         last_seq=row["last_seq"],
         spec_revision=row["spec_revision"],
         is_accepted=bool(row["is_accepted"]),
+        tool_hints=None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"]),
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.artifact.artifact import Artifact, NewArtifact, SweepPosition, SweepStep
+from easel.core.artifact.artifact import Artifact, ArtifactKey, NewArtifact, OrphanPage
 from easel.ids import ArtifactId, CanvasId, RunId, UserId
 from easel.stores import named_sql
+from easel.stores.rows.artifacts import to_orphan_page
 from easel.stores.sqlite.times import from_datetime, microseconds
 
 if TYPE_CHECKING:
@@ -81,22 +82,27 @@ class SqliteArtifacts:
         }
         await self._database.write(lambda connection: _rows(connection, "add_references", **arguments))
 
-    async def sweep(self, after: SweepPosition, older_than_seconds: float, limit: int) -> SweepStep:
+    async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
+        arguments = {
+            "after_user": after[0],
+            "after_artifact": after[1],
+            "before": self._database.clock() - microseconds(older_than_seconds),
+            "limit": limit,
+        }
+        rows = await self._database.read(lambda connection: _rows(connection, "find_orphans", **arguments))
+        return to_orphan_page(rows, limit)
+
+    async def delete_orphans(self, keys: Sequence[ArtifactKey], older_than_seconds: float) -> list[str]:
         before = self._database.clock() - microseconds(older_than_seconds)
-        arguments = {"after_user": after[0], "after_artifact": after[1], "before": before, "limit": limit}
-        page = await self._database.read(lambda connection: _rows(connection, "list_artifacts", **arguments))
-        old = [
-            {"user_id": row["user_id"], "artifact_id": row["artifact_id"]} for row in page if row["is_old"]
-        ]
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            swept = (_rows(connection, "sweep_artifact", before=before, **artifact) for artifact in old)
+            swept = (
+                _rows(connection, "sweep_artifact", before=before, user_id=user_id, artifact_id=artifact_id)
+                for user_id, artifact_id in keys
+            )
             return [row["blob_key"] for rows in swept for row in rows]
 
-        blob_keys = await self._database.write(work) if old else []
-        return SweepStep(
-            blob_keys, (page[-1]["user_id"], page[-1]["artifact_id"]) if len(page) == limit else None
-        )
+        return await self._database.write(work)
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
         arguments = {

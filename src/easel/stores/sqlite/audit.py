@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from easel.core.audit.chain import ChainEnd, ChainPosition, Link, link_entries
+from easel.core.audit.chain import ChainEnd, ChainPosition, Checkpoint, Link, link_entries
 from easel.core.audit.record import Entry, StorageClass
 from easel.core.stream.log import LAST_CURSOR
 from easel.errors import BadSettings
@@ -17,6 +17,7 @@ from easel.stores.sqlite.schema import newest_applied
 from easel.stores.sqlite.times import from_datetime, to_datetime
 
 SQL = named_sql.load("sqlite", "audit")
+MAX_COMPARED = 10_000  # newest records among which a repeated entry is searched
 
 Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
@@ -31,9 +32,22 @@ class SqliteAudit:
     def __init__(self, database: AuditDatabase) -> None:
         self._database = database
 
-    async def append(self, entries: Sequence[Entry]) -> None:
+    async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
         if entries:
-            await self._database.write(lambda connection: _append(connection, entries))
+            await self._database.write(lambda connection: _append(connection, entries, is_repeat=is_repeat))
+
+    async def get_checkpoint(self) -> Checkpoint | None:
+        rows = await self._rows("checkpoint")
+        return (
+            Checkpoint(ChainPosition(rows[0]["seq"], rows[0]["hash"]), rows[0]["signature"]) if rows else None
+        )
+
+    async def signing_key(self) -> str | None:
+        rows = await self._rows("stored_signing_key")
+        return rows[0]["key"] if rows else None
+
+    async def shorten(self, checkpoint: Checkpoint) -> int:
+        return await self._database.write(lambda connection: _shorten(connection, checkpoint))
 
     async def get_end(self) -> ChainEnd:
         row = (await self._rows("end_of_chain"))[0]
@@ -97,7 +111,25 @@ class AuditReader:
         await self._readers.close()
 
 
-def _append(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+def _shorten(connection: sqlite3.Connection, checkpoint: Checkpoint) -> int:
+    stored = {
+        "seq": checkpoint.position.seq,
+        "hash": checkpoint.position.hash,
+        "signature": checkpoint.signature,
+        "now": from_datetime(datetime.now(UTC)),
+    }
+    if not connection.execute(SQL["store_checkpoint"].sql, stored).fetchall():
+        return 0
+    return connection.execute(SQL["remove_records"].sql, {"seq": checkpoint.position.seq}).rowcount
+
+
+def _append(connection: sqlite3.Connection, entries: Sequence[Entry], *, is_repeat: bool) -> None:
+    if is_repeat:
+        rows = connection.execute(SQL["newest_records"].sql, {"limit": MAX_COMPARED}).fetchall()
+        stored = {row["rest"] for row in rows}
+        entries = [entry for entry in entries if entry.rest not in stored]
+        if not entries:
+            return
     head = connection.execute(SQL["head"].sql).fetchall()
     if not head:
         raise LookupError("The head of the audit chain is missing; no record can be appended.")

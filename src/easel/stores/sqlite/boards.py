@@ -27,7 +27,9 @@ class SqliteBoards:
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
         return await self._database.write(
-            lambda connection: _write(connection, write, claim, self._database.clock())
+            lambda connection: _write(
+                connection, write, claim, self._database.clock(), self._database.lease_clock()
+            )
         )
 
     async def read(
@@ -45,9 +47,9 @@ class SqliteBoards:
 
 
 def _write(
-    connection: sqlite3.Connection, write: BoardWrite, claim: Claim | None, now: int
+    connection: sqlite3.Connection, write: BoardWrite, claim: Claim | None, now: int, lease_now: int
 ) -> Written | None:
-    arguments: dict[str, Any] = {**board_write_arguments(write, claim), "now": now}
+    arguments: dict[str, Any] = {**board_write_arguments(write, claim), "now": now, "lease_now": lease_now}
     artifact_ids = arguments.pop("artifact_ids")
     state = _row(connection, "find_board_state", arguments)
     if state is None:

@@ -45,7 +45,7 @@ class SqliteCanvasActions:
         limit: int,
     ) -> list[Execution]:
         return await self._fetch_all(
-            "list_executions",
+            "list_executions_by_status" if statuses else "list_executions",
             user_id=user_id,
             canvas_id=canvas_id,
             statuses=to_json([status.value for status in statuses]),

@@ -4,7 +4,7 @@ A change is several statements in one transaction. SQLite has one writer, so no 
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,15 @@ from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.canvases import (
+    Mentions,
     build_outcome,
     change_arguments,
+    to_canvas_events,
     to_old_logs,
     to_snapshot,
     transition_arguments,
 )
-from easel.stores.rows.runs import split_key, to_canvas, to_events
+from easel.stores.rows.runs import split_key, to_canvas
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class SqliteCanvases:
             "title": new.title,
             "owner_session_key": new.owner_session_key,
             "is_accepted": new.is_accepted,
+            "tool_hints": None if new.tool_hints is None else to_json(new.tool_hints),
         }
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         refers_to = (
@@ -61,7 +64,8 @@ class SqliteCanvases:
                 return None
             for asset in new.assets:
                 _rows(connection, "put_asset", **ids, **asdict(asset))
-            _add_events(connection, {**ids, "now": now}, [event], rows[0]["last_seq"], refers_to)
+            _add_events(connection, {**ids, "now": now}, [event], rows[0]["last_seq"])
+            _add_references(connection, ids, rows[0]["last_seq"], Mentions(sorted(refers_to), []))
             for job in new.refreshes:
                 _rows(connection, "add_refresh", now=now, **ids, **_job_columns(job))
             return CanvasSnapshot(
@@ -79,7 +83,13 @@ class SqliteCanvases:
     async def list_canvases(
         self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
-        rows = await self._read("list_canvases", user_id=user_id, agent_id=agent_id, after=after, limit=limit)
+        rows = await self._read(
+            "list_canvases" if agent_id is None else "list_agent_canvases",
+            user_id=user_id,
+            agent_id=agent_id,
+            after=after,
+            limit=limit,
+        )
         return [to_canvas(row, to_datetime) for row in rows]
 
     async def change(
@@ -95,17 +105,18 @@ class SqliteCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            arguments, refers_to = change_arguments(change)
+            arguments, mentions = change_arguments(change)
             [stored] = _rows(
                 connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
             )
-            _add_events(connection, {**ids, "now": now}, change.events, stored["last_seq"], refers_to)
+            _add_events(connection, {**ids, "now": now}, change.events, stored["last_seq"])
+            _add_references(connection, ids, stored["last_seq"], mentions)
             _store_related(connection, ids, change, now + microseconds(seconds), now)
             if change.transition is not None:
                 _store_transition(
                     connection,
                     change.transition,
-                    stored["revision"],
+                    stored,
                     now=now,
                     until=now + microseconds(seconds),
                 )
@@ -207,7 +218,7 @@ class SqliteCanvases:
         rows = await self._read(
             "canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
-        return to_events(rows, to_datetime)
+        return to_canvas_events(rows, to_datetime)
 
     async def _read(self, name: str, **arguments: Any) -> list[Any]:
         return await self._database.read(lambda connection: _rows(connection, name, **arguments))
@@ -222,7 +233,6 @@ def _add_events(
     columns: dict[str, Any],
     events: Sequence[Envelope],
     last_seq: int,
-    refers_to: Iterable[str],
 ) -> None:
     rows = [
         {
@@ -235,14 +245,15 @@ def _add_events(
         for seq, event in enumerate(events, last_seq - len(events) + 1)
     ]
     connection.executemany(SQL["add_canvas_event"].sql, rows)
-    for artifact_id in sorted(refers_to):
-        _rows(
-            connection,
-            "add_reference",
-            artifact_id=artifact_id,
-            user_id=columns["user_id"],
-            canvas_id=columns["canvas_id"],
-        )
+
+
+def _add_references(
+    connection: sqlite3.Connection, ids: dict[str, Any], seq: int, mentions: Mentions
+) -> None:
+    for artifact_id in mentions.logs:
+        _rows(connection, "log_reference", artifact_id=artifact_id, seq=seq, **ids)
+    for artifact_id in mentions.holds:
+        _rows(connection, "hold_reference", artifact_id=artifact_id, seq=seq, **ids)
 
 
 def _load(connection: sqlite3.Connection, ids: dict[str, Any], now: int) -> CanvasSnapshot | None:
@@ -251,7 +262,7 @@ def _load(connection: sqlite3.Connection, ids: dict[str, Any], now: int) -> Canv
 
 
 def _store_transition(
-    connection: sqlite3.Connection, transition: Transition, revision: int, *, now: int, until: int
+    connection: sqlite3.Connection, transition: Transition, stored: Any, *, now: int, until: int
 ) -> None:
     if transition.pending_limit is not None:
         ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
@@ -264,9 +275,8 @@ def _store_transition(
             )[0]["waiting"]
         )
     name = "start_execution" if transition.from_status is None else "advance_execution"
-    if not connection.execute(
-        SQL[name].sql, {"now": now, "until": until, **transition_arguments(transition, revision)}
-    ).rowcount:
+    arguments = transition_arguments(transition, stored["revision"], stored["last_seq"])
+    if not connection.execute(SQL[name].sql, {"now": now, "until": until, **arguments}).rowcount:
         raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 

@@ -23,10 +23,12 @@ from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connecto
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.notifier import LocalNotifier
+from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
 from easel.stores.sqlite.sessions import SqliteSessions
 from easel.stores.sqlite.sign_ins import SqliteSignIns
+from easel.stores.sqlite.sweeps import SqliteSweeps
 from easel.stores.sqlite.tokens import SqliteTokens
 
 LOCK_FILE = "easel.lock"
@@ -42,12 +44,25 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
+def start_lease_clock() -> Clock:
+    """Return a clock for claims, which starts at the time of the wall clock.
+
+    It stands still while the machine sleeps and ignores corrections of the wall clock, so that the process
+    does not lose its claims by either. No other process can have claims in the file.
+    """
+    offset = wall_clock() - time.monotonic_ns() // 1000
+    return lambda: offset + time.monotonic_ns() // 1000
+
+
 class SqliteDatabase:
     """Provides the stores and the notifier. Belongs to the event loop that opened it."""
 
-    def __init__(self, path: Path, connector: Connector, clock: Clock, lock: IO[str]) -> None:
+    def __init__(
+        self, path: Path, connector: Connector, clock: Clock, lease_clock: Clock, lock: IO[str]
+    ) -> None:
         self.path = path
         self.clock = clock
+        self.lease_clock = lease_clock
         self._lock = lock
         self._writer = WriterThread("writer", connector.writer)
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
@@ -57,6 +72,8 @@ class SqliteDatabase:
         self.canvas_actions = SqliteCanvasActions(self)
         self.audit = SqliteAudit(self)
         self.artifacts = SqliteArtifacts(self)
+        self.references = SqliteReferences(self)
+        self.sweeps = SqliteSweeps(self)
         self.boards = SqliteBoards(self)
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
@@ -90,9 +107,19 @@ class SqliteDatabase:
 
 
 async def open_sqlite(
-    path: Path, *, synchronous: str = "full", clock: Clock = wall_clock, busy_seconds: float = BUSY_SECONDS
+    path: Path,
+    *,
+    synchronous: str = "full",
+    clock: Clock = wall_clock,
+    lease_clock: Clock | None = None,
+    busy_seconds: float = BUSY_SECONDS,
 ) -> SqliteDatabase:
-    """Open or create the file and lock its folder for this process. The caller must call `migrate` next."""
+    """Open or create the file and lock its folder for this process. The caller must call `migrate` next.
+
+    A test that replaces only `clock` replaces the clock of claims too.
+    """
+    if lease_clock is None:
+        lease_clock = start_lease_clock() if clock is wall_clock else clock
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise BadSettings(
@@ -103,7 +130,7 @@ async def open_sqlite(
             problem=f"EASEL_SQLITE_SYNCHRONOUS must be {' or '.join(SYNCHRONOUS)}, not {synchronous!r}."
         )
     lock = await asyncio.to_thread(_prepare, path)
-    database = SqliteDatabase(path, Connector(path, synchronous, busy_seconds), clock, lock)
+    database = SqliteDatabase(path, Connector(path, synchronous, busy_seconds), clock, lease_clock, lock)
     try:
         await database.write(lambda _: None)  # fail now if the file is unusable
     except BaseException:

@@ -31,10 +31,16 @@ def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Ro
     return next(iter(fetch_all(connection, name, **arguments)), None)
 
 
-def append(connection: sqlite3.Connection, batch: Batch, now: int) -> Appended | None:
+def append(connection: sqlite3.Connection, batch: Batch, now: int, lease_now: int) -> Appended | None:
     """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29"""
     claim, fence = batch.claim, fence_arguments(batch.claim)
-    arguments = {"count": len(batch.events), "batch_no": batch.number, "error": batch.error, "now": now}
+    arguments = {
+        "count": len(batch.events),
+        "batch_no": batch.number,
+        "error": batch.error,
+        "now": now,
+        "lease_now": lease_now,
+    }
     if batch.ends_as is None:
         stored = fetch_one(connection, "append_batch", **arguments, **fence)
     else:

@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict
 from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import to_events, to_run, to_stored_attachments
+from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.run_log import (
     Row,
@@ -59,7 +59,7 @@ class SqliteRuns:
         limit: int,
     ) -> list[Run]:
         rows = await self._read(
-            "list_runs" if session_id is None else "list_session_runs",
+            list_statement(session_id, statuses),
             user_id=user_id,
             session_id=session_id,
             statuses=_json([status.value for status in statuses]),
@@ -121,13 +121,12 @@ class SqliteRuns:
     ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
             now = self._now()
-            until = now + microseconds(seconds)
             rows = fetch_all(
                 connection,
                 name,
                 worker_id=worker_id,
                 now=now,
-                until=until,
+                **self._lease(seconds),
                 opens=int(opening is not None),
                 **arguments,
             )
@@ -142,15 +141,14 @@ class SqliteRuns:
         self, worker_id: WorkerId, acknowledged: Collection[RunId], seconds: float, *, opened: bool
     ) -> list[Claim]:
         def work(connection: sqlite3.Connection) -> list[Claim]:
-            now = self._now()
             rows = fetch_all(
                 connection,
                 "claim_unacknowledged",
                 worker_id=worker_id,
                 acknowledged=_json(list(acknowledged)),
                 opened=int(opened),
-                now=now,
-                until=now + microseconds(seconds),
+                now=self._now(),
+                **self._lease(seconds),
             )
             return [_to_claim(worker_id, row) for row in rows]
 
@@ -161,11 +159,9 @@ class SqliteRuns:
             return {}
 
         def work(connection: sqlite3.Connection) -> dict[RunId, bool]:
-            now = self._now()
-            until = now + microseconds(seconds)
+            lease = self._lease(seconds)
             rows = (
-                fetch_one(connection, "renew_claim", **fence_arguments(claim), now=now, until=until)
-                for claim in claims
+                fetch_one(connection, "renew_claim", **fence_arguments(claim), **lease) for claim in claims
             )
             return {RunId(row["run_id"]): is_cancel_requested(row) for row in rows if row}
 
@@ -175,7 +171,9 @@ class SqliteRuns:
         return {RunId(row["run_id"]) for row in await self._read("requested_cancels", worker_id=worker_id)}
 
     async def append(self, batch: Batch) -> Appended | None:
-        return await self._database.write(lambda connection: run_log.append(connection, batch, self._now()))
+        return await self._database.write(
+            lambda connection: run_log.append(connection, batch, self._now(), self._database.lease_clock())
+        )
 
     async def release_claim(self, claim: Claim) -> bool:
         return await self._database.write(
@@ -217,6 +215,11 @@ class SqliteRuns:
 
     def _now(self) -> int:
         return self._database.clock()
+
+    def _lease(self, seconds: float) -> dict[str, int]:
+        """Return the time of the clock of claims, and the expiry of a claim that is made or renewed now."""
+        lease_now = self._database.lease_clock()
+        return {"lease_now": lease_now, "until": lease_now + microseconds(seconds)}
 
     async def _read(self, name: str, **arguments: Any) -> list[Row]:
         return await self._database.read(lambda connection: fetch_all(connection, name, **arguments))

@@ -1,4 +1,7 @@
-"""Revoked sign-ins of browsers in SQLite. The rules are in the statements of `sql/sqlite/sign_ins.sql`."""
+"""Revoked sign-ins of browsers, and the key that signs cookies, in SQLite.
+
+The rules are in the statements of `sql/sqlite/sign_ins.sql`.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -18,6 +21,12 @@ SQL = named_sql.load("sqlite", "sign_ins")
 class SqliteSignIns:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
+
+    async def signing_key(self, candidate: str) -> str:
+        arguments = {"candidate": candidate, "now": self._database.clock()}
+        return await self._database.write(
+            lambda connection: connection.execute(SQL["signing_key"].sql, arguments).fetchall()[0]["key"]
+        )
 
     async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
         now = self._database.clock()

@@ -60,20 +60,25 @@ select user_id, artifact_id, :run_id::text, :canvas_id::text
    for key share
 on conflict do nothing;
 
--- name: list_artifacts
--- Return the next page of artifacts of all users, and whether each is old enough to be swept.
-select user_id, artifact_id, touched_at < now() - make_interval(secs => :seconds) as is_old
-  from artifacts
- where (user_id, artifact_id) > (:after_user, :after_artifact)
- order by user_id, artifact_id
+-- name: find_orphans
+-- Return the next page of artifacts of all users, and whether each is old enough to be swept and has no
+-- reference. Nothing is locked. A scalar subquery instead of `not exists`, for which Postgres may read all
+-- references.
+select a.user_id, a.artifact_id,
+       a.touched_at < now() - make_interval(secs => :seconds)
+         and (select 1 from artifact_refs r
+               where r.user_id = a.user_id and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
+  from artifacts a
+ where (a.user_id, a.artifact_id) > (:after_user, :after_artifact)
+ order by a.user_id, a.artifact_id
  limit :limit;
 
 -- name: lock_artifacts
--- Lock the old rows of a page, so that no reference to them is added during the sweep. Rows that another
--- transaction has locked are skipped.
+-- Lock orphans, so that no reference to them is added during the sweep. Rows that another transaction has
+-- locked are skipped.
 select artifacts.user_id, artifacts.artifact_id
   from artifacts
-  join unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
+  join unnest(:user_ids::text[], :artifact_ids::text[]) as orphan(user_id, artifact_id)
        using (user_id, artifact_id)
  order by artifacts.user_id, artifacts.artifact_id
    for update of artifacts skip locked;
@@ -81,15 +86,11 @@ select artifacts.user_id, artifacts.artifact_id
 -- name: sweep_artifacts
 -- Delete the locked artifacts that are still old and have no reference. Returns their blob keys.
 delete from artifacts
- using unnest(:user_ids::text[], :artifact_ids::text[]) as old(user_id, artifact_id)
- where artifacts.user_id = old.user_id and artifacts.artifact_id = old.artifact_id
+ using unnest(:user_ids::text[], :artifact_ids::text[]) as orphan(user_id, artifact_id)
+ where artifacts.user_id = orphan.user_id and artifacts.artifact_id = orphan.artifact_id
    and artifacts.touched_at < now() - make_interval(secs => :seconds)
-   and not exists (select 1 from artifact_refs r
-                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id
-                      and r.run_id is not null)
-   and not exists (select 1 from artifact_refs r
-                    where r.user_id = old.user_id and r.artifact_id = old.artifact_id
-                      and r.canvas_id is not null)
+   and (select 1 from artifact_refs r
+         where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id limit 1) is null
 returning artifacts.blob_key;
 
 -- name: find_unknown_blobs

@@ -25,6 +25,37 @@ update audit_head set last_seq = newest.seq, last_hash = newest.hash
   from (select seq, hash from chain order by nth desc limit 1) as newest
 returning audit_head.last_seq;
 
+-- name: lock_head
+-- Lock the chain, before the check for records that an earlier attempt has stored.
+select last_seq from audit_head for update;
+
+-- name: newest_records
+-- Return the texts of the newest records, without their numbers.
+select substr(record, position(',' in record) + 1) as rest
+  from audit
+ where seq > (select last_seq from audit_head) - :limit::bigint;
+
+-- name: checkpoint
+-- Return the signed position of the last removed record. RS-69
+select seq, hash, signature from audit_checkpoint;
+
+-- name: stored_signing_key
+-- Return the key that signs checkpoints if EASEL_SECRET_KEY is not set.
+select key from server_keys where name = 'signing';
+
+-- name: shorten_chain
+-- Store a checkpoint and remove the records up to it. Returns no row if a later checkpoint is stored. RS-69
+with moved as (
+  insert into audit_checkpoint (seq, hash, signature) values (:seq, :hash, :signature)
+  on conflict (only_row) do update
+     set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = now()
+   where audit_checkpoint.seq < excluded.seq
+  returning seq
+), removed as (
+  delete from audit using moved where audit.seq <= moved.seq returning 1
+)
+select count(*) as count from removed;
+
 -- name: end_of_chain
 -- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
 -- concurrent append cannot make them disagree.

@@ -28,14 +28,15 @@ with grown as (
   returning run_id, user_id, last_seq
 ), kept as (
   insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id,
-                      created_at, updated_at)
+                      kind, created_at, updated_at)
   select run_id, user_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
-         :agent_id, :node_id,
+         :agent_id, :node_id, :kind,
          statement_timestamp(), statement_timestamp()
     from grown
   on conflict (run_id, board, edge_id, key) do update
     set value = excluded.value, size = excluded.size, version = excluded.version,
-        agent_id = excluded.agent_id, node_id = excluded.node_id, updated_at = excluded.updated_at
+        agent_id = excluded.agent_id, node_id = excluded.node_id, kind = excluded.kind,
+        updated_at = excluded.updated_at
   returning created_at, updated_at
 ), logged as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
@@ -57,8 +58,8 @@ select last_seq as seq, created_at, updated_at from grown, kept;
 -- name: read_board
 -- Return one value, the values of an edge, or all values of a board of this user's run. A single row without
 -- a key means that there is no such value; no row means that there is no such run.
-select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.created_at,
-       b.updated_at
+select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.kind,
+       b.created_at, b.updated_at
   from runs r left join boards b
     on b.run_id = r.run_id and b.board = :board and (:edge_id::text is null or b.edge_id = :edge_id)
      and (:key::text is null or b.key = :key)

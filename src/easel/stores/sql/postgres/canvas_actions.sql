@@ -19,14 +19,28 @@ select
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
--- List the executions of a canvas, newest first. CV-48
+-- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and (:before::text is null or event_id < :before::text)
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
+ where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
  order by event_id desc limit :limit;
+
+-- name: list_executions_by_status
+-- List the executions of a canvas that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index. CV-48
+select e.*
+  from (select distinct unnest(:statuses::text[]) as wanted) s
+ cross join lateral (
+       select
+         -- include: execution_columns
+              , resolved::text as resolved, answer::text as answer
+         from canvas_actions
+        where user_id = :user_id and canvas_id = :canvas_id and status = wanted
+          and event_id < coalesce(:before::text, 'evu')
+        order by event_id desc limit :limit) e
+ order by e.event_id desc limit :limit;
 
 -- name: renew_executions
 -- Extend the claims of these executions. Returns the renewed ones; a missing one has ended or has another
@@ -70,11 +84,12 @@ returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8
 select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
--- Delete up to 500 executions that ended long ago.
+-- Delete up to 500 executions that ended long ago. Rows that another transaction has locked are skipped.
 delete from canvas_actions
- where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < clock_timestamp() - make_interval(secs => :seconds)
-                                limit 500)
+ where ctid = any(array(select ctid from canvas_actions
+                         where ended_at < statement_timestamp() - make_interval(secs => :seconds)
+                         order by ended_at limit 500
+                           for update skip locked))
 returning event_id;
 
 -- name: claim_refreshes
@@ -84,7 +99,7 @@ returning event_id;
 -- CV-19, X9
 with due as (
   select user_id, canvas_id, refresh_id from canvas_refreshes r
-   where next_at <= clock_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
+   where next_at <= statement_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
      and ((:unwatched::boolean and not only_watched) or exists (
            select 1 from canvas_views v
             where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))

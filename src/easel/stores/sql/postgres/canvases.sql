@@ -1,16 +1,18 @@
 -- name: create_canvas
 -- Create a canvas with the first event of its log. Returns no row if the canvas exists. The log continues
--- after the log of a deleted canvas of the same id.
+-- after the log of a deleted canvas of the same id. A canvas that is being deleted still exists: waiting for
+-- its end would read a number from before the deletion. RS-34
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases
    where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
   insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                        oldest_seq, last_seq)
+                        tool_hints, oldest_seq, last_seq)
   select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
-         :is_accepted::bool,
+         :is_accepted::bool, :tool_hints,
          ended.seq + 1, ended.seq + 1
     from ended
+   where not exists (select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id)
   on conflict do nothing
   returning *
 ), logged as (
@@ -29,15 +31,15 @@ with ended as (
          unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, made.canvas_id
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, made.canvas_id, made.last_seq
     from made
     join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
 )
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, created_at, updated_at
+       is_accepted, tool_hints, created_at, updated_at
   from made;
 
 -- name: lock_canvas
@@ -49,7 +51,7 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 -- that they are consistent. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, created_at, updated_at,
+       is_accepted, tool_hints, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
@@ -65,14 +67,26 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
          where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
+-- define: summary_columns
+-- The columns of a canvas in a list, without its spec and its state, which can be large.
+user_id, canvas_id, agent_id, title, owner_session_key,
+jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, created_at, updated_at;
+
 -- name: list_canvases
--- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key,
-       jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
-       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
+-- Return a page of this user's canvases in order of id. CV-33
+select
+  -- include: summary_columns
   from canvases
- where user_id = :user_id and (:agent_id::text is null or agent_id = :agent_id::text)
-   and canvas_id collate "C" > :after::text
+ where user_id = :user_id and canvas_id collate "C" > :after::text
+ order by canvas_id collate "C" limit :limit;
+
+-- name: list_agent_canvases
+-- Return a page of this user's canvases of one agent in order of id. CV-33
+select
+  -- include: summary_columns
+  from canvases
+ where user_id = :user_id and agent_id = :agent_id and canvas_id collate "C" > :after::text
  order by canvas_id collate "C" limit :limit;
 
 -- name: end_canvas
@@ -89,6 +103,8 @@ delete from canvases where user_id = :user_id and canvas_id = :canvas_id returni
 -- name: change_canvas
 -- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
 -- events have no gaps and follow the order of commits. CV-15, CV-44
+-- A reference gets the position of its last mention by an event or a record (`logs`). One from the state or
+-- the spec (`holds`) is stored once: both are compared before a reference is released.
 with grown as (
   update canvases
      set title = coalesce(:title::text, title),
@@ -98,6 +114,7 @@ with grown as (
          spec_revision = case when :spec is null and :is_accepted::bool is not false then spec_revision
                               else revision + :step::bigint end,
          is_accepted = coalesce(:is_accepted::bool, is_accepted),
+         tool_hints = coalesce(:tool_hints::text, tool_hints),
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),
          updated_at = case when :step::bigint = 0 then updated_at
@@ -112,10 +129,18 @@ with grown as (
          unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
            with ordinality as e(event_type, visibility, payload, nth)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id)
-  select a.user_id, a.artifact_id, g.canvas_id
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
     from grown g
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:logs::text[]) and a.is_stored
+     for key share of a
+  on conflict (user_id, artifact_id, canvas_id) where canvas_id is not null
+  do update set mentioned_seq = excluded.mentioned_seq
+), held as (
+  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
+    from grown g
+    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:holds::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -130,11 +155,11 @@ select count(*) as waiting from canvas_actions
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id,
+                            actor, tool, resolved, answer, revision, owner_id, log_seq,
                             started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
-        :revision, :owner_id,
+        :revision, :owner_id, :log_seq,
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
         case when :status::text = 'running' then clock_timestamp() + make_interval(secs => :seconds) end)
@@ -143,10 +168,11 @@ returning event_id;
 
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
--- the given owner.
+-- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
 update canvas_actions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       resolved = case when :status in ('asked', 'running') then resolved end,
        started_at = coalesce(started_at, case when :status <> 'refused' then clock_timestamp() end),
        ended_at = case when :status in ('completed', 'failed', 'refused') then clock_timestamp() end,
        lease_until = case when :status = 'running'
@@ -220,7 +246,7 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 -- name: list_expired_views
 -- List the views that their instance did not renew in time.
 select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
- where expires_at <= clock_timestamp() order by expires_at limit :limit;
+ where expires_at <= statement_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.

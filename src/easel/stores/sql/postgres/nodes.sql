@@ -113,7 +113,7 @@ returning call_id, answer::text as answer;
 
 -- name: sweep_calls
 -- Delete calls whose answers were never collected.
-delete from calls where deadline < clock_timestamp() - make_interval(secs => :seconds);
+delete from calls where deadline < statement_timestamp() - make_interval(secs => :seconds);
 
 -- name: sweep_nodes
 -- Delete the rows of nodes that a crashed instance did not unregister.

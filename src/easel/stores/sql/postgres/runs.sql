@@ -2,21 +2,31 @@
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
 -- arrive in one order in the queue and in the thread. RX-31, SB-12
+-- A session is created only if this statement's snapshot has none: then the snapshot also has the end of a
+-- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile; the caller
+-- then repeats the statement. RS-34
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
-), place as (
+), continued as (
+  update sessions
+     set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
+         title = coalesce(title, :title),
+         last_thread_seq = last_thread_seq + :spoken::int
+   where user_id = :user_id and session_id = :session_id
+  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
+), created as (
   insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
   select :user_id, :session_id, :run_id, :title, ended.seq + 1,
-         ended.seq + :spoken::int from ended
-  on conflict (user_id, session_id) do update
-    set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id), updated_at = now(),
-        last_message_at = now(),
-        title = coalesce(sessions.title, excluded.title),
-        last_thread_seq = sessions.last_thread_seq + :spoken
-  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
+         ended.seq + :spoken::int
+    from ended
+   where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
+  on conflict do nothing
+  returning true as has_turn, last_thread_seq, last_worker_id
+), place as (
+  select * from continued union all select * from created
 ), queued as (
   insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
                     request_digest, input_attachments,
@@ -55,21 +65,42 @@ select * from runs where user_id = :user_id and idempotency_key = :idempotency_k
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List the runs of a user, newest first. All filters are applied before the limit.
+-- List the runs of a user, newest first.
 select * from runs
- where user_id = :user_id
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
-   and (:before::bigint is null or queue_no < :before)
+ where user_id = :user_id and queue_no < :before
  order by queue_no desc
  limit :limit;
 
+-- name: list_runs_by_status
+-- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- the order of its index.
+select r.*
+  from (select distinct unnest(:statuses::text[]) as status) s
+ cross join lateral (select * from runs
+                      where user_id = :user_id and status = s.status and queue_no < :before
+                      order by queue_no desc
+                      limit :limit) r
+ order by r.queue_no desc
+ limit :limit;
+
 -- name: list_session_runs
--- List the runs of one session, newest first. This separate statement uses the index on the session.
+-- List the runs of one session, newest first.
 select * from runs
- where user_id = :user_id and session_id = :session_id
-   and (cardinality(:statuses::text[]) = 0 or status = any(:statuses))
-   and (:before::bigint is null or queue_no < :before)
+ where user_id = :user_id and session_id = :session_id and queue_no < :before
  order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs_by_status
+-- List the runs of one session that have one of these statuses, newest first. Each status is read separately,
+-- in the order of its index.
+select r.*
+  from (select distinct unnest(:statuses::text[]) as status) s
+ cross join lateral (select * from runs
+                      where user_id = :user_id and session_id = :session_id and status = s.status
+                        and queue_no < :before
+                      order by queue_no desc
+                      limit :limit) r
+ order by r.queue_no desc
  limit :limit;
 
 -- name: lock_session
@@ -170,16 +201,22 @@ select run_id, attempt, user_id, session_id, input_text, input_artifact, max_att
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
 -- attempt, if an attempt is left. RX-22, RX-37
+-- A worker that takes over its own run was frozen, not lost, so the attempt does not count: `max_attempts` is
+-- raised by one.
 with lost as (
-  select run_id, :opening::text is not null and attempt < max_attempts as opens from runs
+  select run_id, (owner_id = :worker_id)::int as refund,
+         :opening::text is not null and attempt < max_attempts + (owner_id = :worker_id)::int as opens
+    from runs
    where status = 'running' and lease_until < clock_timestamp()
-     and (:last_chance::bool is null or (attempt + 1 = max_attempts) = :last_chance)
+     and (:last_chance::bool is null
+          or (attempt + 1 = max_attempts + (owner_id = :worker_id)::int) = :last_chance)
    order by lease_until
    limit :capacity
      for update skip locked
 ), taken as (
   update runs r
      set owner_id = :worker_id, attempt = r.attempt + 1, batch_no = 0, last_seq = r.last_seq + opens::int,
+         max_attempts = r.max_attempts + refund,
          lease_until = clock_timestamp() + make_interval(secs => :seconds)
     from lost
    where r.run_id = lost.run_id

@@ -1,12 +1,14 @@
 -- name: create_session
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the
--- thread of a deleted session of the same id.
+-- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
+-- end would read a number from before the deletion. RS-34
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
 )
 insert into sessions (user_id, session_id, title, oldest_thread_seq, last_thread_seq)
 select :user_id, :session_id, :title, ended.seq + 1, ended.seq from ended
+ where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
 on conflict do nothing
 returning *;
 
@@ -18,7 +20,8 @@ select * from sessions where user_id = :user_id and session_id = :session_id;
 -- List the sessions of a user, latest message first. All filters are applied before the limit.
 select * from sessions
  where user_id = :user_id
-   and (:before_at::timestamptz is null or (last_message_at, session_id) < (:before_at, :before_id::text))
+   and (last_message_at, session_id) < (coalesce(:before_at::timestamptz, 'infinity'),
+                                        coalesce(:before_id::text, ''))
    and (:search::text = '' or title ~ :search or session_id ~ :search)
  order by last_message_at desc, session_id desc
  limit :limit;
@@ -52,7 +55,7 @@ delete from sessions where user_id = :user_id and session_id = :session_id;
 -- List the newest messages before a position in the thread, newest first.
 select message_id, run_id, role, content::text as content, status, error_message, thread_seq, created_at
   from messages
- where user_id = :user_id and session_id = :session_id and (:before::bigint is null or thread_seq < :before)
+ where user_id = :user_id and session_id = :session_id and thread_seq < :before
  order by thread_seq desc
  limit :limit;
 

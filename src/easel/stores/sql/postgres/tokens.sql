@@ -19,10 +19,19 @@ select token_id, user_id, kind, name, node_id, created_at, revoked_at from token
 select token_id from tokens where token_id = any(:token_ids::text[]) and revoked_at is null;
 
 -- name: list_tokens
--- List the tokens of one user or of all users, including revoked ones, oldest first.
+-- List the tokens of all users, including revoked ones, oldest first.
+select token_id, user_id, kind, name, node_id, created_at, revoked_at from tokens order by token_id;
+
+-- name: list_user_tokens
+-- List the tokens of one user, including revoked ones, oldest first.
 select token_id, user_id, kind, name, node_id, created_at, revoked_at
-  from tokens where :user_id::text is null or user_id = :user_id::text
- order by token_id;
+  from tokens where user_id = :user_id order by token_id;
+
+-- name: bind_token
+-- Bind a node's token to the first node id that connects with it. Returns no row if it is bound. RS-68
+update tokens set node_id = :node_id
+ where token_id = :token_id and kind = 'node' and node_id is null and revoked_at is null
+returning token_id, user_id, kind, name, node_id, created_at, revoked_at;
 
 -- name: revoke_token
 -- Revoke a token. Returns no row if the token does not exist or is already revoked.

@@ -45,12 +45,16 @@ select user_id, artifact_id, :run_id, :canvas_id
  where user_id = :user_id and artifact_id in (select value from json_each(:artifact_ids)) and is_stored
 on conflict do nothing;
 
--- name: list_artifacts
--- Return the next page of artifacts of all users, and whether each is old enough to be swept.
-select user_id, artifact_id, touched_at < :before as is_old
-  from artifacts
- where (user_id, artifact_id) > (:after_user, :after_artifact)
- order by user_id, artifact_id
+-- name: find_orphans
+-- Return the next page of artifacts of all users, and whether each is old enough to be swept and has no
+-- reference.
+select a.user_id, a.artifact_id,
+       a.touched_at < :before
+         and not exists (select 1 from artifact_refs r
+                          where r.user_id = a.user_id and r.artifact_id = a.artifact_id) as is_orphan
+  from artifacts a
+ where (a.user_id, a.artifact_id) > (:after_user, :after_artifact)
+ order by a.user_id, a.artifact_id
  limit :limit;
 
 -- name: sweep_artifact
@@ -58,11 +62,7 @@ select user_id, artifact_id, touched_at < :before as is_old
 delete from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and touched_at < :before
    and not exists (select 1 from artifact_refs r
-                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id
-                      and r.run_id is not null)
-   and not exists (select 1 from artifact_refs r
-                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id
-                      and r.canvas_id is not null)
+                    where r.user_id = artifacts.user_id and r.artifact_id = artifacts.artifact_id)
 returning blob_key;
 
 -- name: find_unknown_blobs

@@ -12,6 +12,32 @@ values (:seq, :user_id, :at, :storage_class, :action, :record, :hash);
 -- Store the seq and the hash of the last record. CC-06
 update audit_head set last_seq = :last_seq, last_hash = :last_hash;
 
+-- name: newest_records
+-- Return the texts of the newest records, without their numbers.
+select substr(record, instr(record, ',') + 1) as rest
+  from audit
+ where seq > (select last_seq from audit_head) - :limit;
+
+-- name: checkpoint
+-- Return the signed position of the last removed record. RS-69
+select seq, hash, signature from audit_checkpoint;
+
+-- name: stored_signing_key
+-- Return the key that signs checkpoints if EASEL_SECRET_KEY is not set.
+select key from server_keys where name = 'signing';
+
+-- name: store_checkpoint
+-- Store a checkpoint. Returns no row if a later checkpoint is stored. RS-69
+insert into audit_checkpoint (only_row, seq, hash, signature, cut_at) values (1, :seq, :hash, :signature, :now)
+on conflict (only_row) do update
+   set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = excluded.cut_at
+ where audit_checkpoint.seq < excluded.seq
+returning seq;
+
+-- name: remove_records
+-- Remove the records up to the checkpoint. RS-69
+delete from audit where seq <= :seq;
+
 -- name: end_of_chain
 -- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
 -- concurrent append cannot make them disagree.

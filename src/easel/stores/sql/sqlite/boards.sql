@@ -17,17 +17,19 @@ select r.status,
 update runs set last_seq = last_seq + 1
  where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
    and (:worker_id is null
-        or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :now))
+        or (owner_id = :worker_id and attempt = :attempt and status = 'running' and lease_until > :lease_now))
 returning last_seq;
 
 -- name: store_value
 -- Store a value with its new version.
-insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, created_at,
-                    updated_at)
-values (:run_id, :user_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id, :now, :now)
+insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id, kind,
+                    created_at, updated_at)
+values (:run_id, :user_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id,
+        :kind, :now, :now)
 on conflict (run_id, board, edge_id, key) do update
   set value = excluded.value, size = excluded.size, version = excluded.version,
-      agent_id = excluded.agent_id, node_id = excluded.node_id, updated_at = excluded.updated_at
+      agent_id = excluded.agent_id, node_id = excluded.node_id, kind = excluded.kind,
+      updated_at = excluded.updated_at
 returning created_at, updated_at;
 
 -- name: add_event
@@ -45,7 +47,8 @@ on conflict do nothing;
 -- name: read_board
 -- Return one value, the values of an edge, or all values of a board of this user's run. A single row without
 -- a key means that there is no such value; no row means that there is no such run.
-select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.created_at, b.updated_at
+select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.kind, b.created_at,
+       b.updated_at
   from runs r left join boards b
     on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id)
      and (:key is null or b.key = :key)

@@ -19,13 +19,28 @@ select
   from canvas_actions where user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
--- List the executions of a canvas, newest first. CV-48
+-- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and (:before is null or event_id < :before)
-   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+  from canvas_actions indexed by canvas_actions_listing_idx
+ where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before, 'evu')
+ order by event_id desc limit :limit;
+
+-- name: list_executions_by_status
+-- List the executions of a canvas that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index, and at most to the end of the page. CV-48
+select
+  -- include: execution_columns
+       , resolved, answer
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join canvas_actions indexed by canvas_actions_status_idx
+ where user_id = :user_id and canvas_id = :canvas_id and status = wanted
+   and event_id < coalesce(:before, 'evu')
+   and event_id >= coalesce((select event_id from canvas_actions indexed by canvas_actions_status_idx
+                              where user_id = :user_id and canvas_id = :canvas_id and status = wanted
+                                and event_id < coalesce(:before, 'evu')
+                              order by event_id desc limit 1 offset :limit - 1), '')
  order by event_id desc limit :limit;
 
 -- name: renew_executions
@@ -75,7 +90,7 @@ select distinct owner_id from canvas_actions where status = 'running' and owner_
 -- Delete up to 500 executions that ended long ago.
 delete from canvas_actions
  where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where ended_at < :before limit 500)
+                                where ended_at < :before order by ended_at limit 500)
 returning event_id;
 
 -- name: claim_refreshes

@@ -2,10 +2,10 @@
 -- Create a canvas; the caller adds its first event in the same transaction. Returns no row if the canvas
 -- exists. The log continues after the log of a deleted canvas of the same id.
 insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                      oldest_seq, last_seq, created_at,
+                      tool_hints, oldest_seq, last_seq, created_at,
                       updated_at)
 select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted,
-       coalesce(max(last_seq), 0) + 1,
+       :tool_hints, coalesce(max(last_seq), 0) + 1,
        coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
@@ -28,13 +28,26 @@ select *,
                  order by refresh_id)) as failing
   from canvases c where user_id = :user_id and canvas_id = :canvas_id;
 
+-- define: summary_columns
+-- The columns of a canvas in a list, without its spec and its state, which can be large.
+user_id, canvas_id, agent_id, title, owner_session_key,
+json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, created_at, updated_at;
+
 -- name: list_canvases
--- Return a page of this user's canvases in order of id, of one agent or of all agents. CV-33
-select user_id, canvas_id, agent_id, title, owner_session_key,
-       json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
-       '{}' as state, revision, last_seq, spec_revision, is_accepted, created_at, updated_at
+-- Return a page of this user's canvases in order of id. CV-33
+select
+  -- include: summary_columns
   from canvases
- where user_id = :user_id and (:agent_id is null or agent_id = :agent_id) and canvas_id > :after
+ where user_id = :user_id and canvas_id > :after
+ order by canvas_id limit :limit;
+
+-- name: list_agent_canvases
+-- Return a page of this user's canvases of one agent in order of id. CV-33
+select
+  -- include: summary_columns
+  from canvases indexed by canvases_agent_idx
+ where user_id = :user_id and agent_id = :agent_id and canvas_id > :after
  order by canvas_id limit :limit;
 
 -- name: end_canvas
@@ -58,6 +71,7 @@ update canvases
        state = coalesce(:state, state),
        spec_revision = iif(:spec is null and coalesce(:is_accepted, 1), spec_revision, revision + :step),
        is_accepted = coalesce(:is_accepted, is_accepted),
+       tool_hints = coalesce(:tool_hints, tool_hints),
        revision = revision + :step,
        last_seq = last_seq + :events,
        updated_at = iif(:step = 0, updated_at, max(:now, updated_at + 1000))
@@ -72,10 +86,10 @@ select count(*) as waiting from canvas_actions
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id,
+                            actor, tool, resolved, answer, revision, owner_id, log_seq,
                             created_at, started_at, ended_at, lease_until)
 values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool,
-        :resolved, :answer, :revision, :owner_id,
+        :resolved, :answer, :revision, :owner_id, :log_seq,
         :now, iif(:status <> 'asked', :now, null),
         iif(:status in ('completed', 'failed', 'refused'), :now, null),
         iif(:status = 'running', :until, null))
@@ -83,10 +97,11 @@ on conflict do nothing;
 
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
--- the given owner.
+-- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
 update canvas_actions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
+       resolved = iif(:status in ('asked', 'running'), resolved, null),
        started_at = coalesce(started_at, iif(:status <> 'refused', :now, null)),
        ended_at = iif(:status in ('completed', 'failed', 'refused'), :now, null),
        lease_until = iif(:status = 'running', :until, null),
@@ -155,10 +170,19 @@ select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
 insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:user_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
--- name: add_reference
--- Store a reference from a canvas to an artifact, which is then kept as long as the canvas.
-insert into artifact_refs (user_id, artifact_id, canvas_id)
-select user_id, artifact_id, :canvas_id from artifacts
+-- name: log_reference
+-- Store a reference from an event or a record of a canvas to an artifact, with the position of this mention.
+insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+select user_id, artifact_id, :canvas_id, :seq from artifacts
+ where user_id = :user_id and artifact_id = :artifact_id and is_stored
+on conflict (user_id, artifact_id, canvas_id) where canvas_id is not null
+do update set mentioned_seq = excluded.mentioned_seq;
+
+-- name: hold_reference
+-- Store a reference from the state or the spec of a canvas to an artifact, once: both are compared before a
+-- reference is released.
+insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
+select user_id, artifact_id, :canvas_id, :seq from artifacts
  where user_id = :user_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 

@@ -57,18 +57,45 @@ select * from runs where user_id = :user_id and idempotency_key = :idempotency_k
 select * from runs where run_id = :run_id and user_id = :user_id;
 
 -- name: list_runs
--- List the runs of a user, newest first. All filters are applied before the limit.
-select * from runs
+-- List the runs of a user, newest first.
+select * from runs indexed by runs_listing_idx
  where user_id = :user_id and queue_no < :before
-   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_runs_by_status
+-- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- the order of its index, and at most to the end of the page.
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_status_listing_idx
+ where user_id = :user_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
+                              where user_id = :user_id and status = wanted and queue_no < :before
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
  order by queue_no desc
  limit :limit;
 
 -- name: list_session_runs
--- List the runs of one session, newest first. This separate statement uses the index on the session.
+-- List the runs of one session, newest first.
 select * from runs indexed by runs_session_idx
  where user_id = :user_id and session_id = :session_id and queue_no < :before
-   and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+ order by queue_no desc
+ limit :limit;
+
+-- name: list_session_runs_by_status
+-- List the runs of one session that have one of these statuses, newest first. Each status is read separately,
+-- in the order of its index, and at most to the end of the page.
+select runs.*
+  from (select distinct value as wanted from json_each(:statuses))
+ cross join runs indexed by runs_session_status_idx
+ where user_id = :user_id and session_id = :session_id and status = wanted and queue_no < :before
+   and queue_no >= coalesce((select queue_no from runs indexed by runs_session_status_idx
+                              where user_id = :user_id and session_id = :session_id and status = wanted
+                                and queue_no < :before
+                              order by queue_no desc
+                              limit 1 offset :limit - 1), 0)
  order by queue_no desc
  limit :limit;
 
@@ -108,12 +135,16 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and take the log position of the opening event
 -- of the next attempt, if an attempt is left. RX-22, RX-37
+-- A worker that takes over its own run was frozen, not lost, so the attempt does not count: `max_attempts` is
+-- raised by one.
 update runs
    set owner_id = :worker_id, attempt = attempt + 1, batch_no = 0, lease_until = :until,
-       last_seq = last_seq + iif(attempt < max_attempts, :opens, 0)
+       max_attempts = max_attempts + (owner_id = :worker_id),
+       last_seq = last_seq + iif(attempt < max_attempts + (owner_id = :worker_id), :opens, 0)
  where run_id in (select run_id from runs indexed by runs_held_idx
-                   where status = 'running' and lease_until < :now
-                     and (:last_chance is null or (attempt + 1 = max_attempts) = :last_chance)
+                   where status = 'running' and lease_until < :lease_now
+                     and (:last_chance is null
+                          or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
                    order by lease_until limit :capacity)
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
@@ -125,7 +156,8 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 update runs
    set lease_until = :until
  where run_id in (select run_id from runs indexed by runs_held_idx
-                   where status = 'running' and lease_until > :now and owner_id = :worker_id and batch_no = 0
+                   where status = 'running' and lease_until > :lease_now and owner_id = :worker_id
+                     and batch_no = 0
                      and run_id not in (select value from json_each(:acknowledged)))
 returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
@@ -137,12 +169,13 @@ returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_
 -- Returns when a cancel was requested, or null. RX-26
 update runs set lease_until = :until
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt and status = 'running'
-   and lease_until > :now
+   and lease_until > :lease_now
 returning run_id, cancel_requested_at;
 
 -- name: requested_cancels
 -- List the runs of this worker that have a cancel request. RX-27
-select run_id from runs
+-- The index has running runs only; the index on the owner also contains all ended runs of the worker.
+select run_id from runs indexed by runs_held_idx
  where owner_id = :worker_id and status = 'running' and cancel_requested_at is not null;
 
 -- name: append_batch
@@ -152,7 +185,7 @@ update runs
    set last_seq = last_seq + :count, batch_no = :batch_no, batch_seq = last_seq + :count,
        error_message = :error
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
-   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+   and status = 'running' and lease_until > :lease_now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
 
 -- name: append_last_batch
@@ -163,7 +196,7 @@ update runs
        error_message = :error,
        status = :ends_as, finished_at = :now, lease_until = null
  where run_id = :run_id and owner_id = :worker_id and attempt = :attempt
-   and status = 'running' and lease_until > :now and batch_no = :batch_no - 1
+   and status = 'running' and lease_until > :lease_now and batch_no = :batch_no - 1
 returning last_seq, cancel_requested_at;
 
 -- name: add_event

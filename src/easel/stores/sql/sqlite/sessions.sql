@@ -17,7 +17,7 @@ select * from sessions where user_id = :user_id and session_id = :session_id;
 -- List the sessions of a user, latest message first. All filters are applied before the limit.
 select * from sessions
  where user_id = :user_id
-   and (:before_at is null or (last_message_at, session_id) < (:before_at, :before_id))
+   and (last_message_at, session_id) < (coalesce(:before_at, 9223372036854775807), coalesce(:before_id, ''))
    and (:search = '' or matches(title, :search) or matches(session_id, :search))
  order by last_message_at desc, session_id desc
  limit :limit;
@@ -46,7 +46,7 @@ delete from sessions where user_id = :user_id and session_id = :session_id;
 -- List the newest messages before a position in the thread, newest first.
 select message_id, run_id, role, content, status, error_message, thread_seq, created_at
   from messages
- where user_id = :user_id and session_id = :session_id and (:before is null or thread_seq < :before)
+ where user_id = :user_id and session_id = :session_id and thread_seq < :before
  order by thread_seq desc
  limit :limit;
 

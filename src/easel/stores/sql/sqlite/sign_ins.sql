@@ -11,3 +11,10 @@ on conflict (sign_in_id) do nothing;
 -- name: revoked_sign_ins
 -- Return those of these sign-ins that were revoked.
 select sign_in_id from ended_sign_ins where sign_in_id in (select value from json_each(:sign_in_ids));
+
+-- name: signing_key
+-- Return the key that signs cookies. The first start stores its candidate; the update of an existing row
+-- changes nothing and returns the stored key.
+insert into server_keys (name, key, created_at) values ('signing', :candidate, :now)
+on conflict (name) do update set name = excluded.name
+returning key;

@@ -1,0 +1,1 @@
+-- Nothing to do: SQLite plans without statistics. Postgres pins some of them.

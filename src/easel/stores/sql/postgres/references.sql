@@ -1,0 +1,103 @@
+-- name: find_pruned_runs
+-- Return the runs of the next page of references, and whether each has ended, has a pruned log and has
+-- references that were not checked since.
+with page as (
+  select run_id, mentioned_seq from artifact_refs
+   where run_id is not null and run_id > :after order by run_id limit :limit
+)
+select p.run_id, count(*) as refs,
+       bool_or(p.mentioned_seq is null) and r.finished_at is not null and r.oldest_seq >= r.last_seq
+         as is_unchecked
+  from page p join runs r on r.run_id = p.run_id
+ group by p.run_id, r.finished_at, r.oldest_seq, r.last_seq
+ order by p.run_id;
+
+-- name: run_references
+-- Return the owner and the input of a run, and its references.
+select r.user_id, r.input_artifact,
+       array(select artifact_id from artifact_refs where run_id = r.run_id) as artifact_ids
+  from runs r where r.run_id = :run_id;
+
+-- name: run_mentions
+-- Return what a run still has and names artifacts: messages with their events, values of boards, and the
+-- remaining events. The condition on messages is that of their partial index.
+select content::text as text from messages
+ where run_id = :run_id and (content::text like '%art\_%' or payload::text like '%art\_%')
+union all
+select payload::text from messages
+ where run_id = :run_id and (content::text like '%art\_%' or payload::text like '%art\_%')
+   and payload is not null
+union all
+select value::text from boards where run_id = :run_id and value::text like '%art\_%'
+union all
+select payload::text from run_events where run_id = :run_id;
+
+-- name: release_run_references
+-- Delete references of a run that are not kept.
+delete from artifact_refs
+ where ctid = any(array(select ctid from artifact_refs
+                         where run_id = :run_id and artifact_id <> all(:kept::text[]) limit :limit))
+returning artifact_id;
+
+-- name: confirm_run_references
+-- Mark the references of a run as checked.
+update artifact_refs a set mentioned_seq = r.last_seq
+  from runs r
+ where r.run_id = :run_id and a.run_id = r.run_id and a.mentioned_seq is null;
+
+-- name: find_releasable
+-- Return the next page of canvases of all users, and whether each has a reference whose last mention is
+-- before the start of the log and before all records, or is not known. Scalar subqueries instead of `exists`,
+-- for which Postgres may read all references.
+select c.user_id, c.canvas_id,
+       (select 1 from artifact_refs r
+         where r.user_id = c.user_id and r.canvas_id = c.canvas_id
+           and r.mentioned_seq < least(c.oldest_seq, c.oldest_record) limit 1) is not null
+       or (select 1 from artifact_refs r
+            where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.mentioned_seq is null limit 1)
+          is not null as is_old
+  from (select user_id, canvas_id, oldest_seq,
+               (select min(a.log_seq) from canvas_actions a
+                 where a.user_id = p.user_id and a.canvas_id = p.canvas_id) as oldest_record
+          from canvases p
+         where (user_id, canvas_id) > (:user_id::text, :canvas_id::text)
+         order by user_id, canvas_id limit :limit) c
+ order by c.user_id, c.canvas_id;
+
+-- name: lock_canvas
+-- Lock a canvas until the transaction ends, so that no mention is added to it.
+select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
+
+-- name: canvas_references
+-- Return references of a canvas whose last mention is before the start of the log and before all records, or
+-- is not known.
+with bound as materialized (
+  select least(oldest_seq, (select min(a.log_seq) from canvas_actions a
+                             where a.user_id = c.user_id and a.canvas_id = c.canvas_id)) as seq
+    from canvases c where user_id = :user_id and canvas_id = :canvas_id
+)
+(select artifact_id, mentioned_seq from artifact_refs r
+  where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq < (select seq from bound)
+  order by r.mentioned_seq limit :limit)
+union all
+(select artifact_id, mentioned_seq from artifact_refs r
+  where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
+  limit :limit);
+
+-- name: canvas_content
+-- Return what a canvas mentions besides its log and its records.
+select state::text as state, spec::text as spec from canvases
+ where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: release_canvas_references
+-- Delete these references of a canvas. Requires the lock of the canvas.
+delete from artifact_refs
+ where user_id = :user_id and canvas_id = :canvas_id and artifact_id = any(:released::text[]);
+
+-- name: confirm_canvas_references
+-- Record that the canvas may mention these artifacts up to the end of its log. Requires the lock of the
+-- canvas.
+update artifact_refs a set mentioned_seq = c.last_seq
+  from canvases c
+ where c.user_id = :user_id and c.canvas_id = :canvas_id
+   and a.user_id = c.user_id and a.canvas_id = c.canvas_id and a.artifact_id = any(:kept::text[]);

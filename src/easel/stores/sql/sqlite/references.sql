@@ -1,0 +1,96 @@
+-- name: find_pruned_runs
+-- Return the runs of the next page of references, and whether each has ended, has a pruned log and has
+-- references that were not checked since.
+select p.run_id, count(*) as refs,
+       max(p.mentioned_seq is null) and r.finished_at is not null and r.oldest_seq >= r.last_seq
+         as is_unchecked
+  from (select run_id, mentioned_seq from artifact_refs
+         where run_id is not null and run_id > :after order by run_id limit :limit) p
+  join runs r on r.run_id = p.run_id
+ group by p.run_id
+ order by p.run_id;
+
+-- name: run_references
+-- Return the owner and the input of a run, and its references.
+select r.user_id, r.input_artifact,
+       (select json_group_array(artifact_id) from artifact_refs where run_id = r.run_id) as artifact_ids
+  from runs r where r.run_id = :run_id;
+
+-- name: run_mentions
+-- Return what a run still has and names artifacts: messages with their events, values of boards, and the
+-- remaining events. The condition on messages is that of their partial index.
+select content as text from messages
+ where run_id = :run_id and (instr(content, 'art_') > 0 or instr(payload, 'art_') > 0)
+union all
+select payload from messages
+ where run_id = :run_id and (instr(content, 'art_') > 0 or instr(payload, 'art_') > 0) and payload is not null
+union all
+select value from boards where run_id = :run_id and instr(value, 'art_') > 0
+union all
+select payload from run_events where run_id = :run_id;
+
+-- name: release_run_references
+-- Delete references of a run that are not kept.
+delete from artifact_refs
+ where rowid in (select rowid from artifact_refs
+                  where run_id = :run_id and artifact_id not in (select value from json_each(:kept))
+                  limit :limit)
+returning artifact_id;
+
+-- name: confirm_run_references
+-- Mark the references of a run as checked.
+update artifact_refs set mentioned_seq = (select last_seq from runs where run_id = :run_id)
+ where run_id = :run_id and mentioned_seq is null;
+
+-- name: find_releasable
+-- Return the next page of canvases of all users, and whether each has a reference whose last mention is
+-- before the start of the log and before all records, or is not known.
+select c.user_id, c.canvas_id,
+       exists (select 1 from artifact_refs r
+                where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
+                  and r.mentioned_seq < min(c.oldest_seq, coalesce(c.oldest_record, c.oldest_seq)))
+       or exists (select 1 from artifact_refs r
+                   where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
+                     and r.mentioned_seq is null) as is_old
+  from (select user_id, canvas_id, oldest_seq,
+               (select min(a.log_seq) from canvas_actions a
+                 where a.user_id = p.user_id and a.canvas_id = p.canvas_id) as oldest_record
+          from canvases p
+         where (user_id, canvas_id) > (:user_id, :canvas_id)
+         order by user_id, canvas_id limit :limit) c
+ order by c.user_id, c.canvas_id;
+
+-- name: canvas_references
+-- Return references of a canvas whose last mention is before the start of the log and before all records, or
+-- is not known.
+select * from (
+  select artifact_id, mentioned_seq from artifact_refs r
+   where r.user_id = :user_id and r.canvas_id = :canvas_id
+     and r.mentioned_seq < (select min(c.oldest_seq, coalesce((select min(a.log_seq) from canvas_actions a
+                                                                where a.user_id = c.user_id
+                                                                  and a.canvas_id = c.canvas_id),
+                                                              c.oldest_seq))
+                              from canvases c where c.user_id = :user_id and c.canvas_id = :canvas_id)
+   order by r.mentioned_seq limit :limit)
+union all
+select * from (
+  select artifact_id, mentioned_seq from artifact_refs r
+   where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
+   limit :limit);
+
+-- name: canvas_content
+-- Return what a canvas mentions besides its log and its records.
+select state, spec from canvases where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: release_canvas_references
+-- Delete these references of a canvas.
+delete from artifact_refs
+ where user_id = :user_id and canvas_id = :canvas_id
+   and artifact_id in (select value from json_each(:released));
+
+-- name: confirm_canvas_references
+-- Record that the canvas may mention these artifacts up to the end of its log.
+update artifact_refs
+   set mentioned_seq = (select last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id)
+ where user_id = :user_id and canvas_id = :canvas_id
+   and artifact_id in (select value from json_each(:kept));
