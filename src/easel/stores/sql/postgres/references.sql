@@ -19,8 +19,8 @@ select r.user_id, r.input_artifact,
   from runs r where r.run_id = :run_id;
 
 -- name: run_mentions
--- Return what a run still has and names artifacts: messages with their events, values of boards, and the
--- remaining events. The condition on messages is that of their partial index.
+-- Return what a run still has and names artifacts: messages with their events, values of boards, its input,
+-- and the remaining events. The condition on messages is that of their partial index.
 select content::text as text from messages
  where run_id = :run_id and (content::text like '%art\_%' or payload::text like '%art\_%')
 union all
@@ -29,6 +29,10 @@ select payload::text from messages
    and payload is not null
 union all
 select value::text from boards where run_id = :run_id and value::text like '%art\_%'
+union all
+select to_json(input_text)::text from runs where run_id = :run_id and input_text like '%art\_%'
+union all
+select input_attachments::text from runs where run_id = :run_id and input_attachments is not null
 union all
 select payload::text from run_events where run_id = :run_id;
 
