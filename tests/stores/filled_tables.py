@@ -246,10 +246,15 @@ FILL = [
 # Tables that cannot grow, each with its reason.
 _SINGLE = dict.fromkeys(("audit_head", "probes", "run_counters"), "one row")
 BOUNDED_TABLES = {
-    "postgres": {**_SINGLE, "schema_migrations": "one row per migration"},
+    "postgres": {
+        **_SINGLE,
+        "schema_migrations": "one row per migration",
+        "sweeps": "one row per kind of work",
+    },
     "sqlite": {
         **_SINGLE,
         "schema_migrations": "one row per migration",
+        "sweeps": "one row per kind of work",
         "calls": "unused, because SQLite serves one process",
     },
 }

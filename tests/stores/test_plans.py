@@ -220,9 +220,7 @@ async def test_pinned_statistics_keep_a_plan_that_reads_few_rows(
 # --- foreign keys -------------------------------------------------------------------------------------------
 # A delete searches every table that refers to the row, which no plan shows. Users are never deleted.
 
-UNINDEXED_KEYS = {
-    "artifact_refs(user_id, artifact_id)": "finding 1 of the review; remove this when it is fixed",
-}
+UNINDEXED_KEYS: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
