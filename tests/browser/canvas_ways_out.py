@@ -71,7 +71,7 @@ PASSIVE_WAYS: dict[str, str] = {
 RTC_WAYS = ("stun", "turn")
 # What an accepted canvas can still do in a browser that does not enforce `Connection-Allowlist`, as
 # docs/guide/canvases.md says. The policy, the sandbox and `frame-src` block all other ways. The SDK removes
-# WebRTC from the page, but not from a frame inside of it. `preconnect` is a connection without a request: by a
+# WebRTC from the page, but not from a frame in it. `preconnect` is a connection without a request: by a
 # link, or in Chromium by a navigation that is then blocked.
 _CONNECTS = frozenset({"preconnect"})
 REMAINING_IN_CHROMIUM = {

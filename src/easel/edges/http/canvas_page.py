@@ -120,7 +120,7 @@ async def view_file(call: Call) -> Response:
             raise
         canvas = await _canvas(call, view)
         return await _html(call, canvas, generated_page(canvas))
-    # Read after the asset: whoever replaces an asset ends the acceptance in the same transaction.
+    # Read after the asset: a write that replaces an asset ends the acceptance in the same transaction.
     canvas = await _canvas(call, view)
     is_html = asset.media_type == "text/html"
     if not canvas.is_accepted and not _may_have_unaccepted(call, view, is_html=is_html):
