@@ -29,8 +29,9 @@ DEADLINE_SECONDS = 900.0
 FILL = """
 insert into run_events (run_id, seq, event_type, visibility, payload, user_id, session_id, thread_seq)
 select r.run_id, r.last_seq + n, 'message.delta', 'public',
-       jsonb_build_object('message_id', replace(r.run_id, 'run_', 'msg_'), 'attempt', 1, 'visibility', 'public',
-                          'text', case when n = $1::bigint then $2::text else 'delta ' || n || ' of a chat' end),
+       jsonb_build_object(
+         'message_id', replace(r.run_id, 'run_', 'msg_'), 'attempt', 1, 'visibility', 'public',
+         'text', case when n = $1::bigint then $2::text else 'delta ' || n || ' of a chat' end),
        r.user_id, r.session_id, s.last_thread_seq + n
   from runs r join sessions s using (user_id, session_id), generate_series(1, $1::bigint) as n
 """

@@ -281,7 +281,7 @@ async def test_hostile_text_is_shown_as_text(page: Page, server: EaselProcess) -
         "unicode-bidi", "plaintext"
     )  # it turns nothing around it
     assert await page.locator("img, svg, main script, main b").count() == 0
-    assert all(url.startswith(server.base_url) for url in user_message)
+    assert all(url.startswith(server.base_url) for url in requests)
 
 
 async def test_refused_message_stays_on_the_page_with_its_reason(page: Page, server: EaselProcess) -> None:

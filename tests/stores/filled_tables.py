@@ -76,7 +76,7 @@ def event_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 def message_rows(count: int = ROWS, /, **columns: str) -> Rows:
     ids = {"message_id": "'m' || n", "run_id": "'r' || n", "user_id": "'owner'"}
-    return rows("messages", count, **ids, role="'user'", content="'1'", payload="'{}'", **columns)
+    return rows("messages", count, **ids, role="'user'", content="'\"text\"'", payload="'{}'", **columns)
 
 
 def canvas_rows(count: int = ROWS, /, **columns: str) -> Rows:
@@ -244,20 +244,22 @@ FILL = [
 ]
 
 # Tables that cannot grow, each with its reason.
-_SINGLE = dict.fromkeys(("audit_head", "probes", "run_counters"), "one row")
+_BOUNDED = {
+    **dict.fromkeys(("audit_checkpoint", "audit_head", "probes", "run_counters"), "one row"),
+    "schema_migrations": "one row per migration",
+    "server_keys": "one row per kind of key",
+    "sweeps": "one row per kind of sweep",
+}
 BOUNDED_TABLES = {
-    "postgres": {**_SINGLE, "schema_migrations": "one row per migration"},
-    "sqlite": {
-        **_SINGLE,
-        "schema_migrations": "one row per migration",
-        "calls": "unused, because SQLite serves one process",
-    },
+    "postgres": _BOUNDED,
+    "sqlite": {**_BOUNDED, "calls": "unused, because SQLite serves one process"},
 }
 
 
 def statements(dialect: str) -> list[str]:
     """Return the statements that fill the tables. They read `numbers`, which has n from 1 to ROWS."""
-    return [filled.to_sql(dialect) for filled in FILL if filled.table not in BOUNDED_TABLES[dialect]]
+    inserts = [filled.to_sql(dialect) for filled in FILL if filled.table not in BOUNDED_TABLES[dialect]]
+    return [*inserts, f"update audit_head set last_seq = {ROWS}"]
 
 
 async def fill_postgres(connection: asyncpg.Connection[Any]) -> None:

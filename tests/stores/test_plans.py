@@ -217,10 +217,6 @@ async def test_pinned_statistics_keep_a_plan_that_reads_few_rows(
 # --- foreign keys -------------------------------------------------------------------------------------------
 # A delete searches every table that refers to the row, which no plan shows. Users are never deleted.
 
-UNINDEXED_KEYS = {
-    "artifact_refs(user_id, artifact_id)": "finding 1 of the review; remove this when it is fixed",
-}
-
 
 @dataclass(frozen=True)
 class Index:
@@ -259,7 +255,7 @@ async def test_every_foreign_key_of_postgres_has_an_index(filled_postgres: Postg
     assert unindexed(
         [(table, key) for table, key in keys],
         [(table, Index(columns, condition)) for table, columns, condition in indexes],
-    ) == UNINDEXED_KEYS.keys()  # fmt: skip
+    ) == set()  # fmt: skip
 
 
 def test_every_foreign_key_of_sqlite_has_an_index(filled_sqlite: sqlite3.Connection):
@@ -279,4 +275,4 @@ def test_every_foreign_key_of_sqlite_has_an_index(filled_sqlite: sqlite3.Connect
             (table, Index(columns.split(","), (sql or "").partition(" where ")[2] or None))
             for table, columns, sql in indexes
         ],
-    ) == UNINDEXED_KEYS.keys()  # fmt: skip
+    ) == set()  # fmt: skip

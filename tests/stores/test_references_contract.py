@@ -18,6 +18,7 @@ from easel.core.run.batch import Batch
 from easel.core.run.boards import Board, BoardLimits, BoardWriteRequest, prepare
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_large_values
 from easel.errors import NotFound
 from easel.host.canvases.log_retention import CanvasLogRetention
@@ -359,8 +360,9 @@ async def end_run(
     store: Store, contents: Contents, text: str, answer: str, *, board_values: Sequence[Any] = ()
 ) -> RunId:
     """Execute a run with this question and answer, a long tool result, and values of one board key."""
-    new = new_run(text=text)
-    asked = question(new.run_id, text)
+    light = take_out_runs(text)
+    new = replace(new_run(text=light.text), input_attachments=light.attachments)
+    asked = question(new.run_id, light)
     await contents.store(OWNER, asked.offloaded)
     await store.runs.enqueue(replace(new, question=asked))
     [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
@@ -414,6 +416,21 @@ async def test_run_keeps_what_its_messages_mention(
     assert {named[name].artifact_id for name in "abc"} <= kept
     stored = await store.sql("select content, payload from messages")
     assert mentioned_artifacts(str(stored)) <= kept
+
+
+@rule("RS-62")
+async def test_run_keeps_what_its_input_mentions(
+    store: Store, contents: Contents, release: ReferenceRelease
+) -> None:
+    """Also if the message of the input is not there."""
+    named = OffloadedValue(ArtifactId("art_" + "a" * 64), b"")
+    await contents.store(OWNER, [named])
+    run_id = await end_run(store, contents, f"See {named.artifact_id} and {BASE64}", "done")
+    [encoded] = take_out_runs(f"See {named.artifact_id} and {BASE64}").offloaded
+    await store.sql("delete from messages")
+    await prune(store, run_id)
+    assert await release.once() >= 1
+    assert await references(store) == {named.artifact_id, encoded.artifact_id}
 
 
 @rule("RS-35")

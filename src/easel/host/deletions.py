@@ -1,6 +1,6 @@
 """Purging of deleted sessions and canvases.
 
-Deleting only marks: what is marked is not found any more. The rows are purged here, step by step, so that no
+Deleting only marks a row, which no query then finds. The rows are purged here, step by step, so that no
 other statement waits long. Owns when a purge runs. Does not know how rows are stored.
 """
 

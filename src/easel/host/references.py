@@ -1,7 +1,7 @@
 """Release of references to artifacts, after retention has shortened the logs that mentioned them.
 
 Owns the pass over all runs and canvases. A reference is released when it is certain that nothing mentions its
-artifact: for a run, what is left of it is read; for a canvas, the store compares state and spec while the
+artifact: for a run, its remaining content is read; for a canvas, the store compares state and spec while the
 canvas is locked. The sweep then deletes artifacts without references. Does not know stores.
 """
 

@@ -7,6 +7,7 @@ import pytest
 from easel.core.session.message import question
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import make_marker, mentioned_artifacts
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.references import RunContent, decide_release
 from easel.ids import OWNER, RunId
 from tests.requirements import rule
@@ -66,7 +67,8 @@ def test_pruned_run_mentions_what_its_messages_boards_and_input_name() -> None:
 @rule("RS-35")
 def test_every_reference_of_a_question_is_found_in_what_is_stored_of_it() -> None:
     """Except those that only its offloaded text names."""
-    asked = question(RunId("run_1"), f"Look at {OTHER} and " + "iVBORw0KGgoAAAANSUhEUg" * 200)
+    text = f"Look at {OTHER} and " + "iVBORw0KGgoAAAANSUhEUg" * 200
+    asked = question(RunId("run_1"), take_out_runs(text))
     assert asked.event is not None
     content = RunContent(OWNER, asked.refers_to, [asked.content, asked.event.json])
     nested = frozenset[str]().union(

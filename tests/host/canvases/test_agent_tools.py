@@ -132,9 +132,9 @@ async def test_get_reports_failing_jobs(harness: RunHarness) -> None:
         ({"operation": "patchState", "canvasId": "c", "patch": [{"op": "move", "path": "/n"}]}, BadInput),
         ({"operation": "upsert", "canvasId": "c", "spec": {"version": 2}}, BadInput),
         ({"operation": "upsert", "canvasId": "c", "expectedRevision": 9}, RevisionConflict),
-        ({"operation": "delete", "canvasId": "c"}, ToolFailed),
-        ({"operation": "get"}, ToolFailed),
-        ({"operation": "confirm", "canvasId": "c"}, ToolFailed),
+        ({"operation": "delete", "canvasId": "c"}, BadInput),
+        ({"operation": "get"}, BadInput),
+        ({"operation": "confirm", "canvasId": "c"}, BadInput),
     ],
 )
 @rule("CV-49")

@@ -78,7 +78,7 @@ async def test_run_that_ends_at_its_takeover_keeps_the_text_so_far(
     ]
     assert message["text"] == kept
     stored = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
-    assert stored[-1].content == kept
+    assert stored[-1].text == kept
 
 
 class UnavailableArtifacts:
@@ -113,7 +113,7 @@ async def test_run_with_a_long_answer_ends_without_the_artifact_store(
     [stored] = (await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10))[
         1:
     ]
-    assert stored.content == text, "the message store needs no artifact for plain text"
+    assert stored.text == text, "the message store needs no artifact for plain text"
     log = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     [completed] = [data for kind, data in log if kind == "message.completed"]
     assert completed["text"].startswith("many words ")
@@ -138,7 +138,7 @@ async def test_takeover_that_ends_a_run_leaves_out_text_in_unavailable_artifacts
         run = await wait_until_ended(harness, run_id)
     assert run.status is Status.CANCELLED
     stored = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
-    assert stored[-1].content == "short"
+    assert stored[-1].text == "short"
 
 
 # --- a machine that sleeps ----------------------------------------------------------------------------------

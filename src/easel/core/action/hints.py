@@ -1,4 +1,4 @@
-"""The remembered hints of a canvas's tools: what a tool said of itself when the spec was written or accepted.
+"""The remembered hints of a canvas's tools, as declared when the spec was written or accepted.
 
 Owns the stored form of the hints and the comparison with the definitions in force. A node declares its tools
 anew at every connection, so a tool that claims less effect than before must not gain rights by its own word:

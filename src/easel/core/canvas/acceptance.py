@@ -13,7 +13,7 @@ from easel.core.principal import Principal, PrincipalKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What a write of a canvas contains, compared with the canvas."""
+    """The content of a write, compared with the canvas."""
 
     has_spec: bool = False
     has_all_assets: bool = False

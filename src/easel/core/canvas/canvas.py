@@ -60,7 +60,7 @@ class Canvas:
     is_accepted: bool  # whether a person wrote or accepted the spec. RS-59
     created_at: datetime
     updated_at: datetime
-    # What each allowed tool said of itself when the spec was written or accepted; see `core.action.hints`.
+    # The hints of each allowed tool when the spec was written or accepted; see `core.action.hints`.
     # None: stored by a version that did not remember it. RS-68
     tool_hints: Mapping[str, Any] | None = None
 

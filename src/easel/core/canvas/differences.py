@@ -1,4 +1,4 @@
-"""What a change of a canvas changed, for the audit trail. RS-68
+"""The differences between a canvas before and after a change, for the audit trail. RS-68
 
 Owns the comparison of a canvas before and after a change, and the details of its records. A change of the
 state has no record. Does not know the audit trail.

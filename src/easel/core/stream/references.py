@@ -1,4 +1,4 @@
-"""References from runs and canvases to artifacts: which of them nothing mentions any more.
+"""References from runs and canvases to artifacts, and which of them can be released.
 
 A reference keeps its artifact. Owns the decision which references are released after a log was shortened.
 Does not know stores: they pass the rows, and delete what is released.
@@ -26,7 +26,7 @@ class PrunedRuns:
 
 @dataclass(frozen=True, slots=True)
 class RunContent:
-    """What a run still has after its log was pruned, as far as it names artifacts.
+    """The content of a run after its log was pruned, as far as it names artifacts.
 
     `texts` are JSON: messages, the values of boards, the remaining events. `input_artifact` has the complete
     input of the run, if that was too large for a column.

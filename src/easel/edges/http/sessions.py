@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.http.calls import Call, json_response
 from easel.edges.http.sse import EventStream
-from easel.edges.http.wire import RunStarted
+from easel.edges.http.wire import MarkerView, RunStarted, marker_views
 from easel.edges.paging import read_page
 from easel.errors import BadInput
 from easel.ids import SessionId, is_name
@@ -76,7 +76,7 @@ class MessageView(Struct, omit_defaults=True):
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     attachments: Annotated[
-        list[dict[str, Any]] | UnsetType, Meta(description="The markers of the references in the text.")
+        list[MarkerView] | UnsetType, Meta(description="The markers of the references in the text.")
     ] = UNSET
 
 
@@ -198,5 +198,5 @@ def message_view(message: StoredMessage) -> MessageView:
         metadata={"visibility": "public"},  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
-        attachments=list(message.attachments) or UNSET,
+        attachments=marker_views(message.attachments),
     )

@@ -1,5 +1,6 @@
 """The shapes of HTTP requests and responses of runs and tools, and of errors."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
-from easel.core.stream.message_text import cut_text, with_markers_of
+from easel.core.stream.message_text import Marker, cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
 from easel.edges.errors import ErrorDetail, error_detail
@@ -35,6 +36,13 @@ class RunStarted(Struct):
     status: str
 
 
+class MarkerView(Struct):
+    redacted: bool
+    original_size: int
+    sha256: str
+    uri: Annotated[str, Meta(description="Returns the exact bytes.")]
+
+
 class RunView(Struct, omit_defaults=True):
     run_id: str
     session_id: str
@@ -52,7 +60,7 @@ class RunView(Struct, omit_defaults=True):
     cancel_requested_at: datetime | None = None
     error_message: str | None = None
     attachments: Annotated[
-        list[dict[str, Any]] | UnsetType, Meta(description="The markers of the references in `input_text`.")
+        list[MarkerView] | UnsetType, Meta(description="The markers of the references in `input_text`.")
     ] = UNSET
     truncated: Annotated[
         bool, Meta(description="`input_text` is its beginning; GET /api/runs/{run_id} has the complete text.")
@@ -106,7 +114,7 @@ def listed_run_view(run: Run) -> RunView:
     beginning = cut_text(run.input_text, MAX_LISTED_INPUT_BYTES)
     view = run_view(run)
     view.input_text = beginning
-    view.attachments = with_markers_of(beginning, run.input_attachments) or UNSET
+    view.attachments = marker_views(with_markers_of(beginning, run.input_attachments))
     view.truncated = view.truncated or len(beginning) < len(run.input_text)
     return view
 
@@ -125,9 +133,13 @@ def run_view(run: Run) -> RunView:
         finished_at=run.finished_at,
         cancel_requested_at=run.cancel_requested_at,
         error_message=run.error_message,
-        attachments=list(run.input_attachments) or UNSET,
+        attachments=marker_views(run.input_attachments),
         truncated=run.input_artifact is not None,
     )
+
+
+def marker_views(markers: Sequence[Marker]) -> list[MarkerView] | UnsetType:
+    return [MarkerView(**marker) for marker in markers] or UNSET
 
 
 def tool_view(tool: ToolDefinition) -> ToolView:

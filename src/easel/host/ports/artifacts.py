@@ -73,7 +73,7 @@ class ReferenceStore(Protocol):
     async def find_pruned_runs(self, after: RunId, limit: int) -> PrunedRuns:
         """Check the next `limit` references of runs. Returns the pruned runs whose references are unchecked.
 
-        An ended run does not change any more, so its references can be checked without a lock.
+        An ended run no longer changes, so its references can be checked without a lock.
         """
         ...
 

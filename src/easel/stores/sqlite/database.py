@@ -48,8 +48,8 @@ def wall_clock() -> int:
 def start_lease_clock() -> Clock:
     """Return a clock for claims, which starts at the time of the wall clock.
 
-    It stands still while the machine sleeps and ignores corrections of the wall clock, so that the process
-    does not lose its claims by either. No other process can have claims in the file.
+    It does not advance while the machine sleeps and ignores corrections of the wall clock, so that the
+    process does not lose its claims by either. No other process can have claims in the file.
     """
     offset = wall_clock() - time.monotonic_ns() // 1000
     return lambda: offset + time.monotonic_ns() // 1000

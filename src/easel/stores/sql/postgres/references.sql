@@ -30,6 +30,8 @@ select payload::text from messages
 union all
 select value::text from boards where run_id = :run_id and value::text like '%art\_%'
 union all
+select to_json(input_text)::text from runs where run_id = :run_id and input_text like '%art\_%'
+union all
 select input_attachments::text from runs where run_id = :run_id and input_attachments is not null
 union all
 select payload::text from run_events where run_id = :run_id;

@@ -28,7 +28,8 @@ select key from server_keys where name = 'signing';
 
 -- name: store_checkpoint
 -- Store a checkpoint. Returns no row if a later checkpoint is stored. RS-69
-insert into audit_checkpoint (only_row, seq, hash, signature, cut_at) values (1, :seq, :hash, :signature, :now)
+insert into audit_checkpoint (only_row, seq, hash, signature, cut_at)
+values (1, :seq, :hash, :signature, :now)
 on conflict (only_row) do update
    set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = excluded.cut_at
  where audit_checkpoint.seq < excluded.seq

@@ -27,6 +27,8 @@ select payload from messages
 union all
 select value from boards where run_id = :run_id and instr(value, 'art_') > 0
 union all
+select json_quote(input_text) from runs where run_id = :run_id and instr(input_text, 'art_') > 0
+union all
 select input_attachments from runs where run_id = :run_id and input_attachments is not null
 union all
 select payload from run_events where run_id = :run_id;
