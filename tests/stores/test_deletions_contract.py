@@ -155,7 +155,7 @@ async def test_session_is_created_again_at_once_and_has_no_old_data(
         run.run_id for run in await runs.list_runs(OWNER, session_id=TALK, statuses=[], before=None, limit=9)
     ] == [new.run_id]
     messages = await sessions.list_messages(OWNER, TALK, before=None, limit=9)
-    assert [message.content for message in messages] == ["anew"]
+    assert [message.text for message in messages] == ["anew"]
     bounds = await sessions.bounds(OWNER, TALK)
     assert bounds is not None
     assert (bounds.oldest, bounds.newest) == (before.last_thread_seq + 1, before.last_thread_seq + 1)

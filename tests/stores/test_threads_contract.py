@@ -353,7 +353,7 @@ async def test_deltas_of_a_question_are_pruned_with_the_log_of_their_run(store: 
     await store.runs.append(
         Batch(claim, 1, ending, Status.COMPLETED, answer=message(answer_id(new.run_id), "yes"))
     )
-    assert await store.runs.prune(-1) == 1
+    assert await store.runs.prune(-1) == [new.run_id]
     [left] = await store.sql("select event_type from run_events")
     assert left["event_type"] == "done"
     bounds = await store.database.sessions.bounds(OWNER, TALK)

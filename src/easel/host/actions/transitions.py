@@ -30,7 +30,6 @@ from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.actions.request import ActionRequest
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import CanvasActionStore
 from easel.host.tools.registry import ToolRegistry
@@ -69,7 +68,6 @@ class ExecutionTransitions:
         self._audit = audit
         self._limits = limits
         self._instance_id = instance_id
-        self._specs = ParsedSpecs()
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class ExecutionTransitions:
 
         def decide(snapshot: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
             rules = self._rules(definitions, fetched)
-            started[:] = [rule(snapshot, self._specs.get(snapshot.canvas), rules)]
+            started[:] = [rule(snapshot, self._changes.specs.get(snapshot.canvas), rules)]
             return started[0].change, started[0].offloaded
 
         while True:
@@ -162,7 +160,7 @@ class ExecutionTransitions:
         if execution is None:
             return None  # the execution was deleted with its canvas
         canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
-        action = self._specs.get(canvas).actions.get(orphan.action_id)
+        action = self._changes.specs.get(canvas).actions.get(orphan.action_id)
         if not can_resume_waiting(action, execution):
             return None
         run = await self._actions.adopt(orphan, owner_ids, self._instance_id, self._limits.claim_seconds)

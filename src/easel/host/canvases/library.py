@@ -50,7 +50,6 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import CheckedDraft, Draft, DraftChecker, enabled_refreshes
-from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
@@ -97,7 +96,6 @@ class CanvasLibrary:
         self._audit = audit
         self._limits = limits
         self._drafts = DraftChecker(assets, artifacts, tools, limits, floor)
-        self._specs = ParsedSpecs()
 
     # -- finding ---------------------------------------------------------------------------------------------
 
@@ -114,7 +112,7 @@ class CanvasLibrary:
             definitions = await self._drafts.definitions(principal)
         except Unavailable:
             return snapshot  # an action checks the tools again before it calls one
-        weakened = find_weakened(canvas.tool_hints, self._specs.get(canvas), definitions)
+        weakened = find_weakened(canvas.tool_hints, self._transactions.specs.get(canvas), definitions)
         return replace(snapshot, weakened=weakened) if weakened else snapshot
 
     async def list_canvases(
@@ -341,7 +339,7 @@ class CanvasLibrary:
             canvas = snapshot.canvas
             if not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
-            spec = self._specs.get(canvas)
+            spec = self._transactions.specs.get(canvas)
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
                 raise InputConflict(path="weakenedTools")
             hints = agree_to_hints(spec, definitions, canvas.tool_hints)

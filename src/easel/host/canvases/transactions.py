@@ -15,18 +15,20 @@ from easel.core.principal import Principal
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
 from easel.host.audit import Audit
+from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.ports import Blobs, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, scoped_key
 
 
 class CanvasTransactions:
-    """Reads and changes canvases of a principal."""
+    """Reads and changes canvases of a principal. `specs` has the parsed specs of recently read canvases."""
 
     def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier, audit: Audit) -> None:
         self._canvases = canvases
         self._blobs = blobs
         self._notifier = notifier
         self._audit = audit
+        self.specs = ParsedSpecs()
 
     async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
         """Return the canvas. Raises `NotFound`."""
