@@ -230,3 +230,19 @@ def make_hostile_canvas(api: CanvasApi, text: str, **more: Any) -> str:
     name = api.make(f"{EMPTY_PAGE}<script src='index.js'></script>", **more)
     api.put(name, "assets/index.js", text)
     return name
+
+
+async def read_to_the_end(page: Page, scrolled: str = "accept", button: str = "accept-now") -> None:
+    """Scroll a panel or dialog down step by step, as a person who reads it, until its button is enabled."""
+    await expect(page.locator(f"#{scrolled} dd").first).to_be_attached()
+    await page.evaluate(
+        """async (name) => {
+          const panel = document.getElementById(name);
+          for (let y = 0; y <= panel.scrollHeight; y += Math.max(40, panel.clientHeight / 3)) {
+            panel.scrollTo(0, y);
+            await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+          }
+        }""",
+        scrolled,
+    )
+    await expect(page.locator(f"#{button}")).to_be_enabled()

@@ -19,6 +19,7 @@ from tests.browser.canvas import (
     evaluate_promise,
     loaded_frame,
     open_canvas,
+    read_to_the_end,
 )
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
@@ -98,6 +99,82 @@ async def test_confirmation_of_another_user_shows_the_complete_call(
     await expect(page.locator("#waiting")).to_be_hidden()
 
 
+HIDDEN_TAIL = "echo harmless\n" * 80 + "echo HIDDEN-TAIL-RAN"
+
+
+@rule("RS-64", "CV-22")
+async def test_one_long_value_can_be_approved_only_after_its_end_was_visible(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    write = {**ECHO, "args": {"value": HIDDEN_TAIL}, "confirm": "always", "timeoutMs": 60_000}
+    name = api.make(MINIMAL_PAGE, {**TWO, "actions": {"write": write}})
+    await open_canvas(page, easel, name)
+    await (await loaded_frame(page)).evaluate("void gsvCanvas.runAction('write')")
+    await expect(page.locator("#consent-call")).to_contain_text("HIDDEN-TAIL-RAN")
+    await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
+    await expect(page.locator("#consent-approve")).to_be_disabled()
+    await expect(page.locator("#consent-more")).to_be_in_viewport(ratio=1)
+    hidden = await page.evaluate(
+        "[...document.querySelectorAll('#consent pre')].map((one) => one.scrollHeight - one.clientHeight)"
+    )
+    assert max(hidden) <= 1, "nothing is hidden inside a value"
+    await page.evaluate("document.getElementById('consent').scrollTo(0, 300)")
+    await expect(page.locator("#consent-approve")).to_be_disabled()
+    await read_to_the_end(page, "consent", "consent-approve")
+    await expect(page.locator("#consent-more")).to_be_hidden()
+
+
+@rule("RS-64")
+async def test_dialog_names_the_canvas_its_author_the_machine_and_the_danger(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    name = api.make(MINIMAL_PAGE, {**TWO, "toolPolicy": {"allow": ["local__Bash", "gsv__Echo"]}})
+    spec = {
+        **TWO,
+        "toolPolicy": {"allow": ["local__Write", "gsv__Echo"]},
+        "actions": {
+            "write": {"kind": "tool.call", "tool": "local__Write", "args": {"path": "a", "content": "b"}},
+            "first": TWO["actions"]["first"],
+        },
+    }
+    api.rpc("canvas.patch", canvasId=name, spec=spec, title="Deploy cockpit")
+    await open_canvas(page, easel, name)
+    api.rpc("canvas.action", canvasId=name, actionId="write")
+    await page.get_by_role("button", name="Review").click()
+    call = page.locator("#consent-call")
+    await expect(call).to_contain_text(f"Deploy cockpit ({name})")
+    await expect(call).to_contain_text("a person (owner)")
+    await expect(call).to_contain_text("this server, in the folder of the session")
+    await expect(page.locator("#consent-danger")).to_be_visible()
+    await page.locator("#consent-refuse").click()
+    await expect(page.locator("#consent")).to_be_hidden()
+
+
+@rule("RS-64")
+async def test_accept_panel_shows_the_command_of_each_action_that_will_not_ask(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    name = new_session()
+    harmless = {
+        f"a{number}": {**ECHO, "args": {"value": "x\n" * 20}, "confirm": "never"} for number in range(8)
+    }
+    tidy = {**ECHO, "args": {"command": "rm -rf /workspace/*"}, "confirm": "never", "title": "Tidy"}
+    write(easel, name, {**WRITTEN, "actions": {**harmless, "tidy": tidy}, "refresh": []})
+    await open_canvas(page, easel, name)
+    panel = page.locator("#accept-details")
+    await expect(panel).to_contain_text("Tidy will not ask")
+    await expect(panel).to_contain_text("rm -rf /workspace/*")
+    await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
+    await expect(page.locator("#accept-now")).to_be_disabled()
+    await expect(page.locator("#accept-more")).to_be_in_viewport(ratio=1)
+    await read_to_the_end(page)
+    await expect(page.locator("#accept-more")).to_be_hidden()
+    await page.get_by_role("button", name="Accept it").click()
+    await expect(page.locator("#accept")).to_be_hidden()
+    assert api.rpc("canvas.get", canvasId=name)["accepted"] is True
+
+
 @rule("CV-22")
 async def test_dialog_on_a_phone_starts_at_the_top_and_keeps_its_buttons_visible(
     page: Page, easel: LiveEasel, api: CanvasApi
@@ -125,8 +202,7 @@ async def test_dialog_on_a_phone_starts_at_the_top_and_keeps_its_buttons_visible
     await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
     await expect(page.locator("#consent-more")).to_be_in_viewport(ratio=1)
     await expect(page.locator("#consent-approve")).to_be_disabled()
-    await page.evaluate("document.getElementById('consent').scrollTo(0, 1e6)")
-    await expect(page.locator("#consent-approve")).to_be_enabled()
+    await read_to_the_end(page, "consent", "consent-approve")
     await expect(page.locator("#consent-more")).to_be_hidden()
     await page.keyboard.press("Enter")
     await expect(page.locator("#consent")).to_be_hidden()
@@ -338,18 +414,19 @@ async def test_accept_panel_lists_what_the_spec_allows(page: Page, easel: LiveEa
     await expect(page.get_by_role("button", name="Accept it")).to_be_in_viewport(
         ratio=1
     )  # without a scroll, however long the spec is
-    await page.get_by_text("What it would allow").click()
-    says = page.locator("#accept-details")
-    for told in (
+    panel = page.locator("#accept-details")
+    for text in (
+        "an agent (agent)",
         "gsv__Echo, gsv__Clock",
-        "tell, to this canvas’s own session, agent:main:author",
-        "other, to agent:main:ops",
+        "https://example.org",
+        "tell will not ask",
+        "Sends a message to this canvas’s own session, agent:main:author",
+        "Sends a message to agent:main:ops",
+        "look will not ask; it only reads",
+        "look, every 60 s",
     ):
-        await expect(says).to_contain_text(told)
-    await expect(says).to_contain_text("look (gsv__Clock), every 60 s")
-    await expect(says).to_contain_text("https://example.org")
-    runs = says.locator("dt", has_text="Runs on a timer").locator("xpath=following-sibling::dd[1]")
-    await expect(runs).not_to_contain_text("every 5 s")
+        await expect(panel).to_contain_text(text)
+    await expect(panel).not_to_contain_text("every 5 s")
 
 
 @rule("RS-59")
@@ -359,7 +436,7 @@ async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api
     write(easel, name, WRITTEN)
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
-    await expect(accept).to_be_enabled()
+    await read_to_the_end(page)
     # The agent writes another spec, and the press is on its way: in the very moment in which the panel shows
     # the new one.
     await page.evaluate("""void (window.wasDisabled = new Promise((resolve) => {
@@ -375,7 +452,7 @@ async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api
     assert await evaluate_promise(page, "wasDisabled") is True, "a pause, as before a consent"
     assert sent == []
     assert api.rpc("canvas.get", canvasId=name)["accepted"] is False
-    await expect(accept).to_be_enabled()
+    await read_to_the_end(page)
     seen = api.rpc("canvas.get", canvasId=name)["revision"]
     await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
@@ -396,7 +473,7 @@ async def test_unseen_change_is_not_accepted(
     shown = write(easel, name, WRITTEN)
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
-    await expect(accept).to_be_enabled()
+    await read_to_the_end(page)
     other = {**WRITTEN, "toolPolicy": {"allow": allows}}
     # Write past the services, which would notify subscribers.
     encoded = json.dumps(other)
@@ -410,10 +487,10 @@ async def test_unseen_change_is_not_accepted(
         f"revision {shown + 1}"
     )  # it has read what there is now
     assert sent == [shown]
-    await page.get_by_text("What it would allow").click()
     await expect(page.locator("#accept-details")).to_contain_text(allows[0])
     assert api.rpc("canvas.get", canvasId=name)["accepted"] is False
-    await accept.click()  # it waits until the button can be pressed
+    await read_to_the_end(page)
+    await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [shown, shown + 1]
 
@@ -425,7 +502,7 @@ async def test_page_of_an_agent_restarts_the_acceptance_pause(page: Page, easel:
     write(easel, name, WRITTEN)
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
-    await expect(accept).to_be_enabled()
+    await read_to_the_end(page)
     await page.evaluate("""void (window.rests = new Promise((resolve) => {
         const button = document.getElementById("accept-now");
         new MutationObserver(() => resolve(button.disabled)).observe(button, {attributes: true});
@@ -433,6 +510,7 @@ async def test_page_of_an_agent_restarts_the_acceptance_pause(page: Page, easel:
     put = easel.instances[0].services.assets.put(AGENT, name, "assets/index.html", b"<h1>Another</h1>", None)
     _, revision = await asyncio.to_thread(easel.do, put)
     assert await evaluate_promise(page, "rests") is True
+    await read_to_the_end(page)
     await accept.click()
     await expect(page.locator("#accept")).to_be_hidden()
     assert sent == [revision]
@@ -444,7 +522,7 @@ async def test_changing_state_does_not_block_acceptance(page: Page, easel: LiveE
     write(easel, name, WRITTEN)
     await open_canvas(page, easel, name)
     accept = page.get_by_role("button", name="Accept it")
-    await expect(accept).to_be_enabled()
+    await read_to_the_end(page)
     for number in range(5):
         api.patch(name, "/n", number)
         await expect(page.locator("#revision")).to_have_text(f"revision {number + 2}")

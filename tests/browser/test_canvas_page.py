@@ -15,6 +15,7 @@ from tests.browser.canvas import (
     loaded_frame,
     open_canvas,
     pause_timers,
+    read_to_the_end,
     wait_in_frame,
 )
 from tests.edges.http.live import LiveEasel
@@ -410,6 +411,7 @@ async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Pa
         await expect(page.locator("#accept")).to_be_visible()
         await page.get_by_text("What it would allow").click()
         await expect(page.locator("#accept-details")).to_contain_text("gsv__Echo")
+        await read_to_the_end(page)
         await page.get_by_role("button", name="Accept it").click()
         await expect(page.locator("#accept")).to_be_hidden()
         assert api.rpc("canvas.get", canvasId=name)["accepted"] is True

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from easel.core.tool.definition import ToolDefinition
-from tests.browser.canvas import MINIMAL_PAGE, CanvasApi, loaded_frame, open_canvas
+from tests.browser.canvas import MINIMAL_PAGE, CanvasApi, loaded_frame, open_canvas, read_to_the_end
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
 
@@ -62,6 +62,7 @@ async def test_panel_says_why_a_weakened_canvas_must_be_accepted_again(
         await expect(panel).to_contain_text("test__Act now declares that it is read-only.")
         await expect(page.locator("#accept-intro")).to_be_hidden()
         await page.get_by_role("button", name="Refuse").click()
+        await read_to_the_end(page)
         await page.get_by_role("button", name="Accept it").click()
         await expect(panel).to_be_hidden()
         assert api.rpc("canvas.get", canvasId=name)["accepted"] is True

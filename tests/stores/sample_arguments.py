@@ -190,6 +190,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "token_ids": (["token5", "token6"],),
     "tool": (None,),
     "tool_hints": (None,),
+    "written_by": ("person owner",),
     "tools": ("[]",),
     "turn_at": (SOON,),
     "turn_no": (None,),

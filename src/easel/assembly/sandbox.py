@@ -36,6 +36,14 @@ def command_limits(settings: Settings) -> CommandLimits:
     )
 
 
+def describe_isolation(settings: Settings, sandbox: Choice) -> str:
+    """Return how commands are isolated, as the consent dialog shows it. RS-64"""
+    if sandbox.owner is None:
+        return "not isolated"
+    network = "with network" if settings.sandbox_network == "enabled" else "no network"
+    return f"sandboxed, {network}"
+
+
 def session_folders(settings: Settings, owner: int | None = None) -> SessionDirs:
     return SessionDirs(
         settings.sandbox_folder,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from easel import __version__
 from easel.assembly.resources import Resources
-from easel.assembly.sandbox import local_tools, session_folders
+from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import owner_token
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
@@ -118,6 +118,7 @@ async def open_shared_services(
         platform=platform.system().lower(),
         tools=[tool.definition.name for tool in local],
         bash=sandbox.description,
+        commands=describe_isolation(settings, sandbox),
     )
     try:
         yield SharedServices(

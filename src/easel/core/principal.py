@@ -65,6 +65,11 @@ class Principal:
         return ActorKind.PERSON if self.is_person else ActorKind(self.kind.value)
 
     @property
+    def author(self) -> str:
+        """The kind and the id of the actor in one text, as a canvas stores its author."""
+        return f"{self.actor_kind.value} {self.actor_id}"
+
+    @property
     def actor_id(self) -> str:
         """The id of the actor in provenance: a person's user id, otherwise the name. CC-17, RS-33"""
         return self.user_id if self.is_person else self.name

@@ -217,12 +217,13 @@ async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
 
 
 async def list_confirmations(caller: Caller, params: NamedCanvas) -> Any:
+    services, principal = caller.services, caller.principal
+    pending = await services.actions.confirmations.list_pending(principal, params.canvasId)
+    tools = await services.tools.definitions(principal.user_id)
     return {
         "confirmations": [
-            confirmation_view(execution)
-            for execution in await caller.services.actions.confirmations.list_pending(
-                caller.principal, params.canvasId
-            )
+            confirmation_view(execution, tools.get(execution.tool or ""), services.nodes.local)
+            for execution in pending
         ]
     }
 

@@ -7,7 +7,7 @@ from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import LOCAL, LocalNode, Node
+from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
 from easel.host.actions.outcomes import ActionResult
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,6 +38,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
         "accepted": snapshot.is_accepted,
+        **_author(canvas),
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
         **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),
@@ -82,8 +83,23 @@ def record_view(record: Execution) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def confirmation_view(pending: Execution) -> dict[str, Any]:
-    return {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
+def confirmation_view(
+    pending: Execution, definition: ToolDefinition | None, local: LocalNode | None
+) -> dict[str, Any]:
+    """Return a pending confirmation with what a person must know of its tool. RS-64"""
+    view = {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
+    if pending.tool is None:
+        return view
+    is_destructive = definition is not None and definition.destructive
+    return {**view, "runsOn": describe_place(pending.tool, local), "destructive": is_destructive}
+
+
+def _author(canvas: Canvas) -> dict[str, Any]:
+    """Return who wrote the spec and the assets last, if it is known."""
+    if canvas.written_by is None:
+        return {}
+    kind, _, name = canvas.written_by.partition(" ")
+    return {"writtenBy": {"kind": kind, "name": name}}
 
 
 def _ms(at: datetime | None) -> int | None:

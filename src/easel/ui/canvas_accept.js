@@ -2,19 +2,27 @@
 //
 // Owns that only the shown spec can be accepted. The request names the revision that the panel shows, and the
 // server refuses it if the spec or the page has changed since. The button is disabled for a moment after the
-// panel changes, so that a click meant for the previous content does not count.
+// panel changes, so that a click meant for the previous content does not count, and until every action that
+// will not ask was visible to its end (RS-64).
 
-import { exactText, PAUSE_MS } from "./canvas_consent.js";
-import { byId, element } from "./values.js";
+import { describeAuthor, exactText, PAUSE_MS, toRows } from "./canvas_consent.js";
+import { SeenValues } from "./canvas_seen.js";
+import { byId } from "./values.js";
 
 export class AcceptPanel {
   #shown = null; // the content of the panel as JSON
   #revision = 0; // the revision that the panel shows
   #weakened = {}; // the tools that claim less than before, as the panel shows them
   #pause = null;
+  #isPauseOver = false;
+  #seen = new SeenValues(byId("accept"), byId("accept-bar"), () => this.#update());
 
-  /** `send(revision, weakenedTools)` accepts the canvas; `reload` reads the canvas again after a refusal. */
-  constructor(send, reload) {
+  /**
+   * `send(revision, weakenedTools)` accepts the canvas; `reload` reads the canvas again after a refusal;
+   * `readTools` returns the definitions of all tools.
+   */
+  constructor(send, reload, readTools) {
+    this.readTools = readTools;
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {
@@ -28,7 +36,9 @@ export class AcceptPanel {
   }
 
   /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page has changed. */
-  show({ accepted, spec, revision, weakenedTools = {}, descriptor: { ownerSessionKey } }, isChanged) {
+  show(snapshot, isChanged) {
+    const { accepted, spec, revision, writtenBy, weakenedTools = {}, descriptor } = snapshot;
+    const { ownerSessionKey } = descriptor;
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;
     const content = isOpen ? JSON.stringify([spec, ownerSessionKey, weakenedTools]) : null;
@@ -43,35 +53,67 @@ export class AcceptPanel {
     byId("accept-intro").hidden = reasons.length > 0;
     byId("accept-weakened").hidden = reasons.length === 0;
     byId("accept-reasons").replaceChildren(...exactText(reasons.join(" ")));
-    byId("accept-details").replaceChildren(...rowsOf(spec, ownerSessionKey));
-    this.#pause = setTimeout(() => { byId("accept-now").disabled = false; }, PAUSE_MS);
+    byId("accept-spec").replaceChildren(...exactText(spec));
+    this.#draw(content, spec, ownerSessionKey, writtenBy);
+  }
+
+  /** Draw the rows when the tools are known: a read-only tool does not ask. */
+  async #draw(content, spec, ownerSessionKey, writtenBy) {
+    this.#isPauseOver = false;
+    this.#seen.stop();
+    byId("accept-details").replaceChildren();
+    byId("accept").scrollTop = 0;
+    const tools = new Map((await this.readTools()).map((tool) => [tool.name, tool]));
+    if (this.#shown !== content) return; // the canvas has changed since
+    const rows = [["Written by", describeAuthor(writtenBy)], ...rowsOf(spec, ownerSessionKey, tools)];
+    byId("accept-details").replaceChildren(...toRows(rows));
+    this.#seen.watch(byId("accept-details").querySelectorAll("dd"));
+    this.#pause = setTimeout(() => {
+      this.#isPauseOver = true;
+      this.#update();
+    }, PAUSE_MS);
+  }
+
+  #update() {
+    byId("accept-more").hidden = this.#seen.isComplete;
+    byId("accept-now").disabled = !(this.#isPauseOver && this.#seen.isComplete);
   }
 }
 
-function rowsOf(spec, ownerSessionKey) {
+/** Return the rows of the panel: what the spec allows, and each action that will not ask. */
+function rowsOf(spec, ownerSessionKey, tools) {
   const actions = Object.entries(spec.actions ?? {});
-  const recipient = ({ sessionKey }) => (
-    sessionKey ? `to ${sessionKey}` : `to this canvas’s own session, ${ownerSessionKey}`
-  );
-  const effect = (name) => {
-    const action = Object.hasOwn(spec.actions ?? {}, name) ? spec.actions[name] : {};
-    const effects = { "tool.call": action.tool, "session.send": `a message ${recipient(action)}` };
-    return effects[action.kind] ?? "a change of the state";
-  };
-  const messages = actions.filter(([, action]) => action.kind === "session.send");
   const jobs = (spec.refresh ?? []).filter((job) => job.enabled !== false);
-  const describeJob = ({ action, everyMs }) => `${action} (${effect(action)}), every ${everyMs / 1000} s`;
-  const rows = [
-    ["Tools", spec.toolPolicy?.allow ?? [], "none"],
-    ["Never asks before", actions.filter(([, action]) => action.confirm === "never").map(([name]) => name)],
-    ["Sends messages", messages.map(([name, action]) => `${name}, ${recipient(action)}`), "none"],
-    ["Runs on a timer", jobs.map(describeJob)],
-    ["Its page may connect to", spec.toolPolicy?.connect ?? []],
+  const list = (values, none) => values.join(", ") || none;
+  return [
+    ["Tools", list(spec.toolPolicy?.allow ?? [], "none")],
+    ["Its page may connect to", list(spec.toolPolicy?.connect ?? [], "nothing")],
+    ...actions.filter(([, action]) => !asks(action, tools)).map(([name, action]) => (
+      [`${action.title ?? name} will not ask${isHarmless(action, tools) ? "; it only reads" : ""}`,
+        describeAction(action, ownerSessionKey)]
+    )),
+    ...jobs.map(({ action, everyMs }) => ["Runs on a timer", `${action}, every ${everyMs / 1000} s`]),
   ];
-  const nodes = rows.flatMap(([name, values, none = "nothing"]) => {
-    const text = values.join(name === "Tools" ? ", " : "; ") || none;
-    return [element("dt", "", name), element("dd", "", ...exactText(text))];
-  });
-  const all = element("pre", "", ...exactText(spec));
-  return [...nodes, element("dt", "", "Complete spec"), element("dd", "", all)];
+}
+
+/** Return whether an action of an accepted spec asks a person. The server may ask more often. RS-13 */
+function asks({ kind, tool, confirm = "auto" }, tools) {
+  if (confirm !== "auto") return confirm === "always";
+  return kind === "tool.call" && !isHarmless({ kind, tool }, tools);
+}
+
+function isHarmless({ kind, tool }, tools) {
+  const { readOnlyHint, destructiveHint } = tools.get(tool)?.annotations ?? {};
+  return kind === "tool.call" && readOnlyHint === true && !destructiveHint;
+}
+
+/** Return what an action does, with its command, message or patch as the spec has it. */
+function describeAction({ kind, tool, args, message, sessionKey, patch }, ownerSessionKey) {
+  if (kind === "session.send") {
+    return `Sends a message to ${sessionKey ?? `this canvas’s own session, ${ownerSessionKey}`}:\n${message}`;
+  }
+  if (kind === "state.patch") return `Changes the state:\n${JSON.stringify(patch, null, 2)}`;
+  const { command, ...rest } = args ?? {};
+  const others = Object.keys(rest).length ? `\n${JSON.stringify(rest, null, 2)}` : "";
+  return `${tool}${typeof command === "string" ? `\n${command}` : ""}${others}`;
 }

@@ -20,7 +20,7 @@ export class Confirmations {
   #announced = new Set();
   #announceTimer = null;
 
-  /** `on` has: titleOf(actionId), note(actionId, message), closed(focusBefore). */
+  /** `on` has: titleOf(actionId), note(actionId, message), closed(focusBefore), canvas(). */
   constructor(gateway, watch, canvasId, on) {
     Object.assign(this, { gateway, watch, canvasId, on });
     this.dialog = new ConsentDialog({ closed: on.closed });
@@ -57,33 +57,38 @@ export class Confirmations {
     this.#draw();
     let decision = "later";
     try {
-      const resolved = await this.#readCall(confirmationId);
+      const item = await this.#read(confirmationId);
       const question = {
         confirmationId,
         title: this.on.titleOf(actionId),
-        resolved,
+        about: {
+          ...this.on.canvas(),
+          resolved: item?.resolved,
+          runsOn: item?.runsOn,
+          isDestructive: item?.destructive,
+        },
         why: why ?? describeRequest(actor, askedAt),
         from: why ? null : byId("waiting"),
       };
-      if (resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
+      if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
     } finally {
       this.#inDialog.delete(confirmationId);
       this.#draw();
     }
     if (decision === "later") return pending;
     // The default of `getStatus`, for an action that another page has started.
-    const isPending = async () => ((await this.#readCall(confirmationId)) ? pending : {});
+    const isPending = async () => ((await this.#read(confirmationId)) ? pending : {});
     return this.#send({ confirmationId, approve: decision === "approve" }, actionId, getStatus ?? isPending);
   }
 
   /**
-   * Return the complete call of a confirmation, or undefined if it was decided. The event of the
-   * confirmation is not enough: it has only a marker for a long value.
+   * Return a confirmation with its complete call, or undefined if it was decided. The event of the
+   * confirmation is not enough: it has only a digest of the call.
    */
-  async #readCall(confirmationId) {
+  async #read(confirmationId) {
     const params = { canvasId: this.canvasId };
     const { confirmations } = await this.gateway.callWithRetry("canvas.confirmations", params);
-    return confirmations.find((item) => item.confirmationId === confirmationId)?.resolved;
+    return confirmations.find((item) => item.confirmationId === confirmationId);
   }
 
   /** Send a decision; after a broken connection send it again if the confirmation is still pending. */

@@ -1,15 +1,15 @@
 // The consent dialog: it shows exactly the call that will run.
 //
 // The page of the canvas cannot draw over the dialog or click in it, and a click meant for something else
-// does not approve. Values are shown as text; characters that are invisible or change the direction of text
-// are shown by their code points.
+// does not approve. Approve is enabled when every value was visible to its end (RS-64). Values are shown as
+// text; characters that are invisible or change the direction of text are shown by their code points.
 
+import { SeenValues } from "./canvas_seen.js";
 import { byId, element } from "./values.js";
 
 // After a refusal no dialog opens for this long: new confirmations are only listed above the page.
 const REST_MS = 3_000;
 export const PAUSE_MS = 700; // after the dialog opens, clicks on Approve do not count for this long
-const SCROLL_TOLERANCE_PX = 4;
 const LONG_LINES = 12;
 const LONG_CHARACTERS = 500;
 const UNSAFE_CHARACTER = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
@@ -20,7 +20,7 @@ export class ConsentDialog {
   #pause = null;
   #refusedAt = -Infinity;
   #isPauseOver = false;
-  #isRead = false; // whether the dialog was scrolled to its end
+  #seen = new SeenValues(byId("consent"), byId("consent-bar"), () => this.#update());
   #focusBefore = null; // the focused element before the first question
 
   /** `on` has: closed(focusBefore), called when no question is left. */
@@ -33,8 +33,6 @@ export class ConsentDialog {
       event.preventDefault();
       this.#decide("later");
     };
-    byId("consent").onscroll = () => this.#update();
-    addEventListener("resize", () => this.#update());
     // After one Escape a browser closes the next dialog without a cancel event. A late close event may belong
     // to an earlier dialog.
     byId("consent").onclose = () => { if (!byId("consent").open) this.#decide("later"); };
@@ -44,9 +42,9 @@ export class ConsentDialog {
   get isAvailable() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
 
   /** Ask the user. Returns `approve`, `refuse` or `later`; `later` also if the question was withdrawn. */
-  ask({ confirmationId, title, why, resolved, from = null }) {
+  ask({ confirmationId, title, why, about, from = null }) {
     return new Promise((resolve) => {
-      this.#queue.push({ confirmationId, title, why, resolved, from, resolve });
+      this.#queue.push({ confirmationId, title, why, about, from, resolve });
       this.#next();
     });
   }
@@ -61,31 +59,30 @@ export class ConsentDialog {
   #next() {
     if (this.#shown || !this.#queue.length) return;
     this.#shown = this.#queue.shift();
-    const { title, why, resolved, from } = this.#shown;
+    const { title, why, about, from } = this.#shown;
     // Remember the focused element: a frame behind a dialog is inert and loses the focus.
     this.#focusBefore ??= from ?? document.activeElement;
     byId("consent-title").textContent = `Run “${title}”?`;
     byId("consent-why").textContent = why;
-    byId("consent-call").replaceChildren(...callRows(resolved));
+    byId("consent-danger").hidden = !about.isDestructive;
+    byId("consent-call").replaceChildren(...toRows([...contextRows(about), ...callRows(about.resolved)]));
     byId("consent-approve").disabled = true;
     byId("consent").showModal();
     byId("consent-refuse").focus({ preventScroll: true }); // keep the beginning of the question visible
     byId("consent").scrollTop = 0;
-    this.#isPauseOver = this.#isRead = false;
-    this.#update();
+    this.#isPauseOver = false;
+    this.#seen.watch(byId("consent-call").querySelectorAll("dd"));
     this.#pause = setTimeout(() => {
       this.#isPauseOver = true;
       this.#update();
     }, PAUSE_MS);
   }
 
-  /** Enable Approve after the pause, and only when all of the call was visible. */
+  /** Enable Approve after the pause, and only when every value was visible to its end. */
   #update() {
     if (!this.#shown) return;
-    const { scrollTop, clientHeight, scrollHeight } = byId("consent");
-    this.#isRead ||= scrollTop + clientHeight >= scrollHeight - SCROLL_TOLERANCE_PX;
-    byId("consent-more").hidden = this.#isRead;
-    if (this.#isRead && this.#isPauseOver) byId("consent-approve").disabled = false;
+    byId("consent-more").hidden = this.#seen.isComplete;
+    byId("consent-approve").disabled = !(this.#seen.isComplete && this.#isPauseOver);
   }
 
   #decide(decision) {
@@ -93,6 +90,7 @@ export class ConsentDialog {
     if (!shown) return;
     this.#shown = null;
     clearTimeout(this.#pause); // the next question has its own pause
+    this.#seen.stop();
     byId("consent").close();
     shown.resolve(decision);
     if (decision !== "approve") {
@@ -107,20 +105,40 @@ export class ConsentDialog {
   }
 }
 
+const AUTHORS = { person: "a person", agent: "an agent", service: "a program", node: "a node" };
+
+/** Return the author of a canvas in words. */
+export const describeAuthor = ({ kind, name } = {}) => (
+  kind ? `${AUTHORS[kind] ?? kind} (${name})` : "not recorded"
+);
+
+/** Return the rows that name the canvas, its author and the machine. */
+function contextRows({ canvas, writtenBy, isAccepted, runsOn }) {
+  const acceptance = isAccepted ? "" : ", and no person has accepted it";
+  return [
+    ["Canvas", canvas],
+    ["Written by", `${describeAuthor(writtenBy)}${acceptance}`],
+    ...(runsOn ? [["Runs on", runsOn]] : []),
+  ];
+}
+
 /** Return the rows of a complete resolved call. */
-function callRows({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest }) {
+function callRows({ kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, ...rest }) {
   const folder = ["Works in the folder of", sessionKey];
   const target = saveAs ? [["Stores its result as", saveAs]] : [];
-  const rows = {
-    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), folder, ...target],
-    "session.send": [["To the session", sessionKey], ["Message", message], ...target],
+  const limit = timeoutMs ? [["Is stopped after", `${timeoutMs / 1000} s`]] : [];
+  return {
+    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), folder, ...target, ...limit],
+    "session.send": [["To the session", sessionKey], ["Message", message], ...target, ...limit],
     "state.patch": [["Changes the state", patch]],
-  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, ...rest });
-  return rows.flatMap(([name, value]) => [
-    element("dt", "", ...exactText(name), ...lengthNote(value)),
-    element("dd", "", element("pre", "", ...exactText(value))),
-  ]);
+  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, ...rest });
 }
+
+/** Return the elements of rows of names and values. */
+export const toRows = (rows) => rows.flatMap(([name, value]) => [
+  element("dt", "", ...exactText(name), ...lengthNote(value)),
+  element("dd", "", element("pre", "", ...exactText(value))),
+]);
 
 const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "nothing");
 

@@ -9,7 +9,7 @@ import { button, byId } from "./values.js";
 const PROBE_MS = 15_000; // a browser that answers does so at once
 const DISMISSED = "easel.isolation"; // in the local storage, by canvas
 const ENTRY = "assets/index.html";
-// Over plain HTTP a browser does not tell the server what it loads a page for.
+// Over plain HTTP a browser does not send the purpose of a request.
 const CANNOT = isSecureContext
   ? "this browser cannot fully isolate"
   : "over plain HTTP Easel cannot check that the browser isolates";

@@ -37,6 +37,7 @@ const acceptPanel = new AcceptPanel(
     watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
   ),
   () => watch.refresh(),
+  async () => (await gateway.callWithRetry("tools.list", {})).tools,
 );
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   state: showLink,
@@ -48,6 +49,10 @@ const confirmations = new Confirmations(gateway, watch, canvasId, {
   titleOf,
   note: (actionId, message) => notes.add(`action ${titleOf(actionId)}`, message),
   closed: restoreFocus,
+  canvas: () => {
+    const { descriptor, writtenBy, accepted } = watch.snapshot;
+    return { canvas: `${descriptor.title} (${canvasId})`, writtenBy, isAccepted: accepted };
+  },
 });
 const bridge = new Bridge({
   hello: () => {

@@ -36,7 +36,7 @@ function fileName(address) {
   return address.startsWith(FOLDER) ? `assets/${address.slice(FOLDER.length)}` : address;
 }
 
-// What the server has inserted into the page, as [line, column, length].
+// The insertions of the server into the page, as [line, column, length].
 const SHIFTS = (document.currentScript?.dataset.shifts ?? "")
   .split(",").filter(Boolean).map((shift) => shift.split(":").map(Number));
 

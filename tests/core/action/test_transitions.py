@@ -386,6 +386,7 @@ APPROVED: list[tuple[str, type[HostError] | None, dict[str, Any]]] = [
     ("nothing has changed",              None,                {}),
     ("other arguments",                  None,               acting({**ACTS, "args": {"command": "rm -rf"}})),
     ("another place for the result",     ConfirmationClosed,  acting({**ACTS, "saveAs": "out"})),
+    ("another time limit",               ConfirmationClosed,  acting({**ACTS, "timeoutMs": 1})),
     ("another tool",                     ConfirmationClosed,  acting(READS)),
     ("another kind",                     ConfirmationClosed,  acting({"kind": "state.patch", "patch": []})),
     ("no such action",                   ConfirmationClosed,  {"actions": {"other": ACTS}}),
@@ -393,7 +394,7 @@ APPROVED: list[tuple[str, type[HostError] | None, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@rule("CV-22", "CV-40", "CV-41")
+@rule("CV-22", "CV-40", "CV-41", "RS-64")
 @case("X6")
 @pytest.mark.parametrize("problem, changes", [row[1:] for row in APPROVED], ids=[row[0] for row in APPROVED])
 def test_approved_call_runs_as_confirmed_or_not_at_all(

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
-from easel.core.tool.node import check_node_id, full_tool_name, split_tool_name, tool_location
+from easel.core.tool.node import (
+    LocalNode,
+    check_node_id,
+    describe_place,
+    full_tool_name,
+    split_tool_name,
+    tool_location,
+)
 from easel.core.tool.offer import MAX_SCHEMA_PARTS, OfferLimits, parse_offer
 from easel.errors import BadInput, TooLarge
 from tests.requirements import case, rule
@@ -232,6 +239,19 @@ def test_tool_location_is_its_node_or_the_server() -> None:
         "server",
         "server",
     ]
+
+
+@rule("RS-64")
+def test_place_of_a_tool_is_named_in_words() -> None:
+    local = LocalNode(version="1", platform="linux", tools=(), bash="on", commands="sandboxed, no network")
+    names = ("gsv__Echo", "local__Bash", "local__Read", "laptop__Bash")
+    assert [describe_place(name, local) for name in names] == [
+        "this server, inside Easel",
+        "this server, sandboxed, no network",
+        "this server, in the folder of the session",
+        "node laptop",
+    ]
+    assert describe_place("local__Bash", None) == "this server, not isolated"
 
 
 @pytest.mark.parametrize("answer", [Answer(None), Answer({"a": 1}), Answer(error="no"), LOST])

@@ -39,10 +39,10 @@ def _describe(work: Work, action: Action) -> dict[str, Any]:
                 "args": dict(args),
                 "sessionKey": session_key,
             }
-            return {**call, **shell, **_save_target(action)}
+            return {**call, **shell, **_terms(action)}
         case Message(session_key, text):
             message = {"kind": "session.send", "sessionKey": session_key, "message": text}
-            return {**message, **_save_target(action)}
+            return {**message, **_terms(action)}
         case _:
             return {"kind": "state.patch", "patch": to_json_patch(work)}
 
@@ -61,15 +61,19 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
             return parse_patch(resolved.get("patch", []))
 
 
-def has_same_save_target(action: Action, resolved: Mapping[str, Any]) -> bool:
-    """Return whether the action still has the save target that the confirmation shows."""
-    confirmed = {name: resolved[name] for name in ("saveAs", "saveMode") if name in resolved}
-    return _save_target(action) == confirmed
+def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
+    """Return whether the action still has the save target and the time limit that the confirmation shows."""
+    confirmed = {name: resolved[name] for name in ("saveAs", "saveMode", "timeoutMs") if name in resolved}
+    return _terms(action) == confirmed
 
 
-def _save_target(action: Action) -> dict[str, Any]:
-    target = None if isinstance(action, PatchState) else action.save_target
-    return {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
+def _terms(action: Action) -> dict[str, Any]:
+    """Return the parts of an action that are confirmed with its work: save target and time limit. RS-64"""
+    if isinstance(action, PatchState):
+        return {}
+    target = action.save_target
+    saved = {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
+    return {**saved, **({"timeoutMs": action.timeout_ms} if action.timeout_ms else {})}
 
 
 def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:
@@ -82,9 +86,9 @@ def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition)
 
 
 def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard[SendMessage]:
-    """Return whether the action of an adopted execution still exists with the same save target. CV-43, X6"""
+    """Return whether the action of an adopted execution still exists with the same terms. CV-43, X6"""
     return isinstance(action, SendMessage) and (
-        execution.resolved is None or has_same_save_target(action, execution.resolved)
+        execution.resolved is None or has_same_terms(action, execution.resolved)
     )
 
 

@@ -13,7 +13,7 @@ from easel.core.action.confirmation import (
     Work,
     check_same_shell_args,
     from_confirmation,
-    has_same_save_target,
+    has_same_terms,
     to_confirmation,
 )
 from easel.core.action.hints import explain_weakened, find_weakened, first_hints
@@ -324,7 +324,8 @@ def approve_execution(
 ) -> StartedExecution:
     """Start exactly the work that a person confirmed. X6
 
-    Raises `ConfirmationClosed` if the canvas no longer declares this action with this tool and save target.
+    Raises `ConfirmationClosed` if the canvas no longer declares this action with this tool, save target
+    and time limit.
     """
     canvas = snapshot.canvas
     action = spec.actions.get(pending.action_id)
@@ -335,9 +336,10 @@ def approve_execution(
         raise ConfirmationClosed(
             id=pending.event_id, problem="the canvas has changed and no longer declares this action."
         )
-    if not has_same_save_target(action, resolved):
+    if not has_same_terms(action, resolved):
         raise ConfirmationClosed(
-            id=pending.event_id, problem="the canvas has changed and saves the result elsewhere."
+            id=pending.event_id,
+            problem="the canvas has changed and saves the result elsewhere or has another time limit.",
         )
     admit(spec, pending.action_id)
     if isinstance(action, CallTool):

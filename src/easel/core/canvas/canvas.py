@@ -41,6 +41,7 @@ class NewCanvas:
     refreshes: Sequence[Refresh] = ()
     is_accepted: bool = True
     tool_hints: Mapping[str, Any] | None = None
+    written_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class Canvas:
     # The hints of each allowed tool when the spec was written or accepted; see `core.action.hints`.
     # None: stored by a version that did not remember it. RS-68
     tool_hints: Mapping[str, Any] | None = None
+    written_by: str | None = None  # kind and id of the author of spec and assets; None: not remembered. RS-64
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -122,6 +124,7 @@ class Change:
     refreshes: Sequence[Refresh] | None = None  # the jobs of the new spec, if the spec changes
     is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
     tool_hints: Mapping[str, Any] | None = None
+    written_by: str | None = None  # of a change of the spec or the assets
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change

@@ -47,6 +47,7 @@ class LocalNode:
     platform: str
     tools: Sequence[str]  # full names
     bash: str  # how commands are isolated, or why commands are disabled. RS-61
+    commands: str = "not isolated"  # the same in the words of the consent dialog. RS-64
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,20 @@ def is_node_id(value: str) -> bool:
         and not value.endswith("_")
         and value.lower() not in RESERVED
     )
+
+
+def describe_place(tool: str, local: LocalNode | None) -> str:
+    """Return where a tool runs, in words for a person who decides about a call. RS-64"""
+    node_id, name = split_tool_name(tool)
+    match node_id, name:
+        case "gsv", _:
+            return "this server, inside Easel"
+        case "local", "Bash":
+            return f"this server, {local.commands if local else 'not isolated'}"
+        case "local", _:
+            return "this server, in the folder of the session"
+        case _:
+            return f"node {node_id}"
 
 
 def full_tool_name(node_id: str, tool: str) -> str:

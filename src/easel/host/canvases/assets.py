@@ -82,6 +82,7 @@ class CanvasAssets:
                 events=[events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])],
                 put=stored,
                 is_accepted=acceptance_after(principal, snapshot, write),
+                written_by=principal.author,
             )
 
         try:
@@ -105,7 +106,7 @@ class CanvasAssets:
             _find_asset(snapshot, path)
             event = events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])
             accepted = acceptance_after(principal, snapshot, Write(are_assets_changed=True))
-            return Change(events=[event], removed=[path], is_accepted=accepted)
+            return Change(events=[event], removed=[path], is_accepted=accepted, written_by=principal.author)
 
         return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 

@@ -179,6 +179,7 @@ class CanvasLibrary:
             assets=assets,
             refreshes=checked.refreshes or [],
             is_accepted=may_accept(principal) and draft.is_accepted is not False,
+            written_by=principal.author,
             tool_hints={}
             if checked.parsed is None
             else remember_hints(checked.parsed, await self._drafts.definitions(principal)),
@@ -252,6 +253,7 @@ class CanvasLibrary:
                 removed=removed,
                 refreshes=None if spec is None else checked.refreshes,
                 is_accepted=accepted,
+                written_by=principal.author if spec is not None or assets or removed else None,
                 tool_hints=None
                 if spec is None or checked.parsed is None
                 else remember_hints(checked.parsed, definitions, canvas.tool_hints),
@@ -313,6 +315,7 @@ class CanvasLibrary:
                 state=None if patched is None else patched.state,
                 refreshes=None if parsed is None or new_spec is None else enabled_refreshes(parsed),
                 is_accepted=accepted,
+                written_by=None if new_spec is None else principal.author,
                 tool_hints=None
                 if parsed is None or new_spec is None
                 else remember_hints(parsed, definitions, canvas.tool_hints),
