@@ -14,13 +14,13 @@ export class SeenValues {
 
   get isComplete() { return this.#unseen.size === 0; }
 
-  /** Watch these elements instead of the former ones: each counts as seen when its end was visible. */
+  /** Watch these `dd` elements instead of the former ones: each counts as seen when its end was visible. */
   watch(elements) {
     this.stop();
     this.#unseen = new Set(elements);
     const mark = (entries) => {
       for (const { isIntersecting, target } of entries) {
-        if (isIntersecting) this.#unseen.delete(target.parentNode);
+        if (isIntersecting) this.#unseen.delete(target.closest("dd"));
       }
       this.onChange();
     };
@@ -30,7 +30,7 @@ export class SeenValues {
     for (const value of elements) {
       const end = document.createElement("span"); // an empty element after the last character
       end.className = "value-end";
-      value.append(end);
+      (value.lastElementChild ?? value).append(end);
       this.#observer.observe(end);
     }
     this.onChange();
