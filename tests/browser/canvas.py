@@ -233,16 +233,20 @@ def make_hostile_canvas(api: CanvasApi, text: str, **more: Any) -> str:
 
 
 async def read_to_the_end(page: Page, scrolled: str = "accept", button: str = "accept-now") -> None:
-    """Scroll a panel or dialog down step by step, as a person who reads it, until its button is enabled."""
-    await expect(page.locator(f"#{scrolled} dd").first).to_be_attached()
-    await page.evaluate(
-        """async (name) => {
+    """Scroll a panel or dialog down step by step, as a person who reads it, until its button is enabled.
+
+    A panel that is drawn again in between is read again.
+    """
+    await page.wait_for_function(
+        """async ([name, button]) => {
           const panel = document.getElementById(name);
           for (let y = 0; y <= panel.scrollHeight; y += Math.max(40, panel.clientHeight / 3)) {
             panel.scrollTo(0, y);
             await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
           }
+          return panel.querySelector("dd") && !document.getElementById(button).disabled;
         }""",
-        scrolled,
+        arg=[scrolled, button],
+        polling=200,
+        timeout=TIMEOUT_SECONDS * 1000,
     )
-    await expect(page.locator(f"#{button}")).to_be_enabled()

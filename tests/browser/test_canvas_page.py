@@ -409,7 +409,6 @@ async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Pa
         easel.sql(f"update canvases set is_accepted = 0 where canvas_id = '{name}'")
         await open_canvas(page, easel, name)
         await expect(page.locator("#accept")).to_be_visible()
-        await page.get_by_text("What it would allow").click()
         await expect(page.locator("#accept-details")).to_contain_text("gsv__Echo")
         await read_to_the_end(page)
         await page.get_by_role("button", name="Accept it").click()

@@ -182,7 +182,7 @@ async def test_boards_are_tables_that_update_live(page: Page, server: EaselProce
         write("blackboard", "goal", 2, edge_id="b-c")
         await expect(handed).to_have_count(2)
         await expect(handed.nth(1)).to_contain_text("b-c")
-    by = re.compile(r"^written by owner in tester at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
+    by = re.compile(r"^written by person owner in tester at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
     await expect(rows.first.locator("[title]")).to_have_attribute("title", by)
     await page.reload()
     await expect(rows.first.locator("pre")).to_have_text("seen")

@@ -23,6 +23,7 @@ from easel.core.stream.message_text import (
     upgrade_event,
 )
 from easel.ids import ArtifactId, MessageId, RunId
+from tests.core.stream.costs import least_seconds
 from tests.requirements import rule
 from tests.support.length import examples
 
@@ -204,3 +205,11 @@ def test_what_former_releases_stored_is_read_as_a_reference():
         assert read == {"message_id": "m", "text": expected.text, "attachments": [marker]}
     for ordinary in ({"text": '"text": {"'}, {"text": "x"}, {"text": {"a": 1}}, {}):
         assert json.loads(upgrade_event(json.dumps(ordinary))) == ordinary
+
+
+def test_time_to_split_a_message_grows_with_its_length() -> None:
+    def seconds(length: int) -> float:
+        text = MessageText("so many words " * (length // 14))
+        return least_seconds(lambda: split_message(text), enough=0.001)
+
+    assert seconds(1_600_000) < 40 * seconds(100_000), "16 times the length"

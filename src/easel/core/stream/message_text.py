@@ -118,11 +118,11 @@ def offload_message(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, tu
 def split_message(text: MessageText) -> list[MessageText]:
     """Split a text into pieces for deltas; no reference is divided, and each piece has its markers."""
     pieces: list[MessageText] = []
-    rest = text.text
-    while rest:
-        piece = cut_text(rest, DELTA_BYTES)
+    at = 0
+    while at < len(text.text):
+        piece = cut_text(text.text[at : at + DELTA_BYTES + _REFERENCE_LENGTH], DELTA_BYTES)
         pieces.append(MessageText(piece, tuple(with_markers_of(piece, text.attachments))))
-        rest = rest[len(piece) :]
+        at += len(piece)
     return pieces
 
 
@@ -159,7 +159,8 @@ def cut_text(text: str, max_bytes: int) -> str:
     if length == len(text):
         return text
     start = max(0, length - _REFERENCE_LENGTH + 1)
-    divided = next((at for at in _REFERENCE.finditer(text, start) if at.end() > length), None)
+    end = length + _REFERENCE_LENGTH
+    divided = next((at for at in _REFERENCE.finditer(text, start, end) if at.end() > length), None)
     return text[: divided.start() if divided and divided.start() < length else length]
 
 
