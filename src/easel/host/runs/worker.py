@@ -44,6 +44,8 @@ from easel.ids import RunId, WorkerId, new_reference
 # searches the whole queue, so that the slow scan of old entries at its head happens once per poll.
 NEAR_TURNS = 1_000
 SAFETY = 0.1  # of the claim time: an unrenewed run is stopped this long before its claim expires
+# The appends of a busy run lock its row for much of the time: a renewal that finds it locked is soon retried.
+RENEW_ATTEMPTS, RENEW_PAUSE = 20, 1 / 300  # the pause is a part of the claim time
 PRUNE_SECONDS = 60.0
 RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
 
@@ -411,8 +413,13 @@ class RunWorker:
     async def renew_claims(self) -> None:
         """Renew all claims, stop runs whose claim is lost, and cancel runs whose cancel was requested."""
         runs = list(self._running.values())
-        if not runs:
-            return
+        for _ in range(RENEW_ATTEMPTS):
+            if not runs or not (runs := await self._renew(runs)):
+                break
+            await asyncio.sleep(self._limits.claim_seconds * RENEW_PAUSE)
+
+    async def _renew(self, runs: Sequence[ClaimedRun]) -> list[ClaimedRun]:
+        """Renew these claims. Returns the runs whose claim is valid but was not renewed: their row is locked."""
         now = time.monotonic()
         renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
         for run in runs:
@@ -423,6 +430,7 @@ class RunWorker:
                 run.claim_expires_at = now + self._limits.claim_seconds
                 if cancel_requested:
                     run.request_stop(StopReason.CANCEL)
+        return [run for run in runs if renewed.get(run.claim.run_id, False) is None]
 
     async def stop_expiring_runs(self) -> None:
         """Stop unrenewed runs before their claim expires, so that two workers never execute one run. J7"""
