@@ -415,7 +415,7 @@ class RunWorker:
             await asyncio.sleep(self._limits.claim_seconds * RENEW_PAUSE)
 
     async def _renew(self, runs: Sequence[ClaimedRun]) -> list[ClaimedRun]:
-        """Renew these claims. Returns the runs whose claim is valid but was not renewed: their row is locked."""
+        """Renew these claims. Returns the runs whose valid claim was not renewed: their row is locked."""
         now = time.monotonic()
         renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
         for run in runs:

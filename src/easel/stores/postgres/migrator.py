@@ -34,8 +34,8 @@ MAX_STATEMENT_SECONDS = 3600.0
 # A statement that waits for a table lock delays all later statements on that table, so it gives up soon and
 # is retried, at longer and longer intervals.
 LOCK_TIMEOUT_SECONDS = 0.5
-# Autovacuum gives up its lock only if a statement has waited for `deadlock_timeout` (1 s by default), so every
-# so many attempts one waits for that long in addition.
+# Autovacuum gives up its lock only if a statement has waited for `deadlock_timeout` (1 s by default), so one
+# of so many attempts waits for that long in addition.
 PATIENT_EVERY = 4
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.25, 5.0
 MAX_LOCK_SECONDS = 300.0  # for all attempts of one migration
