@@ -283,6 +283,42 @@ async def test_old_records_are_removed_page_by_page_and_the_removal_is_recorded(
     assert end.start.seq == 8
 
 
+class ShortenedMeanwhile(FaultyStore):
+    """A chain from which another worker removes records before one of them is read."""
+
+    def __init__(self, store: AuditStore, removal: AuditRetention) -> None:
+        super().__init__(store)
+        self._removal = removal
+
+    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
+        await self._removal.once()
+        return await super().list_after(seq, last, limit)
+
+
+@rule("RS-69")
+@pytest.mark.parametrize("removed", [3, 5])
+async def test_removal_by_another_worker_is_not_taken_for_a_missing_record(
+    store: FaultyStore, removed: int, logged: Sequence[Mapping[str, Any]]
+) -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    times = (day + timedelta(days=nth) for nth in count())
+    audit = Audit(store, now=lambda: next(times))
+    for nth in range(5):
+        await audit.record(ANONYMOUS, "sign_out", subject=str(nth))
+
+    def remove(days: float) -> AuditRetention:
+        return retention(store, Audit(store), days=days, now=day + timedelta(days=5))
+
+    same: Any = ShortenedMeanwhile(store, remove(4.5))
+    assert await retention(same, audit, days=3.5, now=day + timedelta(days=5)).once() == 0
+    assert not [entry for entry in logged if entry["event"] == "audit.not_shortened"]
+    same = ShortenedMeanwhile(store, remove(5.5 - removed))
+    end = [reached async for reached in verify(same, key=KEY_OF_CHECKPOINTS)][-1]
+    assert (end.problem, end.is_end, end.seq) == (None, True, 5)
+    assert end.start is not None
+    assert end.start.seq == removed
+
+
 @rule("RS-69")
 async def test_records_are_kept_without_a_limit(store: FaultyStore, audit: Audit) -> None:
     await audit.record(ANONYMOUS, "sign_out")

@@ -429,3 +429,28 @@ async def test_viewer_of_hidden_events_gets_heartbeats_with_its_cursor(
     viewer.beat()
     assert await within_timeout(waiting) == []
     await tails.close()
+
+
+async def test_page_that_arrives_after_the_last_viewer_left_takes_no_memory(
+    harness: RunHarness, writer: Writer
+):
+    reading, may_continue = asyncio.Event(), asyncio.Event()
+
+    class SlowStore(CountingStore):
+        async def events_after(self, *args: Any) -> Any:
+            reading.set()
+            await within_timeout(may_continue.wait())
+            return await self._runs.events_after(*args)
+
+    memory = TailMemory(10_000_000)
+    tails = make_tails(harness, SlowStore(harness), memory=memory)
+    viewer = await open_stream(tails, writer.run_id)
+    await writer.write_text(5)
+    await within_timeout(reading.wait())
+    reader = tails._tails[writer.run_id].reader
+    assert reader is not None
+    viewer.close()
+    may_continue.set()
+    await within_timeout(reader)
+    assert memory.used == 0
+    await tails.close()

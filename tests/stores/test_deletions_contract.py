@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -172,6 +172,30 @@ async def test_empty_session_is_created_again_before_it_is_purged(store: Store) 
     assert created is not None
     assert created.title == "new"
     assert await sessions.create(OWNER, TALK, "again") is None
+
+
+@rule("RS-34", "CV-34")
+async def test_session_or_canvas_that_a_worker_purges_meanwhile_is_created_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker finishes the purge between the first statement of the create and the next one."""
+    sessions, canvases, deletions = store.database.sessions, store.database.canvases, store.database.deletions
+    await sessions.create(OWNER, TALK, "old")
+    await sessions.delete(OWNER, TALK)
+    await create_canvas(canvases)
+    find_and_purge = deletions._purge
+
+    async def purge_first(*arguments: Any) -> int:
+        monkeypatch.setattr(deletions, "_purge", find_and_purge)
+        await store.purge()
+        return await find_and_purge(*arguments)
+
+    monkeypatch.setattr(deletions, "_purge", purge_first)
+    assert await sessions.create(OWNER, TALK, "new") is not None
+    await canvases.delete(OWNER, CANVAS, lambda _: None)
+    monkeypatch.setattr(deletions, "_purge", purge_first)
+    await create_canvas(canvases)
+    assert await canvases.get(OWNER, CANVAS) is not None
 
 
 @rule("RX-31")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -19,6 +20,7 @@ from tests.stores.harness import TIMEOUT_SECONDS, wait_for_blocked_statement
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+DEADLOCK_TIMEOUT = "select setting::int from pg_settings where name = 'deadlock_timeout'"  # milliseconds
 ADD_COLUMN = Migration(9001, "mood", "alter table runs add column mood text")
 ADD_INDEXES = Migration(
     9001,
@@ -102,6 +104,28 @@ async def test_migration_of_a_locked_table_does_not_block_other_statements(
     async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await migration == ["9001 mood"]
     assert await instances[1].migrate() == []
+
+
+@case("D6")
+async def test_migration_waits_now_and_then_until_autovacuum_gives_up_its_lock(
+    instances: list[PostgresDatabase],
+    other: asyncpg.Connection[Any],
+    observer: asyncpg.Connection[Any],
+    release: Callable[[Migration], None],
+):
+    """Autovacuum is interrupted by a statement that has waited for `deadlock_timeout`, never before."""
+    release(ADD_COLUMN)
+    has_waited = (
+        "select count(*) from pg_stat_activity where datname = current_database()"
+        " and wait_event_type = 'Lock' and clock_timestamp() - query_start > $1"
+    )
+    limit = timedelta(milliseconds=await other.fetchval(DEADLOCK_TIMEOUT))
+    async with asyncio.timeout(TIMEOUT_SECONDS), other.transaction():
+        await other.execute("lock table runs in share update exclusive mode")
+        migration = asyncio.create_task(instances[0].migrate())
+        while not await observer.fetchval(has_waited, limit):
+            await observer.fetchval("select pg_sleep(0.02)")
+    assert await migration == ["9001 mood"]
 
 
 async def test_migration_fails_if_a_table_stays_locked_and_can_be_repeated(

@@ -4,7 +4,7 @@ Owns reading the chain in pages. A removed prefix ends at a signed checkpoint, a
 begins. A prefix that is not intact is never removed: it is evidence. Does not know how records are made.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -47,12 +47,13 @@ class ChainProgress:
 
 
 async def verify(
-    store: AuditStore, known: Iterable[ChainPosition] = (), *, key: str | None = None
+    store: AuditStore, known: Collection[ChainPosition] = (), *, key: str | None = None
 ) -> AsyncIterator[ChainProgress]:
     """Verify the chain page by page, up to the end that it has at the start.
 
     Records that are appended during the verification are not read. The last item has `is_end` or the first
-    `problem`. The chain must contain the `known` positions: checkpoints that were kept outside the database,
+    `problem`. If records are removed meanwhile, the verification begins again at the new checkpoint. The
+    chain must contain the `known` positions: checkpoints that were kept outside the database,
     unless their records were removed with a checkpoint that is signed with `key`.
     """
     end = await store.get_end()
@@ -66,12 +67,12 @@ async def verify(
             yield ChainProgress(position.seq, last, problem=problem)
             return
         expected = {seq: known for seq, known in expected.items() if seq > position.seq}
-    start = checkpoint and checkpoint.position
+    start, broken = checkpoint and checkpoint.position, None
     while links := await store.list_after(below, last, PAGE_SIZE):
         followed = follow(position, links)
         if isinstance(followed, Break):
-            yield ChainProgress(followed.seq, last, problem=followed.problem)
-            return
+            broken = followed
+            break
         changed = next((link.seq for link in links if expected.pop(link.seq, link).hash != link.hash), None)
         if changed is not None:
             problem = f"Record {changed} does not match its checkpoint: the chain was rewritten."
@@ -79,7 +80,11 @@ async def verify(
             return
         position, below = followed, followed.seq
         yield ChainProgress(position.seq, last, position, start=start)
-    broken = check_end(position, end)
+    broken = broken or check_end(position, end)
+    if broken is not None and await _is_shortened_after(position, store):
+        async for progress in verify(store, known, key=key):
+            yield progress
+        return
     if broken is None and expected:
         problem = f"There is a checkpoint for record {min(expected)}, but the chain ends with {position.seq}."
         broken = Break(position.seq + 1, problem)
@@ -88,6 +93,12 @@ async def verify(
         if broken is None
         else ChainProgress(broken.seq, last, problem=broken.problem)
     )
+
+
+async def _is_shortened_after(position: ChainPosition, store: AuditStore) -> bool:
+    """Return whether records after this position were removed since they were to be read."""
+    checkpoint = await store.get_checkpoint()
+    return checkpoint is not None and checkpoint.position.seq > position.seq
 
 
 def _check_start(checkpoint: Checkpoint, key: str | None, known: ChainPosition | None) -> str | None:
@@ -142,6 +153,8 @@ class AuditRetention:
         links = await self._store.list_after(start.seq, end.newest, PAGE_SIZE)
         cut = find_cut(start, links, self._now() - timedelta(days=self._days))
         if isinstance(cut, Break):
+            if await _is_shortened_after(start, self._store):  # by another worker, which continues
+                return 0
             log.error("audit.not_shortened", record=cut.seq, problem=cut.problem)
             return 0
         return 0 if cut == start else await self._store.shorten(Checkpoint.sign(cut, self._key))

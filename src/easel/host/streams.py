@@ -386,7 +386,7 @@ class Tails:
         try:
             while tail.viewers and tail.head < tail.known:
                 page = await self.read(tail.key, tail.head)
-                if not page:
+                if not page or not tail.viewers:  # the memory of a tail without viewers is never given back
                     return
                 tail.grow(page, self._window)
                 self._memory.update(tail)

@@ -18,6 +18,7 @@ from easel.ids import OWNER, CallId, SessionId, WorkerId, answer_id
 from tests.host.conftest import RunHarness, TestTool, TurnableClock
 from tests.host.runs.workers import (
     AFTER_CLAIM,
+    UnreliableStore,
     claim_and_crash,
     run_events,
     script,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from easel.core.run.batch import Appended, Batch
     from easel.core.run.run import Claim
 
 
@@ -208,3 +210,25 @@ async def test_deltas_have_the_attempt_that_wrote_them(harness: RunHarness):
         ("reasoning.delta", "hm", 2),
         ("message.delta", "whole", 2),
     ]
+
+
+class CannotComplete(UnreliableStore):
+    """The store, which refuses every end of a completed run."""
+
+    async def append(self, batch: Batch) -> Appended | None:
+        if batch.ends_as is Status.COMPLETED:
+            raise ValueError("a defect")
+        return await self._runs.append(batch)
+
+
+@rule("RX-28", "RS-38")
+async def test_run_that_its_worker_cannot_end_fails_after_three_attempts(harness: RunHarness):
+    """The worker takes over its own run, which gives the attempt back."""
+    run_id = await harness.start(script({"say": "text"}))
+    store: Any = CannotComplete(harness)
+    async with working(harness.worker(runs=store, claim_seconds=0.2)):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.FAILED
+    assert run.error_message is not None
+    assert run.error_message.startswith("Internal error")
+    assert (await harness.types(run_id)).count("run.start") == 4, "three attempts, and one that only ends"

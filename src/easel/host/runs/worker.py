@@ -8,6 +8,7 @@ not know what a run does (`tool_loop`) or how its log is written (`log_writer`).
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
-from easel.errors import AttemptsExhausted, HostError, InternalError, RunTimedOut, Unavailable
+from easel.errors import HostError, InternalError, RunTimedOut, Unavailable
 from easel.host.audit import Audit, agent_of
 from easel.host.metrics import (
     CLAIM_SECONDS,
@@ -44,6 +45,8 @@ from easel.ids import RunId, WorkerId, new_reference
 # searches the whole queue, so that the slow scan of old entries at its head happens once per poll.
 NEAR_TURNS = 1_000
 SAFETY = 0.1  # of the claim time: an unrenewed run is stopped this long before its claim expires
+# The appends of a busy run lock its row for much of the time: a renewal that finds it locked is soon retried.
+RENEW_ATTEMPTS, RENEW_PAUSE = 20, 1 / 300  # the pause is a part of the claim time
 PRUNE_SECONDS = 60.0
 RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
 
@@ -82,6 +85,7 @@ class RunWorker:
         self._limits = limits
         self._audit = audit
         self._running: dict[RunId, ClaimedRun] = {}
+        self._failed_ends: Counter[RunId] = Counter()  # of runs that this worker could not end
         RUNS_RUNNING.set_function(lambda: len(self._running))
         self._preferred_delay = PreferredWorkerDelay(limits.prefer_seconds, self._claim_deferred_runs)
         self._latest_turn = 0
@@ -282,7 +286,7 @@ class RunWorker:
         self._latest_turn = max(self._latest_turn, claim.turn_no)
         if (stale := self._running.get(claim.run_id)) is not None:  # this worker's expired claim
             stale.request_stop(StopReason.CLAIM_LOST)
-        run = ClaimedRun(claim, claim_expires_at)
+        run = ClaimedRun(claim, claim_expires_at, self._failed_ends[claim.run_id])
         if not claim.is_exhausted:  # the claim has appended the opening event of this attempt
             self._notifier.notify(RunAppended(claim.run_id, claim.last_seq + 1))
         run.log = RunLogWriter(
@@ -301,6 +305,9 @@ class RunWorker:
         if not run.task.cancelled() and (problem := run.task.exception()) is not None:
             # The claim expires, and a worker takes over the run.
             log.error("run.not_ended", run_id=run.claim.run_id, exc_info=problem)
+            self._failed_ends[run.claim.run_id] += 1
+        else:
+            self._failed_ends.pop(run.claim.run_id, None)
         if self._running.get(run.claim.run_id) is run:
             del self._running[run.claim.run_id]
         if run.claim.is_last_chance:
@@ -332,21 +339,12 @@ class RunWorker:
             CLAIMS_LOST.inc()
             log.warning("run.claim_lost", run_id=run.claim.run_id, attempt=run.claim.attempt)
 
-    def _check_may_start(self, run: ClaimedRun) -> None:
-        """Raise if the run was stopped before its first step, or has no attempt left."""
-        if run.stop_reason is StopReason.CLAIM_LOST:
-            raise ClaimLost
-        if run.stop_reason is StopReason.RELEASE:
-            raise ReleaseRun
-        if run.claim.is_exhausted:
-            raise AttemptsExhausted(attempts=run.claim.max_attempts)
-
     async def _outcome(self, run: ClaimedRun, transcript: Transcript) -> tuple[Status, str | None] | None:
         """Execute the run. Returns its final status and reason; None when it must go back into the queue."""
         claim = run.claim
         timeout = asyncio.timeout(max(0.0, self._limits.run_timeout_seconds - claim.running_seconds))
         try:
-            self._check_may_start(run)
+            run.check_may_start()
             if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
                 return Status.CANCELLED, None
             async with timeout:
@@ -411,8 +409,13 @@ class RunWorker:
     async def renew_claims(self) -> None:
         """Renew all claims, stop runs whose claim is lost, and cancel runs whose cancel was requested."""
         runs = list(self._running.values())
-        if not runs:
-            return
+        for _ in range(RENEW_ATTEMPTS):
+            if not runs or not (runs := await self._renew(runs)):
+                break
+            await asyncio.sleep(self._limits.claim_seconds * RENEW_PAUSE)
+
+    async def _renew(self, runs: Sequence[ClaimedRun]) -> list[ClaimedRun]:
+        """Renew these claims. Returns the runs whose valid claim was not renewed: their row is locked."""
         now = time.monotonic()
         renewed = await self._runs.renew([run.claim for run in runs], self._limits.claim_seconds)
         for run in runs:
@@ -423,6 +426,7 @@ class RunWorker:
                 run.claim_expires_at = now + self._limits.claim_seconds
                 if cancel_requested:
                     run.request_stop(StopReason.CANCEL)
+        return [run for run in runs if renewed.get(run.claim.run_id, False) is None]
 
     async def stop_expiring_runs(self) -> None:
         """Stop unrenewed runs before their claim expires, so that two workers never execute one run. J7"""

@@ -59,7 +59,8 @@ class PostgresCanvases:
             **_job_columns(new.refreshes),
         }
         row = await self._database.row(SQL["create_canvas"], **arguments)
-        if row is None and await self._database.deletions.finish_canvas(new.user_id, new.canvas_id):
+        if row is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
+            await self._database.deletions.finish_canvas(new.user_id, new.canvas_id)
             row = await self._database.row(SQL["create_canvas"], **arguments)
         return (
             CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda asset: asset.path)) if row else None

@@ -32,23 +32,19 @@ class PostgresDeletions:
     async def purge_canvas(self) -> int:
         return await self._purge("next_deleted_canvas", {}, _purge_canvas)
 
-    async def finish_session(self, user_id: UserId, session_id: SessionId) -> bool:
-        """Purge the rest of a deleted session. Returns False if no session of this id is being purged."""
-        return await self._finish(
+    async def finish_session(self, user_id: UserId, session_id: SessionId) -> None:
+        """Purge the rest of a deleted session, if there is one of this id."""
+        await self._finish(
             "find_deleted_session", {"user_id": user_id, "session_id": session_id}, _purge_session
         )
 
-    async def finish_canvas(self, user_id: UserId, canvas_id: CanvasId) -> bool:
-        """Purge the rest of a deleted canvas. Returns False if no canvas of this id is being purged."""
-        return await self._finish(
-            "find_deleted_canvas", {"user_id": user_id, "canvas_id": canvas_id}, _purge_canvas
-        )
+    async def finish_canvas(self, user_id: UserId, canvas_id: CanvasId) -> None:
+        """Purge the rest of a deleted canvas, if there is one of this id."""
+        await self._finish("find_deleted_canvas", {"user_id": user_id, "canvas_id": canvas_id}, _purge_canvas)
 
-    async def _finish(self, find: str, ids: Ids, purge_rows: PurgeRows) -> bool:
-        is_found = False
+    async def _finish(self, find: str, ids: Ids, purge_rows: PurgeRows) -> None:
         while await self._purge(find, ids, purge_rows):
-            is_found = True
-        return is_found
+            pass
 
     async def _purge(self, find: str, ids: Ids, purge_rows: PurgeRows) -> int:
         """Do one step for the session or canvas that `find` returns. Returns how many rows were deleted."""

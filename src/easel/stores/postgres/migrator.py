@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from itertools import count
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -33,6 +34,9 @@ MAX_STATEMENT_SECONDS = 3600.0
 # A statement that waits for a table lock delays all later statements on that table, so it gives up soon and
 # is retried, at longer and longer intervals.
 LOCK_TIMEOUT_SECONDS = 0.5
+# Autovacuum gives up its lock only if a statement has waited for `deadlock_timeout` (1 s by default), so one
+# of so many attempts waits for that long in addition.
+PATIENT_EVERY = 4
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.25, 5.0
 MAX_LOCK_SECONDS = 300.0  # for all attempts of one migration
 
@@ -40,6 +44,9 @@ _NO_TRANSACTION = "-- easel: no-transaction\n"
 _INDEX_STATEMENT = re.compile(
     r"(?:create (?:unique )?index concurrently if not exists|drop index concurrently if exists) (\w+)\b"
 )
+_SET_LOCK_TIMEOUT = """
+select set_config('lock_timeout', ($1::int + case when $2::bool then setting::int else 0 end)::text, true)
+  from pg_settings where name = 'deadlock_timeout'"""  # in milliseconds
 _IS_INVALID = """
 select exists (select 1 from pg_index where indexrelid = to_regclass($1) and not indisvalid)"""
 
@@ -54,7 +61,9 @@ async def apply_missing_migrations(connection: "Connection") -> list[str]:
         rows = await connection.fetch("select version from schema_migrations")
         missing = migrations.missing("postgres", {row["version"] for row in rows})
         for migration in missing:
-            await _retry_while_locked(migration, lambda m=migration: _apply(connection, m))
+            await _retry_while_locked(
+                migration, lambda patient, m=migration: _apply(connection, m, is_patient=patient)
+            )
     return [f"{migration.version:04} {migration.name}" for migration in missing]
 
 
@@ -78,29 +87,31 @@ async def _migration_lock(connection: "Connection") -> AsyncGenerator[None]:
             await connection.execute("select pg_advisory_unlock($1)", MIGRATION_LOCK)
 
 
-async def _retry_while_locked(migration: Migration, apply: Callable[[], Awaitable[None]]) -> None:
+async def _retry_while_locked(migration: Migration, apply: Callable[[bool], Awaitable[None]]) -> None:
     now = asyncio.get_running_loop().time
     deadline, pause_seconds = now() + MAX_LOCK_SECONDS, MIN_RETRY_SECONDS
-    while True:
+    for attempt in count(1):
         try:
-            return await apply()
+            await apply(attempt % PATIENT_EVERY == 0)
         # A deadlock is possible with an instance of an older release, which waits in `pg_advisory_lock`.
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as problem:
             if now() >= deadline:
                 raise Unavailable(what=f"A table that migration {migration.version:04} changes") from problem
             log.warning("migration.locked", migration=migration.name, problem=str(problem))
+        else:
+            return
         await asyncio.sleep(pause_seconds)
         pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
 
 
-async def _apply(connection: "Connection", migration: Migration) -> None:
+async def _apply(connection: "Connection", migration: Migration, *, is_patient: bool) -> None:
     if migration.sql.startswith(_NO_TRANSACTION):
         for index, statement in index_statements(migration):
             await _change_index(connection, index, statement)
         await _record(connection, migration)
         return
     async with connection.transaction():
-        await connection.execute(f"set local lock_timeout = {round(LOCK_TIMEOUT_SECONDS * 1000)}")
+        await connection.execute(_SET_LOCK_TIMEOUT, round(LOCK_TIMEOUT_SECONDS * 1000), is_patient)
         await connection.execute(migration.sql, timeout=MAX_STATEMENT_SECONDS)
         await _record(connection, migration)
 

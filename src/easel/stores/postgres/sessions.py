@@ -27,7 +27,8 @@ class PostgresSessions:
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
         arguments = {"user_id": user_id, "session_id": session_id, "title": title}
         row = await self._database.row(SQL["create_session"], **arguments)
-        if row is None and await self._database.deletions.finish_session(user_id, session_id):
+        if row is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
+            await self._database.deletions.finish_session(user_id, session_id)
             row = await self._database.row(SQL["create_session"], **arguments)
         return to_session(row) if row else None
 

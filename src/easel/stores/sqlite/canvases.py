@@ -74,7 +74,8 @@ class SqliteCanvases:
             )
 
         created = await self._database.write(work)
-        if created is None and await self._database.deletions.finish_canvas(new.user_id, new.canvas_id):
+        if created is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
+            await self._database.deletions.finish_canvas(new.user_id, new.canvas_id)
             created = await self._database.write(work)
         return created
 

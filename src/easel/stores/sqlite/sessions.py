@@ -31,7 +31,8 @@ class SqliteSessions:
     async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
         arguments = {"user_id": user_id, "session_id": session_id, "title": title}
         created = await self._change("create_session", now=self._database.clock(), **arguments)
-        if created is None and await self._database.deletions.finish_session(user_id, session_id):
+        if created is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
+            await self._database.deletions.finish_session(user_id, session_id)
             created = await self._change("create_session", now=self._database.clock(), **arguments)
         return created
 
