@@ -119,6 +119,12 @@ async def test_one_long_value_can_be_approved_only_after_its_end_was_visible(
         "[...document.querySelectorAll('#consent pre')].map((one) => one.scrollHeight - one.clientHeight)"
     )
     assert max(hidden) <= 1, "nothing is hidden inside a value"
+    below = await page.evaluate(
+        """[...document.querySelectorAll('#consent dd')].map((value) => (
+          value.getBoundingClientRect().bottom - value.firstChild.getBoundingClientRect().bottom
+        ))"""
+    )
+    assert max(below) < 15, "there is no empty line below a value"
     await page.evaluate("document.getElementById('consent').scrollTo(0, 300)")
     await expect(page.locator("#consent-approve")).to_be_disabled()
     await read_to_the_end(page, "consent", "consent-approve")
