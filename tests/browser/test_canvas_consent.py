@@ -119,10 +119,42 @@ async def test_one_long_value_can_be_approved_only_after_its_end_was_visible(
         "[...document.querySelectorAll('#consent pre')].map((one) => one.scrollHeight - one.clientHeight)"
     )
     assert max(hidden) <= 1, "nothing is hidden inside a value"
+    below = await page.evaluate(
+        """[...document.querySelectorAll('#consent dd')].map((value) => (
+          value.getBoundingClientRect().bottom - value.firstChild.getBoundingClientRect().bottom
+        ))"""
+    )
+    assert max(below) < 15, "there is no empty line below a value"
     await page.evaluate("document.getElementById('consent').scrollTo(0, 300)")
     await expect(page.locator("#consent-approve")).to_be_disabled()
     await read_to_the_end(page, "consent", "consent-approve")
     await expect(page.locator("#consent-more")).to_be_hidden()
+
+
+@rule("RS-64")
+async def test_end_of_a_value_behind_the_buttons_is_not_visible(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    """On a phone the hint needs a line of its own, so that the buttons cover more than without it."""
+    await page.set_viewport_size({"width": 390, "height": 700})
+    write = {**ECHO, "args": {"value": HIDDEN_TAIL}, "confirm": "always"}
+    name = api.make(MINIMAL_PAGE, {**TWO, "actions": {"write": write}})
+    await open_canvas(page, easel, name)
+    await (await loaded_frame(page)).evaluate("void gsvCanvas.runAction('write')")
+    await expect(page.locator("#consent-call")).to_contain_text("HIDDEN-TAIL-RAN")
+    await page.evaluate("(ms) => new Promise((resolve) => setTimeout(resolve, ms))", PAUSE_MS + 300)
+    await page.evaluate(
+        """async () => {
+          const topOf = (one) => one.getBoundingClientRect().top;
+          const [dialog, bar] = ["consent", "consent-bar"].map((id) => document.getElementById(id));
+          const last = [...dialog.querySelectorAll(".value-end")].at(-1);
+          dialog.scrollBy(0, topOf(last) - topOf(bar) - 20); // 20 px behind the upper edge of the bar
+          await new Promise((resolve) => setTimeout(resolve, 300));
+        }"""
+    )
+    await expect(page.locator("#consent-approve")).to_be_disabled()
+    await read_to_the_end(page, "consent", "consent-approve")
+    await page.locator("#consent-refuse").click()
 
 
 @rule("RS-64")

@@ -5,11 +5,14 @@ const MARGIN_PX = 2;
 
 export class SeenValues {
   #observer = null;
-  #unseen = new Set();
+  #unseen = new Set(); // the ends of values
+  #covered = null; // the height of the bar that the observer allows for
 
   /** `root` scrolls and has no scrolling part inside; `bar` covers its lower end; `onChange` is called. */
   constructor(root, bar, onChange) {
     Object.assign(this, { root, bar, onChange });
+    // The bar grows when its lines wrap: with a hint, in a narrower window, with a larger font.
+    new ResizeObserver(() => { if (this.#observer) this.#observe(); }).observe(bar);
   }
 
   get isComplete() { return this.#unseen.size === 0; }
@@ -17,27 +20,34 @@ export class SeenValues {
   /** Watch these `dd` elements instead of the former ones: each counts as seen when its end was visible. */
   watch(elements) {
     this.stop();
-    this.#unseen = new Set(elements);
-    const mark = (entries) => {
-      for (const { isIntersecting, target } of entries) {
-        if (isIntersecting) this.#unseen.delete(target.closest("dd"));
-      }
-      this.onChange();
-    };
-    const covered = Math.max(0, this.bar.offsetHeight - MARGIN_PX);
-    const rootMargin = `0px 0px -${covered}px 0px`;
-    this.#observer = new IntersectionObserver(mark, { root: this.root, rootMargin });
     for (const value of elements) {
       const end = document.createElement("span"); // an empty element after the last character
       end.className = "value-end";
-      (value.lastElementChild ?? value).append(end);
-      this.#observer.observe(end);
+      value.append(end);
+      this.#unseen.add(end);
     }
-    this.onChange();
+    this.onChange(); // before the bar is measured: a hint may be shown in it
+    this.#observe();
+  }
+
+  /** Observe the values that are not seen yet, in the part of the root that the bar does not cover. */
+  #observe() {
+    const covered = Math.max(0, this.bar.offsetHeight - MARGIN_PX);
+    if (this.#observer && covered === this.#covered) return;
+    this.#observer?.disconnect();
+    this.#covered = covered;
+    const mark = (entries) => {
+      for (const { isIntersecting, target } of entries) if (isIntersecting) this.#unseen.delete(target);
+      this.onChange();
+    };
+    const rootMargin = `0px 0px -${covered}px 0px`;
+    this.#observer = new IntersectionObserver(mark, { root: this.root, rootMargin });
+    for (const end of this.#unseen) this.#observer.observe(end);
   }
 
   stop() {
     this.#observer?.disconnect();
+    this.#observer = null;
     this.#unseen.clear();
   }
 }

@@ -20,21 +20,26 @@ from easel.core.shell.programs import (
     ALWAYS_TAINTED,
     COMMAND_OPTION,
     DATA_PROGRAMS,
+    ENVIRONMENT_EVALUATORS,
+    EVALUATING_MODULES,
     EVALUATING_PROGRAMS,
     EVALUATORS,
     FIND_PROGRAMS,
+    IMPLICIT_FOLDERS,
     IMPLICIT_SCRIPTS,
     INTERPRETERS,
     LAUNCHERS,
+    OPEN_FILE,
+    PROGRAM_SUBCOMMANDS,
     RISKY_OPTIONS,
     RISKY_SUBCOMMANDS,
-    STANDARD_INPUT,
     SYNTAX_CHANGING_BUILTINS,
     TEST_ARITHMETIC,
     UNSAFE_VARIABLES,
     WRAPPERS,
     after_wrapper,
     file_name,
+    folder_name,
     is_own_script,
     program_name,
 )
@@ -108,7 +113,14 @@ class TemplateChecker:
         yield from ((loop.name, loop.words) for loop in self._script.loops)
 
     def _first_pipe_after_value(self) -> float:
-        """Return the position of the first pipe after a value or tainted variable, or infinity."""
+        """Return the position of the first pipe after a value or tainted variable, or infinity.
+
+        A value in a redirection of a group or of `exec` reaches commands at any position: -1.
+        """
+        for command in self._script.commands:
+            is_shared = not command.words or program_name(command.words[0]) == "exec"
+            if is_shared and any(map(self._carries_value, command.redirections)):
+                return -1
         words = [
             word for command in self._script.commands for word in (*command.words, *command.redirections)
         ]
@@ -164,6 +176,10 @@ class TemplateChecker:
             self._check_evaluator(name or "", call.command, words, tainted_words)
         elif call.carries_value:
             self._check_inner_programs(call)
+        if name in ENVIRONMENT_EVALUATORS and self._tainted:
+            self._script.refuse(
+                f"`{name}` could run a variable that may contain the value of a placeholder; {REMEDY}."
+            )
         if tainted_words:
             self._check_options(name, words)
             self._check_arguments(name, words, tainted_words)
@@ -219,9 +235,10 @@ class TemplateChecker:
             # A wrapper that `_unwrap` did not remove has an unknown option, which may start a shell.
             return name in EVALUATORS or name in WRAPPERS
         if name == "python" and len(words) > 2 and words[1].literal == "-m" and words[2].literal:
-            return False
-        script = words[1].literal if len(words) > 1 else None
-        return not script or script.startswith("-") or script in STANDARD_INPUT
+            return words[2].literal.partition(".")[0] in EVALUATING_MODULES
+        if len(words) < 2 or not words[1].literal or words[1].literal.startswith("-"):
+            return True
+        return OPEN_FILE.fullmatch(file_name(words[1]) or "") is not None
 
     def _check_evaluator(
         self, name: str, command: Command, words: tuple[Word, ...], tainted_words: Sequence[Word]
@@ -251,7 +268,12 @@ class TemplateChecker:
         reads_pipe = call.command.position >= self._first_pipe
         for index, word in enumerate(call.words[1:], 1):
             program = program_name(word) if word.literal else None
-            if program not in INNER_PROGRAMS or not self._evaluates(program, call.words[index : index + 3]):
+            is_entrypoint = call.words[index - 1].literal == "--entrypoint"
+            if (word.literal or "").startswith("--entrypoint="):
+                program, is_entrypoint = file_name(word), True
+            if program not in INNER_PROGRAMS:
+                continue
+            if not is_entrypoint and not self._evaluates(program, call.words[index : index + 3]):
                 continue
             # A script of the author may have a word such as `node` for its own use.
             if is_own_script(call.words[0]) and not _has_option(call.words[index : index + 2]):
@@ -273,13 +295,18 @@ class TemplateChecker:
             risky |= {"-c"}
         subcommands = RISKY_SUBCOMMANDS.get(name or "", frozenset())
         for index, word in enumerate(words[1:], 1):
-            text = "".join(cast(str, piece) for piece in takewhile(_is_text, word.pieces))
+            text = _start(word)
             option = text.partition("=")[0]
-            is_risky = option in risky or COMMAND_OPTION.fullmatch(option)
+            # Most programs accept the beginning of a long option: `tar --to-com=`.
+            is_begun = len(option) > 4 and any(name.startswith(option) for name in risky)
+            is_risky = option in risky or is_begun or COMMAND_OPTION.fullmatch(option)
             is_joined = text[:2] in risky and not text.startswith("--")
             where = words[index : index + 2] if is_risky else words[index : index + 1] if is_joined else ()
             if word.literal in subcommands:
                 where = words[index:]
+            if word.literal in PROGRAM_SUBCOMMANDS.get(name or "", ()):
+                operands = [word for word in words[index + 1 :] if not _start(word).startswith("-")]
+                where = operands[:1]
             if tainted_words := [word for word in where if self._carries_value(word)]:
                 self._refuse(tainted_words, f"after `{option[:40]}` of `{name}`, which may run it; {REMEDY}")
 
@@ -287,7 +314,7 @@ class TemplateChecker:
         """Refuse a script that runs a file which it may have written with a value. RS-65"""
         for call in calls:
             for target in outputs(call):
-                if file_name(target) in IMPLICIT_SCRIPTS:
+                if file_name(target) in IMPLICIT_SCRIPTS or folder_name(target) in IMPLICIT_FOLDERS:
                     self._script.refuse(
                         f"a command with placeholders must not write `{file_name(target)}`, "
                         f"which other programs run; {REMEDY}."
@@ -335,6 +362,11 @@ class TemplateChecker:
                 self._check_assignment(word)
             elif self._carries_value(word):
                 self._refuse([word], f"a variable name for `{name}`")
+
+
+def _start(word: Word) -> str:
+    """Return the literal text before the first slot or expansion of a word."""
+    return "".join(cast(str, piece) for piece in takewhile(_is_text, word.pieces))
 
 
 def _is_text(piece: str | int | None) -> bool:

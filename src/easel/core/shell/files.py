@@ -5,6 +5,7 @@ Files are compared by the last component of their paths, because the script may 
 of the commands does not count: in a loop a later command may be executed first. Does not know quoting.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,8 @@ from easel.core.shell.programs import (
     program_name,
 )
 
+_PATTERN = re.compile(r"\S*[*?\[{]\S*")  # a word that the shell may replace by the names of files
+SCRIPT_RUNNERS = frozenset({"deno", "bun", "go"})  # they run files that follow a subcommand
 DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -55,7 +58,9 @@ def find_run_after_write(calls: Sequence[Call], is_chosen_by_value: Callable[[Wo
         for word in _files_that_run(call):
             if word.literal is None and _has_other(with_outputs, call):
                 return "it runs what the shell computes, and writes a file"
-            name = file_name(word) or word.tail.rpartition("/")[2]
+            name = file_name(word) or word.tail
+            if _PATTERN.fullmatch(name) and _has_other(with_outputs, call):
+                return f"it runs the files that match `{name}`, and writes a file"
             if name and _has_other(writers.get(name, ()), call):
                 return f"it runs `{name}`, and may have written it"
             if _has_other(with_chosen_outputs, call):
@@ -72,8 +77,10 @@ def _files_that_run(call: Call) -> Iterator[Word]:
     if not call.words:
         return
     program, arguments = call.words[0], call.words[1:]
-    if is_own_script(program):
+    if is_own_script(program) or call.name is None:
         yield program
+    elif call.name in SCRIPT_RUNNERS:
+        yield from arguments
     elif call.name in FILE_EVALUATORS:
         yield from _evaluated(call.name, (*arguments, *call.command.redirections))
     elif call.name in INTERPRETERS:
@@ -84,6 +91,8 @@ def _files_that_run(call: Call) -> Iterator[Word]:
         for before, word in pairwise(arguments):
             if before.literal and program_name(before) in INTERPRETERS:
                 yield word
+        if any(word.literal and program_name(word) in INTERPRETERS for word in arguments):
+            yield from call.command.redirections
 
 
 def _evaluated(name: str, words: Sequence[Word]) -> Iterator[Word]:

@@ -22,7 +22,10 @@ SHELLS = _names("sh bash dash ash zsh ksh ksh93 mksh pdksh yash fish csh tcsh rb
 INTERPRETERS = SHELLS | _names(
     "python perl ruby node nodejs deno bun php lua luajit tclsh wish expect osascript Rscript ghci jshell"
 )
-STANDARD_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+# The last component of a file that is an open file of the process: /dev/stdin, /proc/self/fd/3.
+OPEN_FILE = re.compile(r"-|stdin|[0-9]+")
+# Modules of `python -m` that run code from their arguments or their input.
+EVALUATING_MODULES = _names("asyncio cProfile code IPython ipdb pdb profile runpy timeit trace")
 
 # Programs whose arguments and standard input must not contain a value.
 EVALUATING_PROGRAMS = _names(
@@ -56,8 +59,8 @@ DATA_PROGRAMS = _names(
     "ps reboot service shutdown sleep snap ss sync systemctl timedatectl top tracepath traceroute umount",
     "uname uptime useradd userdel usermod who whoami yum apk curl wget nc ncat",
     # Databases, media, development.
-    "createdb dropdb mysqldump pg_dump pg_isready pg_restore ffmpeg ffprobe pdftotext pip cargo",
-    "gh glab helm",
+    "createdb dropdb mysqldump pg_dump pg_isready pg_restore ffmpeg ffprobe pdftotext gh glab",
+    "helm",
 )
 # Programs that pass the rest of their arguments to another program: a shell or an evaluator among their
 # arguments is checked like a command.
@@ -69,7 +72,7 @@ LAUNCHERS = _names(
 WRITING_PROGRAMS = _names("tee sponge dd")
 COPYING_PROGRAMS = _names("cp mv ln install rsync scp")
 READING_PROGRAMS = _names(
-    "[ cat cd chmod chown cmp diff echo egrep export fgrep file find grep head ls md5sum mkdir printf rg rm",
+    "[ cat cd chmod chown cmp diff echo egrep export fgrep file grep head ls md5sum mkdir printf rg rm",
     "rmdir sha256sum stat tail test wc",
 )
 # Programs that run a file that is an argument or their standard input.
@@ -81,6 +84,10 @@ IMPLICIT_SCRIPTS = _names(
     "Makefile makefile GNUmakefile Dockerfile Containerfile Vagrantfile Jenkinsfile Rakefile justfile",
     ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .kshrc .envrc .vimrc",
     "authorized_keys crontab sitecustomize.py conftest.py",
+)
+# Folders whose files are run in the same way.
+IMPLICIT_FOLDERS = _names(
+    "cron.d cron.hourly cron.daily cron.weekly cron.monthly hooks init.d profile.d sudoers.d"
 )
 # Options whose value is run as a command, by every program that has them.
 COMMAND_OPTION = re.compile(
@@ -97,13 +104,38 @@ RISKY_OPTIONS: Mapping[str, frozenset[str]] = {
     ),
     "zip": _names("-TT --unzip-command"),
     "curl": _names("-K --config"),
+    "wget": _names("-e --execute"),
+    "apt": _names("-o --option -c --config-file"),
+    "apt-get": _names("-o --option -c --config-file"),
+    "dpkg": _names("--pre-invoke --post-invoke"),
+    "helm": _names("--post-renderer"),
+    "go": _names("-exec -toolexec"),
+    "npm": _names("-c --call"),
+    "jobs": _names("-x"),
     "fd": _names("-x -X --exec --exec-batch"),
     "rg": _names("--pre"),
     "nc": _names("-e -c"),
     "ncat": _names("-e -c --sh-exec --lua-exec"),
 }
 # Subcommands that run the words after them as a command.
-RISKY_SUBCOMMANDS: Mapping[str, frozenset[str]] = {"git": _names("foreach run filter-branch")}
+RISKY_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
+    "git": _names("foreach run filter-branch"),
+    "deno": _names("eval repl"),
+    "aws": _names("send-command start-session"),
+    "az": _names("run-command"),
+    "heroku": _names("run run:detached"),
+}
+# Subcommands whose first operand is the program or script that they run; later operands are its arguments.
+PROGRAM_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
+    "deno": _names("run serve test"),
+    "bun": _names("x run"),
+    "go": _names("run tool"),
+    "npm": _names("exec x"),
+    "pnpm": _names("dlx exec"),
+    "yarn": _names("dlx exec"),
+}
+# Programs that paste variables of the environment into the commands that they run.
+ENVIRONMENT_EVALUATORS = _names("make gmake")
 # Builtins that change how the shell parses later commands: a template must not use them.
 SYNTAX_CHANGING_BUILTINS = frozenset({"alias", "unalias", "shopt", "enable"})
 # Operators of `test` whose operands some shells evaluate as arithmetic.
@@ -172,6 +204,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "-u -p -E --unit --property --slice --uid --gid --working-directory --setenv --description",
     ),
 }
+# An option, or a variable in quotes, which the shell reads as an argument: env "A=1" sh.
+_NOT_A_PROGRAM = re.compile(r"-|[A-Za-z_][A-Za-z0-9_]*=")
 _SYSTEM_FOLDERS = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]*")
 
 
@@ -208,7 +242,8 @@ def after_wrapper(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...]
     while wrapper.takes_variables and index < len(words) and words[index].assigns:
         index += 1
     inner = words[index + wrapper.operands :]
-    return None if inner and (inner[0].literal or "").startswith("-") else inner
+    is_program = not inner or not _NOT_A_PROGRAM.match(inner[0].literal or "")
+    return inner if is_program else None
 
 
 def is_own_script(word: Word) -> bool:
@@ -217,5 +252,15 @@ def is_own_script(word: Word) -> bool:
 
 
 def file_name(word: Word) -> str | None:
-    """Return the last component of the path that a literal word names, also in `--output=path`."""
-    return None if word.literal is None else word.literal.rpartition("=")[2].rstrip("/").rpartition("/")[2]
+    """Return the last component of the path that a word names, also in `--output=path`.
+
+    Returns None if that component depends on an expansion or slot.
+    """
+    if word.literal is None and "/" not in word.tail:
+        return None
+    return word.tail.rpartition("=")[2].rstrip("/").rpartition("/")[2]
+
+
+def folder_name(word: Word) -> str:
+    """Return the component before the last one, or an empty text."""
+    return word.tail.rstrip("/").rpartition("/")[0].rpartition("/")[2]
