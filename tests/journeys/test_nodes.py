@@ -391,7 +391,7 @@ async def test_node_token_is_created_used_and_revoked_beside_running_processes(y
             return not other.is_alive
 
         await wait_for(is_refused, within=60, what="it is for no other node")
-        assert "this token is valid only for the node laptop" in other.output()
+        assert "this token is bound to the node laptop" in other.output()
         assert other.process.returncode == 2
         easel(yard.launcher, "token", "revoke", token_id)
         assert await wait_until_offline(client, at=1) < AT_ONCE_SECONDS

@@ -138,7 +138,7 @@ ACCEPTED = [
     "python3 -m http.server {{state.port}}",
     'while read -r line; do echo "$line"; done < {{state.file}}',
     "echo {{state.v}} && make deploy",
-    "V={{state.v}}; echo \"$V\" > out.txt; ls *.txt",
+    'V={{state.v}}; echo "$V" > out.txt; ls *.txt',
     "./deploy -c {{state.v}}",
     "./deploy node {{state.v}}",
     "kubectl logs -c {{state.c}} pod",
