@@ -1,0 +1,69 @@
+"""The sizes of filled databases, and the ids and ages of their rows.
+
+Rows are numbered from 1. The same number means the same id in SQL (`filling`) and in calls (`samples`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVENTS_PER_RUN = 10
+EVENTS_PER_CANVAS = 10  # and as many action records
+BIG_SESSIONS = 4  # `big0` is read, the others are deleted
+RUNS_PER_BOARD = 10
+BIG_CANVAS = "c-big"
+RETENTION_DAYS = 1
+# The oldest 2 % of the rows have expired when a database is filled, and another 1 % expires every minute, so
+# that background tasks have work during the whole measurement.
+EXPIRED_SECONDS = 120
+EXPIRY_SPAN_SECONDS = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    runs: int
+    sessions: int
+    canvases: int
+    reserved: int  # of sessions and canvases, the last ones: only deletes use them
+
+    @property
+    def big_runs(self) -> int:
+        """The number of runs in the big sessions; they are the first ones."""
+        return self.runs // 100
+
+    @property
+    def artifacts(self) -> int:
+        return self.runs // 5
+
+    @property
+    def unreferenced_artifacts(self) -> int:
+        return self.artifacts // 20
+
+    @property
+    def references(self) -> int:
+        return 2 * (self.artifacts - self.unreferenced_artifacts)
+
+    @property
+    def big_canvas_events(self) -> int:
+        """The number of events of the big canvas, and of its action records."""
+        return max(self.runs // 100, EVENTS_PER_CANVAS)
+
+    @property
+    def audit_records(self) -> int:
+        return self.runs // 10
+
+    @property
+    def label(self) -> str:
+        return f"{self.runs:,} runs"
+
+
+def run_id(number: int) -> str:
+    return f"run_0{number:025}"
+
+
+def session_id(number: int) -> str:
+    return f"s{number}"
+
+
+def canvas_id(number: int) -> str:
+    return f"c{number}"
