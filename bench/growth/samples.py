@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from bench.gateway import ask
 from bench.growth.filling import SPEC
 from bench.growth.sizes import BIG_CANVAS, BIG_SESSIONS, RUNS_PER_BOARD, Size, canvas_id, run_id, session_id
-from bench.measurements.canvases import ask
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 

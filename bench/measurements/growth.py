@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from bench import easel_processes
 from bench.figures import Figure, at_most, median, percentile, within
+from bench.gateway import gateway
 from bench.growth.filling import fill_postgres, fill_sqlite
 from bench.growth.lock_waits import logged_waits
 from bench.growth.samples import Client, all_samples, make_call
 from bench.growth.sizes import RETENTION_DAYS, Size
-from bench.measurements.canvases import gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
