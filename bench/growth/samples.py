@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 import random
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,11 +22,11 @@ from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from websockets.asyncio.client import ClientConnection
 
-    from bench.wire import Connection
+    from bench.wire import Connection, Server
 
 LIVE_RUNS = 10
 WAITING_SCRIPT = '{"script": [{"wait_ms": 3600000}]}'
@@ -46,7 +48,7 @@ class Client:
     """The one client of a filled database: its connections, and the ids of what it has made."""
 
     size: Size
-    http: Connection
+    server: Server
     gateway: ClientConnection
     deletes: count[int]  # over all passes, so that nothing is deleted twice
     random: random.Random = field(default_factory=lambda: random.Random(1))
@@ -54,6 +56,19 @@ class Client:
     artifacts: list[str] = field(default_factory=list[str])
     assets: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     _names: count[int] = field(default_factory=count)
+    _http: Connection | None = None
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Connect to the HTTP server for the block."""
+        async with self.server.connection() as self._http:
+            yield
+
+    @property
+    def http(self) -> Connection:
+        if self._http is None:
+            raise RuntimeError("the client is not connected")
+        return self._http
 
     async def send(self, call: Call) -> Any:
         if call.path is None:
@@ -109,6 +124,9 @@ class Client:
 
     def new_name(self, prefix: str) -> str:
         return f"{prefix}-{self.random.getrandbits(60):x}-{next(self._names)}"
+
+
+Sample = Callable[[Client], Call | Awaitable[Call]]
 
 
 # --- calls that need another call before ----------------------------------------------------------------------
@@ -200,7 +218,7 @@ def _board(board: str, client: Client, **edge: str) -> Call:
 # --- the tables -------------------------------------------------------------------------------------------------
 # A name may have a variant after " · ": the same route with a filter.
 
-ROUTE_SAMPLES: Mapping[str, Callable[[Client], Call | Awaitable[Call]]] = {
+ROUTE_SAMPLES: Mapping[str, Sample] = {
     "POST /api/runs": lambda c: Call("POST", "/api/runs", {"session_id": c.session(), "message": "noop"}),
     "GET /api/runs": lambda _: _get("/api/runs"),
     "GET /api/runs · of a session": lambda c: _get(f"/api/runs?session_id={c.session()}"),
@@ -245,7 +263,7 @@ ROUTE_SAMPLES: Mapping[str, Callable[[Client], Call | Awaitable[Call]]] = {
     "GET /ui/{file}": lambda _: _get("/ui/api.js"),
 }
 
-METHOD_SAMPLES: Mapping[str, Callable[[Client], Call | Awaitable[Call]]] = {
+METHOD_SAMPLES: Mapping[str, Sample] = {
     "canvas.list": lambda _: _method("canvas.list"),
     "canvas.list · of an agent": lambda _: _method("canvas.list", agentId="main"),
     "canvas.get": lambda c: _method("canvas.get", canvasId=c.canvas()),
@@ -289,7 +307,7 @@ EXCLUDED: Mapping[str, str] = {
 }
 
 
-def all_samples() -> dict[str, Callable[[Client], Call | Awaitable[Call]]]:
+def all_samples() -> dict[str, Sample]:
     """Return the samples of every route and method. Raises LookupError for one without a sample."""
     samples = {**ROUTE_SAMPLES, **METHOD_SAMPLES}
     known = {f"{row.method} {row.path}" for row in ROUTES} | METHODS.keys()
@@ -301,6 +319,6 @@ def all_samples() -> dict[str, Callable[[Client], Call | Awaitable[Call]]]:
     return samples
 
 
-async def make_call(sample: Callable[[Client], Call | Awaitable[Call]], client: Client) -> Call:
+async def make_call(sample: Sample, client: Client) -> Call:
     made = sample(client)
     return await made if inspect.isawaitable(made) else made

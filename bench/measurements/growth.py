@@ -13,7 +13,7 @@ from bench.figures import Figure, at_most, median, percentile, within
 from bench.gateway import gateway
 from bench.growth.filling import fill_postgres, fill_sqlite
 from bench.growth.lock_waits import logged_waits
-from bench.growth.samples import Client, all_samples, make_call
+from bench.growth.samples import Client, Sample, all_samples, make_call
 from bench.growth.sizes import RETENTION_DAYS, Size
 
 if TYPE_CHECKING:
@@ -133,29 +133,31 @@ async def _measure(setting: Setting, databases: Sequence[Filled]) -> None:
             clients = [await stack.enter_async_context(_connected(filled)) for filled in databases]
             for name, sample in samples.items():
                 for filled, client in zip(databases, clients, strict=True):
-                    took: list[float] = []
-                    for number in range(warm_up + calls):
-                        call = await make_call(sample, client)
-                        start = time.perf_counter()
-                        await client.send(call)
-                        if number >= warm_up:
-                            took.append(time.perf_counter() - start)
-                    filled.seconds.setdefault(name, []).append(took)
-            for client in clients:
-                await client.tear_down()
+                    async with client.connected():  # anew, because a server closes an idle connection
+                        took = [await _time_call(sample, client) for _ in range(warm_up + calls)]
+                    filled.seconds.setdefault(name, []).append(took[warm_up:])
         setting.say(f"pass {turn + 1} took {time.monotonic() - began:.0f} s")
+
+
+async def _time_call(sample: Sample, client: Client) -> float:
+    call = await make_call(sample, client)
+    start = time.perf_counter()
+    await client.send(call)
+    return time.perf_counter() - start
 
 
 @asynccontextmanager
 async def _connected(filled: Filled) -> AsyncIterator[Client]:
     async with (
         filled.start() as easel,
-        easel.server.connection() as http,
         gateway(easel.server.url, easel_processes.TOKEN) as socket,
     ):
-        client = Client(filled.size, http, socket, filled.deletes)
-        await client.set_up()
+        client = Client(filled.size, easel.server, socket, filled.deletes)
+        async with client.connected():
+            await client.set_up()
         yield client
+        async with client.connected():
+            await client.tear_down()
 
 
 # --- report -------------------------------------------------------------------------------------------------
