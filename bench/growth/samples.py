@@ -91,11 +91,15 @@ class Client:
 
     # -- random ids ------------------------------------------------------------------------------------------
 
-    def run(self) -> str:
-        return run_id(self.random.randint(1, self.size.runs))
+    def run(self, step: int = 1) -> str:
+        """Return a run whose number is a multiple of `step`, and whose session is not deleted by a call."""
+        while True:
+            number = self.random.randint(1, self.size.runs // step) * step
+            if self.size.is_kept(number):
+                return run_id(number)
 
     def run_with_board(self) -> str:
-        return run_id(self.random.randint(1, self.size.runs // RUNS_PER_BOARD) * RUNS_PER_BOARD)
+        return self.run(step=RUNS_PER_BOARD)
 
     def live_run(self) -> str:
         return self.random.choice(self.live_runs)

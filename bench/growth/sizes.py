@@ -52,6 +52,12 @@ class Size:
     def audit_records(self) -> int:
         return self.runs // 10
 
+    def is_kept(self, run_number: int) -> bool:
+        """Return whether the session of this run is not among those that are deleted."""
+        if run_number <= self.big_runs:
+            return run_number % BIG_SESSIONS == 0
+        return run_number % self.sessions + 1 <= self.sessions - self.reserved
+
     @property
     def label(self) -> str:
         return f"{self.runs:,} runs"

@@ -121,10 +121,7 @@ async def _on_postgres(setting: Setting, url: str) -> AsyncIterator[Listening]:
 
 
 async def _measure(setting: Setting, databases: Sequence[Filled]) -> None:
-    """Time all calls. The sizes take turns call by call, so that the load of the machine is the same for all.
-
-    Every pass starts new processes, whose background tasks begin at once.
-    """
+    """Time all calls. Every pass starts new processes, whose background tasks begin at once."""
     calls, warm_up = setting.size(CALLS, 3), setting.size(WARM_UP_CALLS, 1)
     samples = all_samples()
     for turn in range(setting.size(PASSES, 1)):
@@ -132,18 +129,27 @@ async def _measure(setting: Setting, databases: Sequence[Filled]) -> None:
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(_connected(filled)) for filled in databases]
             for name, sample in samples.items():
-                for filled, client in zip(databases, clients, strict=True):
-                    async with client.connected():  # anew, because a server closes an idle connection
-                        took = [await _time_call(sample, client) for _ in range(warm_up + calls)]
-                    filled.seconds.setdefault(name, []).append(took[warm_up:])
-        setting.say(f"pass {turn + 1} took {time.monotonic() - began:.0f} s")
+                took = await _time_calls(sample, clients, warm_up + calls)
+                for filled, seconds in zip(databases, took, strict=True):
+                    filled.seconds.setdefault(name, []).append(seconds[warm_up:])
+        setting.say(f"pass {turn + 1} took {time.monotonic() - began:.0f} s; so far:\n{_curves(databases)}")
 
 
-async def _time_call(sample: Sample, client: Client) -> float:
-    call = await make_call(sample, client)
-    start = time.perf_counter()
-    await client.send(call)
-    return time.perf_counter() - start
+async def _time_calls(sample: Sample, clients: Sequence[Client], count: int) -> list[list[float]]:
+    """Return the times of the calls of each client. The clients take turns call by call, so that the load of
+    the machine is the same for all sizes.
+    """
+    took: list[list[float]] = [[] for _ in clients]
+    async with AsyncExitStack() as stack:
+        for client in clients:  # anew, because a server closes an idle connection
+            await stack.enter_async_context(client.connected())
+        for _ in range(count):
+            for client, seconds in zip(clients, took, strict=True):
+                call = await make_call(sample, client)
+                start = time.perf_counter()
+                await client.send(call)
+                seconds.append(time.perf_counter() - start)
+    return took
 
 
 @asynccontextmanager
