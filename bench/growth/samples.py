@@ -12,7 +12,6 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bench.gateway import ask
@@ -23,6 +22,7 @@ from easel.edges.methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from itertools import count
 
     from websockets.asyncio.client import ClientConnection
 
@@ -51,11 +51,10 @@ class Client:
     server: Server
     gateway: ClientConnection
     deletes: count[int]  # over all passes, so that nothing is deleted twice
-    random: random.Random = field(default_factory=lambda: random.Random(1))
+    random: random.Random = field(default_factory=random.Random)
     live_runs: list[str] = field(default_factory=list[str])
     artifacts: list[str] = field(default_factory=list[str])
     assets: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    _names: count[int] = field(default_factory=count)
     _http: Connection | None = None
 
     @asynccontextmanager
@@ -127,7 +126,7 @@ class Client:
         return canvas_id(self.size.canvases - next(self.deletes))
 
     def new_name(self, prefix: str) -> str:
-        return f"{prefix}-{self.random.getrandbits(60):x}-{next(self._names)}"
+        return f"{prefix}-{self.random.getrandbits(80):x}"
 
 
 Sample = Callable[[Client], Call | Awaitable[Call]]
