@@ -1,1 +1,1 @@
-"""Parts of the measurement `growth`: the sizes, filled databases, sample calls, and the server's lock waits."""
+"""Parts of the measurement `growth`: sizes, filled databases, sample calls, and lock waits of the server."""

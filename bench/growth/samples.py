@@ -132,7 +132,7 @@ class Client:
 Sample = Callable[[Client], Call | Awaitable[Call]]
 
 
-# --- calls that need another call before ----------------------------------------------------------------------
+# --- calls that need another call before --------------------------------------------------------------------
 
 
 async def _cancel_run(client: Client) -> Call:
@@ -218,7 +218,7 @@ def _board(board: str, client: Client, **edge: str) -> Call:
     return Call("POST", f"/api/runs/{client.live_run()}/{board}", body)
 
 
-# --- the tables -------------------------------------------------------------------------------------------------
+# --- the tables ---------------------------------------------------------------------------------------------
 # A name may have a variant after " · ": the same route with a filter.
 
 ROUTE_SAMPLES: Mapping[str, Sample] = {

@@ -54,8 +54,8 @@ class Filled:
 
 
 async def growth(setting: Setting) -> list[Figure]:
-    """Every route and method on databases of three sizes, up to 10^6 runs: p50 against the smallest size, p99,
-    and lock waits by background tasks.
+    """Every route and method on databases of three sizes, up to 10^6 runs: p50 against the smallest size,
+    p99, and lock waits by background tasks.
     """
     return [*await growth_postgres(setting), *await growth_sqlite(setting)]
 
