@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bench.gateway import ask
@@ -22,7 +23,6 @@ from easel.edges.methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from itertools import count
 
     from websockets.asyncio.client import ClientConnection
 
@@ -43,6 +43,14 @@ class Call:
     body: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """The numbers of deleted sessions and canvases over all passes, so that nothing is deleted twice."""
+
+    sessions: count[int] = field(default_factory=count)
+    canvases: count[int] = field(default_factory=count)
+
+
 @dataclass(slots=True)
 class Client:
     """The one client of a filled database: its connections, and the ids of what it has made."""
@@ -50,7 +58,7 @@ class Client:
     size: Size
     server: Server
     gateway: ClientConnection
-    deletes: count[int]  # over all passes, so that nothing is deleted twice
+    deletes: Deletes
     random: random.Random = field(default_factory=random.Random)
     live_runs: list[str] = field(default_factory=list[str])
     artifacts: list[str] = field(default_factory=list[str])
@@ -119,11 +127,11 @@ class Client:
         return canvas_id(self.random.randint(1, self.size.canvases - self.size.reserved))
 
     def session_to_delete(self) -> str:
-        number = next(self.deletes)
+        number = next(self.deletes.sessions)
         return f"big{number + 1}" if number < BIG_SESSIONS - 1 else session_id(self.size.sessions - number)
 
     def canvas_to_delete(self) -> str:
-        return canvas_id(self.size.canvases - next(self.deletes))
+        return canvas_id(self.size.canvases - next(self.deletes.canvases))
 
     def new_name(self, prefix: str) -> str:
         return f"{prefix}-{self.random.getrandbits(80):x}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING
 
 from bench import easel_processes
@@ -13,7 +12,7 @@ from bench.figures import Figure, at_most, median, percentile, within
 from bench.gateway import gateway
 from bench.growth.filling import fill_postgres, fill_sqlite
 from bench.growth.lock_waits import logged_waits
-from bench.growth.samples import Client, Sample, all_samples, make_call
+from bench.growth.samples import Client, Deletes, Sample, all_samples, make_call
 from bench.growth.sizes import RETENTION_DAYS, Size
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Filled:
 
     size: Size
     start: Callable[[], AbstractAsyncContextManager[Listening]]
-    deletes: count[int] = field(default_factory=count)
+    deletes: Deletes = field(default_factory=Deletes)
     seconds: dict[str, list[list[float]]] = field(default_factory=dict[str, list[list[float]]])
 
     def p50_ms(self, name: str) -> float:
