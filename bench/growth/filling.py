@@ -265,7 +265,7 @@ def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
 
 def _artifact_rows(d: Dialect, s: Size) -> list[Rows]:
     artifact = {"user_id": "'owner'", "artifact_id": "'art_' || " + d.digest("n")}
-    referenced = s.artifacts - s.unreferenced_artifacts
+    referenced = s.referenced_artifacts
     canvas = f"'c' || (n % {s.canvases} + 1)"
     at = d.at(f"1.0 * n / {s.artifacts}")
     return [

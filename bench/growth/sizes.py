@@ -32,16 +32,13 @@ class Size:
         return self.runs // 100
 
     @property
-    def artifacts(self) -> int:
+    def referenced_artifacts(self) -> int:
+        """The number of artifacts that have references: one from a run and one from a canvas each."""
         return self.runs // 5
 
     @property
-    def unreferenced_artifacts(self) -> int:
-        return self.artifacts // 20
-
-    @property
-    def references(self) -> int:
-        return 2 * (self.artifacts - self.unreferenced_artifacts)
+    def artifacts(self) -> int:
+        return self.referenced_artifacts + self.referenced_artifacts // 20
 
     @property
     def big_canvas_events(self) -> int:
