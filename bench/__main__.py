@@ -1,5 +1,5 @@
-"""`python -m bench [--quick] [NAME …]`: take the named measurements, or all, and print one table. Exits with
-1 if a bar is missed.
+"""`python -m bench [--quick] [NAME …]`: take the named measurements, or all but the long ones, and print one
+table. Exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from bench.figures import Figure, table, unmeasured
-from bench.measurements import MEASUREMENTS
+from bench.measurements import LONG_MEASUREMENTS, MEASUREMENTS
 from bench.setting import Setting, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+NAMED = {**MEASUREMENTS, **LONG_MEASUREMENTS}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,9 +50,9 @@ async def _take(setting: Setting, names: Sequence[str]) -> list[Figure]:
     _end_in_order()
     figures: list[Figure] = []
     for name in names:
-        print(f"{name}: {MEASUREMENTS[name].__doc__}", file=sys.stderr, flush=True)
+        print(f"{name}: {NAMED[name].__doc__}", file=sys.stderr, flush=True)
         try:
-            figures += await MEASUREMENTS[name](setting)
+            figures += await NAMED[name](setting)
         except Exception as problem:  # noqa: BLE001 - reported in its row
             print(f"  {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
             figures.append(unmeasured(name, f"{type(problem).__name__}: {problem}".splitlines()[0][:100]))
@@ -65,7 +67,7 @@ def _end_in_order() -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    names = "\n".join(f"  {name:<12}{measure.__doc__}" for name, measure in MEASUREMENTS.items())
+    names = "\n".join(f"  {name:<12}{measure.__doc__}" for name, measure in NAMED.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Ratios against floors and peers, all measured in one run.",
@@ -73,7 +75,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", choices=[[], *MEASUREMENTS], help="which to take; none: all"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        choices=[[], *NAMED],
+        help=f"which to take; none: all but {', '.join(LONG_MEASUREMENTS)}",
     )
     parser.add_argument(
         "--quick",

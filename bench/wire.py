@@ -72,9 +72,9 @@ class Connection:
         self._writer = writer
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        self._writer.write(
-            self._server.request(method, path, b"" if body is None else json.dumps(body).encode())
-        )
+        """Send a request and return its answer; the body is JSON unless it is bytes."""
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        self._writer.write(self._server.request(method, path, content))
         head = await self._reader.readuntil(b"\r\n\r\n")
         status = _status(head)
         length = _LENGTH.search(head)

@@ -9,6 +9,7 @@ from bench.measurements.canvases import actions, busy_canvases
 from bench.measurements.claims import claims
 from bench.measurements.fanout import fanout
 from bench.measurements.footprint import footprint
+from bench.measurements.growth import growth
 from bench.measurements.idle import idle
 from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
@@ -42,3 +43,6 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         node_calls,
     )
 }
+
+# Named explicitly only: it takes half an hour and some GB of disk.
+LONG_MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {"growth": growth}

@@ -6,26 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
-
-from websockets.asyncio.client import ClientConnection, connect
+from typing import TYPE_CHECKING
 
 from bench import easel_processes
 from bench.figures import Figure, at_least, at_most, median, percentile
+from bench.gateway import REQUEST_NUMBERS, ask, gateway, socket_to
 from bench.processes import bench_module, child
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from websockets.asyncio.client import ClientConnection
 
     from bench.setting import Setting
 
 ROUNDS = 3
-_NUMBERS = itertools.count(1)
 SPEC = {
     "version": 1,
     "state": {"n": 0, "who": "somebody"},
@@ -168,7 +166,7 @@ async def _pressing_together_seconds(client: ClientConnection, count: int) -> fl
     for number in range(count + IN_FLIGHT):
         if number < count:
             request = {
-                "id": str(next(_NUMBERS)),
+                "id": str(next(REQUEST_NUMBERS)),
                 "method": "canvas.action",
                 "params": {"canvasId": "c", "actionId": "set"},
             }
@@ -214,29 +212,3 @@ def _commit_seconds(path: Path, count: int) -> float:
 async def _count(client: ClientConnection, heard: list[int]) -> None:
     async for text in client:
         heard[0] += '"type":"evt"' in str(text)
-
-
-@contextlib.asynccontextmanager
-async def socket_to(url: str) -> AsyncIterator[ClientConnection]:
-    async with connect(url, compression=None, ping_interval=None, max_queue=None, proxy=None) as socket:
-        yield socket
-
-
-@contextlib.asynccontextmanager
-async def gateway(base_url: str, token: str, client_id: str = "bench") -> AsyncIterator[ClientConnection]:
-    async with socket_to(base_url.replace("http", "ws", 1) + "/ws") as socket:
-        client = {"id": client_id, "version": "1", "platform": "bench", "mode": "client"}
-        await ask(socket, "connect", minProtocol=1, maxProtocol=1, client=client, auth={"token": token})
-        yield socket
-
-
-async def ask(socket: ClientConnection, method: str, **params: Any) -> Any:
-    """Send one request at a time on each connection; events in between are counted elsewhere."""
-    await socket.send(
-        json.dumps({"type": "req", "id": str(next(_NUMBERS)), "method": method, "params": params})
-    )
-    while (frame := json.loads(await socket.recv()))["type"] != "res":
-        pass
-    if not frame["ok"]:
-        raise RuntimeError(f"{method}: {frame['error']}")
-    return frame["payload"]

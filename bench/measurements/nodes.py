@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench import easel_processes
 from bench.figures import Figure, at_most, median, percentile
-from bench.measurements.canvases import ask, gateway, socket_to
+from bench.gateway import ask, gateway, socket_to
 from bench.processes import bench_module, child
 
 if TYPE_CHECKING:
