@@ -134,7 +134,8 @@ def fill_environment(name: str) -> None:
     quiet = ["-qq", "--no-input"]
     for lock in [*ENVIRONMENTS[name][1], "build.txt"]:
         say(f"installing requirements/{lock} into {folder.name}, every file checked against its hash")
-        run(*pip, "install", *quiet, "--require-hashes", "--requirement", str(LOCKS / lock))
+        # A lock is complete: without its own resolution pip does not stumble over extras (psycopg[binary]).
+        run(*pip, "install", *quiet, "--require-hashes", "--no-deps", "--requirement", str(LOCKS / lock))
     if name in WITH_PACKAGE:
         say("linking the easel package into it")
         run(
