@@ -12,6 +12,7 @@ from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, P
 
 from tests.browser.console import TIMEOUT_SECONDS
 from tests.browser.tabs import Tab, wait_in
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -232,21 +233,26 @@ def make_hostile_canvas(api: CanvasApi, text: str, **more: Any) -> str:
     return name
 
 
+SCROLL_TO_THE_END = """async (name) => {
+  const panel = document.getElementById(name);
+  for (let y = 0; y <= panel.scrollHeight; y += Math.max(40, panel.clientHeight / 3)) {
+    panel.scrollTo(0, y);
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+  }
+}"""
+
+
 async def read_to_the_end(page: Page, scrolled: str = "accept", button: str = "accept-now") -> None:
     """Scroll a panel or dialog down step by step, as a person who reads it, until its button is enabled.
 
     A panel that is drawn again in between is read again.
     """
-    await page.wait_for_function(
-        """async ([name, button]) => {
-          const panel = document.getElementById(name);
-          for (let y = 0; y <= panel.scrollHeight; y += Math.max(40, panel.clientHeight / 3)) {
-            panel.scrollTo(0, y);
-            await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-          }
-          return panel.querySelector("dd") && !document.getElementById(button).disabled;
-        }""",
-        arg=[scrolled, button],
-        polling=200,
-        timeout=TIMEOUT_SECONDS * 1000,
-    )
+
+    async def is_enabled() -> bool:
+        await page.evaluate(SCROLL_TO_THE_END, scrolled)
+        return (
+            await page.locator(f"#{scrolled} dd").count() > 0
+            and await page.locator(f"#{button}").is_enabled()
+        )
+
+    await wait_for(is_enabled, what=f"#{button} is enabled")

@@ -314,7 +314,8 @@ async def test_removal_by_another_worker_is_not_taken_for_a_missing_record(
     assert not [entry for entry in logged if entry["event"] == "audit.not_shortened"]
     same = ShortenedMeanwhile(store, remove(5.5 - removed))
     end = [reached async for reached in verify(same, key=KEY_OF_CHECKPOINTS)][-1]
-    assert (end.problem, end.is_end, end.seq) == (None, True, 5)
+    assert (end.problem, end.is_end) == (None, True)
+    assert end.seq >= 5, "the removal is on record, too, sooner or later"
     assert end.start is not None
     assert end.start.seq == removed
 

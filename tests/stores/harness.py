@@ -196,24 +196,26 @@ async def other_connection(store: Store) -> AsyncIterator[asyncpg.Connection[Any
         await connection.close()
 
 
-async def wait_for_blocked_statement(connection: asyncpg.Connection[Any], count: int = 1) -> None:
-    """Wait until this many other connections to this database wait for a lock."""
+async def wait_for_blocked_statement(
+    connection: asyncpg.Connection[Any], count: int = 1, unless: asyncio.Task[Any] | None = None
+) -> None:
+    """Wait until this many other connections to this database wait for a lock, or `unless` has ended."""
     blocked = (
         "select count(*) from pg_stat_activity"
         " where datname = current_database() and wait_event_type = 'Lock'"
     )
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while await connection.fetchval(blocked) < count:
+        while not (unless and unless.done()) and await connection.fetchval(blocked) < count:
             # A transaction sees one snapshot of the statistics until it clears it.
             await connection.fetchval("select pg_sleep(0.005), pg_stat_clear_snapshot()")
 
 
 async def answered_or_blocked(call: asyncio.Task[Any], connection: asyncpg.Connection[Any]) -> None:
-    """Wait until the call has returned or waits for a lock."""
-    blocked = asyncio.create_task(wait_for_blocked_statement(connection))
-    await asyncio.wait([call, blocked], return_when=asyncio.FIRST_COMPLETED)
-    blocked.cancel()
-    await asyncio.gather(blocked, return_exceptions=True)
+    """Wait until the call has returned or waits for a lock.
+
+    No query of the connection is cancelled: that would roll its transaction back.
+    """
+    await wait_for_blocked_statement(connection, unless=call)
 
 
 @asynccontextmanager

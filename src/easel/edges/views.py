@@ -38,6 +38,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "state": canvas.state,
         "assets": [asset.path for asset in snapshot.assets],
         "accepted": snapshot.is_accepted,
+        "specRevision": canvas.spec_revision,  # of the last change that needs acceptance
         **_author(canvas),
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,

@@ -35,14 +35,13 @@ export class AcceptPanel {
     };
   }
 
-  /** Show the panel for a canvas that needs acceptance. `isChanged`: its spec or its page has changed. */
-  show(snapshot, isChanged) {
-    const { accepted, spec, revision, writtenBy, weakenedTools = {}, descriptor } = snapshot;
+  /** Show the panel for a canvas that needs acceptance. It is drawn again when its spec or page has changed. */
+  show({ accepted, spec, specRevision, revision, writtenBy, weakenedTools = {}, descriptor }) {
     const { ownerSessionKey } = descriptor;
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;
-    const content = isOpen ? JSON.stringify([spec, ownerSessionKey, weakenedTools]) : null;
-    if (content === this.#shown && !isChanged) return; // only the state of the canvas has changed
+    const content = isOpen ? JSON.stringify([spec, specRevision, ownerSessionKey, weakenedTools]) : null;
+    if (content === this.#shown) return; // only the state of the canvas has changed
     this.#shown = content;
     this.#revision = revision;
     this.#weakened = weakenedTools;

@@ -86,7 +86,7 @@ function changed({ state, spec, assets, isReset, failed }) {
     const reason = failed.error?.message ?? "no reason was given.";
     notes.add(`action ${titleOf(failed.actionId)}`, `It failed: ${reason}`);
   }
-  acceptPanel.show(watch.snapshot, spec || assets || isReset);
+  acceptPanel.show(watch.snapshot);
   confirmations.update();
   if (isIsolated !== null) showIsolation(watch.snapshot, isIsolated);
   if (!frame.exists) showPage();

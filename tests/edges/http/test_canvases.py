@@ -35,8 +35,8 @@ def test_canvas_is_created_read_and_deleted_over_http(easel: LiveEasel) -> None:
     )
     assert created.status_code == 200
     view = created.json()
-    members = {"descriptor", "spec", "state", "assets", "accepted", "writtenBy", "views", "revision"}
-    assert set(view) == members
+    content = {"descriptor", "spec", "state", "assets", "views", "revision"}
+    assert set(view) == {*content, "accepted", "specRevision", "writtenBy"}
     assert view["writtenBy"] == {"kind": "person", "name": "owner"}
     assert view["state"] == {"n": 1}
     assert (view["descriptor"]["canvasId"], view["descriptor"]["title"], view["revision"]) == (
