@@ -35,7 +35,7 @@ export class AcceptPanel {
     };
   }
 
-  /** Show the panel for a canvas that needs acceptance. It is drawn again when its spec or page has changed. */
+  /** Show the panel for a canvas that needs acceptance; draw it again when its spec or page has changed. */
   show({ accepted, spec, specRevision, revision, writtenBy, weakenedTools = {}, descriptor }) {
     const { ownerSessionKey } = descriptor;
     const isOpen = accepted === false;
