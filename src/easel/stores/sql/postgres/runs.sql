@@ -8,7 +8,7 @@
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
 -- arrive in one order in the queue and in the thread. RX-31, SB-12
 -- A session is created only if this statement's snapshot has none: then the snapshot also has the end of a
--- deleted thread of the same id. Returns no row if the session was created or deleted meanwhile, or is
+-- deleted thread of the same id. Returns no row if the session was created or deleted concurrently, or is
 -- deleted and not purged yet; the caller purges it and repeats the statement. RS-34
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
