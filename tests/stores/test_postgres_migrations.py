@@ -227,6 +227,15 @@ async def test_index_migration_that_was_interrupted_is_completed_by_the_next(
     assert await valid_indexes(observer) == {"probes_first_idx": True, "probes_second_idx": True}
 
 
+async def test_migrations_do_not_record_that_a_table_is_empty(observer: asyncpg.Connection[Any]):
+    """Postgres plans a full scan of a table that it knows to be empty, and keeps that plan as it grows."""
+    known_to_be_empty = await observer.fetch(
+        "select relname from pg_class where relkind = 'r' and reltuples = 0"
+        " and relnamespace = 'public'::regnamespace"
+    )
+    assert [row["relname"] for row in known_to_be_empty] == []
+
+
 def test_migrations_without_a_transaction_have_only_index_statements_that_can_be_repeated():
     assert [name for name, _ in migrator.index_statements(ADD_INDEXES)] == [
         "probes_first_idx",
