@@ -95,6 +95,42 @@ class InputConflict(HostError):
     code, gateway, rpc, http = "INPUT_CONFLICT", 409, -32019, 409
 
 
+class TextConflict(HostError):
+    """The document is at revision {revision_id}, not at the expected one; merge your text and save again."""
+
+    code, gateway, rpc, http = "TEXT_CONFLICT", 409, -32051, 409
+
+
+class LockNotAvailable(HostError):
+    """Another lease of this document is live until {expires_at}; try again after it has ended."""
+
+    code, gateway, rpc, http = "LOCK_NOT_AVAILABLE", 409, -32052, 409
+
+
+class LockNotOwned(HostError):
+    """{lease_id} is not a lease of this run; call canvas_check_out first."""
+
+    code, gateway, rpc, http = "LOCK_NOT_OWNED", 409, -32053, 409
+
+
+class StaleEpoch(HostError):
+    """The user acted on the document (epoch {epoch}); this run must not edit it any more."""
+
+    code, gateway, rpc, http = "STALE_EPOCH", 409, -32054, 409
+
+
+class LeaseExpired(HostError):
+    """The lease {lease_id} has ended; call canvas_check_out again and read before you edit."""
+
+    code, gateway, rpc, http = "LEASE_EXPIRED", 409, -32055, 409
+
+
+class PatchRejected(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "PATCH_REJECTED", 409, -32056, 409
+
+
 class NotConnected(HostError):
     """Not connected: `connect` must be sent before {method}."""
 

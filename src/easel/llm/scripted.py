@@ -23,6 +23,8 @@ _REFERENCE = re.compile(r"\$(last|[1-9]\d{0,5})((?:\.[^.]+)*)")
 
 
 class ScriptedModel:
+    is_remote = False
+
     async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
         message = conversation.user_message.strip()
         if message == "noop":

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from easel.core.document.document import Reported
 from easel.core.run.run import Claim, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope, Stream
 from easel.core.stream.json_text import to_storable_text
-from easel.ids import WorkerId
+from easel.ids import CanvasId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Batch:
     ends_as: Status | None = None
     error: str | None = None  # may quote a provider or a tool, so its text is made storable
     answer: Message | None = None
+    hidden: Sequence[Message] = ()  # hidden canvas updates, stored as messages of role user. CT-51
+    reported: Sequence[Reported] = ()  # the drafts that `hidden` reports
 
     def __post_init__(self) -> None:
         if self.error is not None:
@@ -50,6 +53,7 @@ class CancelAnswer:
     thread_seq: int | None = None  # position of the run's answer in the thread, if it has an answer
     prefers: WorkerId | None = None  # the worker that may claim the next run first
     must_retry: bool = False  # the run is queued, but the request has no closing events
+    preempted: tuple[CanvasId, ...] = ()  # documents whose lease ended. CT-18
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Enqueued:
     is_new: bool
     thread_seq: int | None = None  # position of the user's message in the thread
     prefers: WorkerId | None = None  # the worker that may claim the run first
+    preempted: tuple[CanvasId, ...] = ()  # documents whose lease ended. CT-18
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,15 @@
-"""The conversation between a user and a model in one run. Does not know the formats of model providers."""
+"""The conversation between a user and a model. Does not know the formats of model providers.
+
+Owns the internal form of what a model returns (`Part`) and of what it is given (`Conversation`): the turns of
+the session so far, then the message that the run answers and the run's own steps.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from easel.core.stream.message_text import take_out_runs
-from easel.ids import CallId
+from easel.ids import CallId, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,37 @@ class ToolCall:
     args: Any
 
 
-Part = Text | Thought | ToolCall
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a model call. `cached_tokens` are part of the input, `reasoning_tokens` of the output."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderData:
+    """The answer in the provider's own form, with signatures and encrypted reasoning.
+
+    Opaque to all but the adapter of that provider, which sends it back unchanged in later calls. Other
+    providers get the text and the tool calls of the step instead.
+    """
+
+    provider: str
+    data: Any  # JSON
+
+
+Part = Text | Thought | ToolCall | Usage | ProviderData
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +77,8 @@ class Step:
     text: str
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...] = ()
+    usage: Usage | None = None
+    provider_data: ProviderData | None = field(default=None, repr=False)
 
     @property
     def is_finished(self) -> bool:
@@ -50,12 +86,44 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """An image that a message refers to as `[[artifact:ID]]`."""
+
+    artifact_id: str
+    media_type: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of the user and the answer of an earlier run.
+
+    `updates_before` and `updates_after` are hidden canvas updates, each a message of role user. CT-52
+    """
+
+    run_id: RunId
+    user_message: str
+    steps: tuple[Step, ...] = ()
+    updates_before: tuple[str, ...] = ()
+    updates_after: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
+    """What a model is given. `note` names the turns that were left out, and precedes the first turn."""
+
     user_message: str
     steps: tuple[Step, ...] = field(default=())
+    system: str = ""
+    note: str | None = None
+    turns: tuple[Turn, ...] = ()
+    updates_before: tuple[str, ...] = ()  # hidden canvas updates before the user's message
+    images: tuple[Image, ...] = ()
 
     @property
     def results(self) -> list[ToolResult]:
+        """The results of the run's own steps."""
         return [result for step in self.steps for result in step.results]
 
 

@@ -71,6 +71,7 @@ class Claim:
     running_seconds: float  # since the first attempt started, by the database's clock
     cancel_requested: bool
     input_artifact: ArtifactId | None = None
+    has_document: bool = False  # whether the session has a document
 
     @property
     def is_takeover(self) -> bool:

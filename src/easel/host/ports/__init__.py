@@ -9,7 +9,8 @@ from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
 from easel.host.ports.deletions import DeletionStore
-from easel.host.ports.models import Model
+from easel.host.ports.documents import DocumentStore
+from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
@@ -25,8 +26,10 @@ __all__ = [
     "CanvasActionStore",
     "CanvasStore",
     "DeletionStore",
+    "DocumentStore",
     "LogSource",
     "Model",
+    "ModelSource",
     "NodeLink",
     "NodeStore",
     "Notifier",

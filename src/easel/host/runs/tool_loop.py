@@ -11,11 +11,13 @@ from dataclasses import replace
 from easel.core.run.conversation import (
     STEP_BREAK,
     Conversation,
+    ProviderData,
     Step,
     Text,
     Thought,
     ToolCall,
     ToolResult,
+    Usage,
     assistant_text,
     to_conversation,
 )
@@ -86,6 +88,8 @@ class ToolLoop:
     async def _ask_model(self, conversation: Conversation, log: RunLogWriter, transcript: Transcript) -> Step:
         lead = STEP_BREAK if assistant_text(conversation.steps) else ""
         calls: list[ToolCall] = []
+        usage: Usage | None = None
+        provider_data: ProviderData | None = None
         transcript.unfinished = []
         definitions = await retry_until_available(lambda: self._tools.definitions(log.claim.user_id))
         async for part in self._model.reply(conversation, list(definitions.values())):
@@ -98,9 +102,13 @@ class ToolLoop:
                     log.write_thought(text)
                 case ToolCall():
                     calls.append(part)
+                case Usage():
+                    usage = part
+                case ProviderData():
+                    provider_data = part
             await log.apply_backpressure()
         text, transcript.unfinished = "".join(transcript.unfinished), []
-        return Step(text, tuple(calls))
+        return Step(text, tuple(calls), usage=usage, provider_data=provider_data)
 
     async def _run_tools(
         self,

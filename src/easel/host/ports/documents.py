@@ -1,0 +1,66 @@
+"""Port of documents: their store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.run.run import Claim
+from easel.ids import CanvasId, RunId, SessionId, UserId
+
+
+class DocumentStore(Protocol):
+    """Documents with their leases, drafts and versions.
+
+    A document exists with its canvas of mode `markdown`. A user's message and a cancelled run raise the epoch
+    and end the lease in their own transaction, see `RunStore.enqueue` and `RunStore.request_cancel`. Rows are
+    always locked in this order: session, run, canvas, document.
+    """
+
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
+        """Return the document, or None if there is no such canvas of mode `markdown`. RS-51"""
+        ...
+
+    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
+        """Return the newest document whose canvas belongs to the session."""
+        ...
+
+    async def change(
+        self,
+        user_id: UserId,
+        canvas_id: CanvasId,
+        decide: Decide,
+        *,
+        claim: Claim | None = None,
+        locks_session: bool = False,
+    ) -> Document | None:
+        """Apply the change that `decide` returns, with its events, while the document is locked.
+
+        Returns the document after the change, or None if there is none. `decide` may be called on any thread;
+        if it raises, nothing is stored. With a `claim`, the run must still be claimed: raises `ClaimLost`.
+        `locks_session` locks the session of the claim too, so that no message arrives during the change.
+        """
+        ...
+
+    async def renew_leases(self, run_ids: Sequence[RunId], seconds: float) -> None:
+        """Renew the live leases of these runs. CT-14"""
+        ...
+
+    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
+        """End the leases of a run that has ended. Returns their documents. CT-16"""
+        ...
+
+    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...
+
+    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
+        """Return the drafts of the session's newest document that no hidden update reports yet, in order."""
+        ...
+
+    async def list_versions(
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+    ) -> list[Version]:
+        """Return versions below the `version_no` in `before`, newest first."""
+        ...
+
+    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+        """Return the text of a version or of the current draft by its revision."""
+        ...
