@@ -66,6 +66,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": frozenset(),
     "audit_chain": frozenset({"audit"}),
     "deletions": frozenset(),
+    "user_settings": frozenset({"audit"}),
+    "models": frozenset({"user_settings"}),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),
@@ -89,6 +91,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "sessions",
             "streams",
             "tools",
+            "user_settings",
+            "models",
         }
     ),
 }
