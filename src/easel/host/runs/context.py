@@ -8,7 +8,7 @@ Long histories are decoded in a thread. Which turns are chosen is decided in `co
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.document.hidden_update import whole_text
+from easel.core.document.hidden_update import format_text_update
 from easel.core.model.choice import ModelChoice
 from easel.core.run.context import (
     DOCUMENT_SHARE,
@@ -169,7 +169,7 @@ class RunContext:
             start = replace(start, canvas_id=document.canvas_id, revision_id=document.revision_id)
         if text is None or estimate_tokens(text) > budget // DOCUMENT_SHARE:
             return start, (READ_AGAIN,)
-        return start, (whole_text(text),)
+        return start, (format_text_update(text),)
 
 
 def _with_valid_data(turn: Turn, prefix: str) -> Turn:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from easel.core.document.document import Draft, Reported
-from easel.core.document.hidden_update import hidden_update
+from easel.core.document.hidden_update import format_diff_update
 from easel.core.run.conversation import Step
 from easel.core.run.events import RunEvents
 from easel.core.run.progress import Progress
@@ -96,7 +96,7 @@ def _describe(drafts: Sequence[Draft]) -> list[tuple[Draft, MessageText]]:
     changes: list[tuple[Draft, MessageText]] = []
     for _, group in groupby(drafts, key=lambda draft: draft.author):
         successive = list(group)
-        before, last = successive[0].before, successive[-1]
-        if before != last.text:
-            changes.append((last, take_out_runs(hidden_update(before, last.text))))
+        text = format_diff_update(successive[0].before, successive[-1].text)
+        if text is not None:
+            changes.append((successive[-1], take_out_runs(text)))
     return changes
