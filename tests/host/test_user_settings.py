@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.model.choice import ModelChoice, Provider
-from easel.core.model.settings import ApiKey, ModelValues
+from easel.core.model.settings import DEFAULT_MODELS, ApiKey, ModelValues
 from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
 from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
 from easel.host.audit import agent_of
-from easel.host.models import MAX_MODELS, ChosenModels
+from easel.host.models import ChosenModels
 from easel.host.user_settings import UserSettings
 from easel.ids import OWNER, RunId
 from easel.llm.scripted import ScriptedModel
@@ -185,26 +185,14 @@ async def test_rotation_encrypts_every_secret_with_the_new_key(harness: RunHarne
 # --- the models of the settings -----------------------------------------------------------------------------
 
 
-async def test_model_is_built_once_per_choice_and_follows_a_change(harness: RunHarness) -> None:
-    built: list[ModelChoice] = []
-
-    def build(choice: ModelChoice) -> ScriptedModel:
-        built.append(choice)
-        return ScriptedModel()
-
+async def test_model_follows_a_change_of_the_settings(harness: RunHarness) -> None:
     settings = settings_of(harness, host=HOST)
-    models = ChosenModels(settings, build)
-    for _ in range(3):
-        choice, _model = await models.choose(OWNER)
-        assert choice.api_key == HOST_KEY
-    await settings.change(THE_OWNER, {"token_budget": 5_000})
+    models = ChosenModels(settings, lambda _: ScriptedModel())
     choice, _model = await models.choose(OWNER)
-    assert (choice.token_budget, len(built)) == (5_000, 1)
-    for number in range(MAX_MODELS + 1):
-        await settings.change(THE_OWNER, {"model": f"m{number}"})
-        choice, _model = await models.choose(OWNER)
-        assert choice.model == f"m{number}"
-    assert len(built) == MAX_MODELS + 2
+    assert (choice.api_key, choice.model) == (HOST_KEY, DEFAULT_MODELS[Provider.ANTHROPIC])
+    await settings.change(THE_OWNER, {"model": "m", "token_budget": 5_000})
+    choice, _model = await models.choose(OWNER)
+    assert (choice.api_key, choice.model, choice.token_budget) == (HOST_KEY, "m", 5_000)
 
 
 async def test_missing_key_is_explained(harness: RunHarness) -> None:

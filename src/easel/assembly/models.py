@@ -1,20 +1,28 @@
-"""Build models, and open what the settings of users need: the host's default model and the secret key.
+"""Open the models of users, and what the settings of users need: the host's default model and the secret key.
 
 Owns where the secret key comes from: EASEL_SECRET_KEY, or on SQLite a file in the data folder.
 """
 
+import contextlib
+from collections.abc import AsyncGenerator
+
 from easel.assembly.storage import generated_file
-from easel.core.model.choice import ModelChoice, Provider
+from easel.core.model.choice import Provider
 from easel.core.model.settings import (
     DEFAULT_TOKEN_BUDGET,
     ApiKey,
     ModelValues,
     check_base_url,
+    needs_key,
+    resolve,
     server_of,
 )
-from easel.errors import ModelFailed
-from easel.host.ports import Model, SecretCipher
-from easel.llm.scripted import ScriptedModel
+from easel.host.model_check import ModelCheck, check_model
+from easel.host.models import ChosenModels, build_safely
+from easel.host.ports import SecretCipher
+from easel.host.user_settings import UserSettings
+from easel.llm.build import Models, RequestSettings
+from easel.llm.retries import NO_RETRIES
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
@@ -53,13 +61,27 @@ def open_cipher(settings: Settings) -> SecretCipher:
     return SecretBox(key, earlier)
 
 
-def build_model(choice: ModelChoice) -> Model:
-    """Build a model. The library of a provider is imported when it is first used."""
-    if choice.provider is Provider.SCRIPTED:
-        return ScriptedModel()
-    raise ModelFailed(reason=f"{choice.provider} is not built yet")
+# A check waits only a few seconds, so a failed request must not be repeated.
+CHECK_REQUESTS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6.0)
 
 
-def build_for_check(choice: ModelChoice) -> Model:
-    """Build a model that does not repeat a failed request."""
-    return build_model(choice)
+@contextlib.asynccontextmanager
+async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
+    """Open the models of users; at the end, close their connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        models, checks = Models(), Models(CHECK_REQUESTS)
+        stack.push_async_callback(models.close)
+        stack.push_async_callback(checks.close)
+        yield ChosenModels(settings, models.build_model, checks.build_model)
+
+
+async def check_host_model(settings: Settings) -> ModelCheck:
+    """Make one small request to the host's default model, without a server."""
+    choice = resolve(ModelValues(), host_model(settings)).choice
+    if needs_key(choice):
+        return ModelCheck(is_ok=False, text=f"{choice.provider}: EASEL_API_KEY is not set.")
+    models = Models(CHECK_REQUESTS)
+    try:
+        return await check_model(choice, build_safely(choice, models.build_model))
+    finally:
+        await models.close()

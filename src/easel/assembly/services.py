@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
-from easel.assembly.models import build_for_check, build_model, host_model, open_cipher
+from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import owner_token
@@ -116,7 +116,6 @@ async def open_shared_services(
     user_settings = UserSettings(
         database.settings, open_cipher(settings), notifier, audit, host_model(settings)
     )
-    models = ChosenModels(user_settings, build_model, build_for_check)
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
@@ -130,20 +129,21 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        yield SharedServices(
-            resources,
-            transactions,
-            assets,
-            views,
-            library,
-            boards,
-            outputs,
-            nodes,
-            folders,
-            tools,
-            user_settings,
-            models,
-        )
+        async with open_models(user_settings) as models:
+            yield SharedServices(
+                resources,
+                transactions,
+                assets,
+                views,
+                library,
+                boards,
+                outputs,
+                nodes,
+                folders,
+                tools,
+                user_settings,
+                models,
+            )
     finally:
         await nodes.close()
 

@@ -1,14 +1,12 @@
 """Which model a user's run uses.
 
-Owns the models that were built, one per choice, and that no error of a model contains its key. The settings
-are read at each step, so that a change takes effect at the next one.
+Owns that no error of a model contains its key. The settings are read at each step, so that a change takes
+effect at the next one.
 """
 
 import contextlib
 import traceback
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import cast
 
 from easel.core.audit.redaction import Redaction
@@ -22,8 +20,6 @@ from easel.host.model_check import ModelCheck, check_model
 from easel.host.ports import Model
 from easel.host.user_settings import UserSettings, check_principal
 from easel.ids import UserId
-
-MAX_MODELS = 64  # that are kept; each may hold open connections to its provider
 
 BuildModel = Callable[[ModelChoice], Model]
 
@@ -45,16 +41,18 @@ class ChosenModels:
     def __init__(
         self, settings: UserSettings, build: BuildModel, build_for_check: BuildModel | None = None
     ) -> None:
-        """Build models with `build`; `build_for_check` builds one that does not repeat a failed request."""
+        """Build models with `build`, which must be cheap for a choice that it has built before.
+
+        `build_for_check` builds a model that does not repeat a failed request.
+        """
         self._settings = settings
         self._build = build
         self._build_for_check = build_for_check or build
-        self._models: OrderedDict[ModelChoice, Model] = OrderedDict()
 
     async def choose(self, user_id: UserId) -> tuple[ModelChoice, Model]:
         """Return the model of the user. Raises `ModelFailed` or `SecretsUnavailable` without its key."""
         choice = await self._find_choice(user_id)
-        return choice, self._model_of(choice)
+        return choice, build_safely(choice, self._build)
 
     async def check(self, principal: Principal) -> ModelCheck:
         """Make one small request to the model of the principal's user."""
@@ -72,16 +70,6 @@ class ChosenModels:
         if needs_key(choice):
             raise ModelFailed(reason=found.resolved.note or missing_key(choice))
         return choice
-
-    def _model_of(self, choice: ModelChoice) -> Model:
-        key = replace(choice, token_budget=0)  # the budget limits the conversation, not the model
-        if key in self._models:
-            self._models.move_to_end(key)
-        else:
-            self._models[key] = build_safely(choice, self._build)
-            if len(self._models) > MAX_MODELS:
-                self._models.popitem(last=False)
-        return self._models[key]
 
 
 def missing_key(choice: ModelChoice) -> str:
