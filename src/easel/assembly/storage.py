@@ -37,6 +37,7 @@ from easel.host.ports import (
     ReferenceStore,
     RunStore,
     SessionStore,
+    SettingStore,
     SignInStore,
     SweepClaims,
     TokenStore,
@@ -97,6 +98,9 @@ class Database(Protocol):
 
     @property
     def sign_ins(self) -> SignInStore: ...
+
+    @property
+    def settings(self) -> SettingStore: ...
 
     @property
     def notifier(self) -> Notifier: ...
@@ -325,28 +329,30 @@ def _blob_url(settings: Settings) -> str:
 
 def owner_token(settings: Settings) -> str:
     """Return EASEL_TOKEN, or the token in the data folder, which is generated at the first start."""
-    if settings.token:
-        return settings.token
-    path = settings.data_folder / "owner-token"
+    return settings.token or generated_file(settings.data_folder / "owner-token")
+
+
+def generated_file(path: Path) -> str:
+    """Return the secret in a file of the data folder, which is generated at first, readable by its owner."""
     try:
-        token = path.read_text("utf-8").strip()
+        secret = path.read_text("utf-8").strip()
     except FileNotFoundError:
-        token = _create_owner_token(path)
-    if not token:
-        raise BadSettings(problem=f"{path} is empty; delete it, and the next start generates a new token.")
-    return token
+        secret = _generate(path)
+    if not secret:
+        raise BadSettings(problem=f"{path} is empty; delete it, and the next start generates a new one.")
+    return secret
 
 
-def _create_owner_token(path: Path) -> str:
+def _generate(path: Path) -> str:
     _make_data_folder(path.parent)
-    token = secrets.token_urlsafe(32)
-    # If two processes start together, one write succeeds and both use its token.
+    secret = secrets.token_urlsafe(32)
+    # If two processes start together, one write succeeds and both use its secret.
     with (
         contextlib.suppress(FileExistsError),
         fs.closing(os.open(path.parent, fs.READ_DIRECTORY)) as folder,
         fs.write_atomically(folder, path.name, mode=0o600, replace=False) as file,
     ):
-        file.write(f"{token}\n".encode())
+        file.write(f"{secret}\n".encode())
     return path.read_text("utf-8").strip()
 
 

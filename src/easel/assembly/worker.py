@@ -6,7 +6,6 @@ from easel.host.actions.outcomes import RecordRetention
 from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge
-from easel.host.models import FixedModel
 from easel.host.periodic import Periodic, Work
 from easel.host.references import ReferenceRelease
 from easel.host.runs.context import ContextLimits, ContextSource
@@ -18,7 +17,6 @@ from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
-from easel.llm.scripted import ScriptedModel
 
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
@@ -49,7 +47,7 @@ def build_execution(shared: SharedServices) -> RunExecution:
         limits=ContextLimits(max_result_bytes),
     )
     loop = ToolLoop(
-        FixedModel(ScriptedModel()),
+        shared.models,
         shared.tools,
         contexts,
         limits=LoopLimits(
