@@ -75,14 +75,6 @@ class TestTool:
         return await self.work(args)
 
 
-class NoTurns:
-    async def list_turns(self, claim: Any, *, before: Any, limit: int) -> Any:
-        return []
-
-    async def read_logs(self, run_ids: Any, types: Any) -> Any:
-        return {}
-
-
 class RunHarness:
     """The queue, the store and the workers of runs."""
 
@@ -140,7 +132,9 @@ class RunHarness:
         names = ("max_steps", "max_rejected_patches", "max_tokens")
         loop_limits = LoopLimits(**{name: limits.pop(name) for name in names if name in limits})
         images = ImageReader(self.artifacts, max_bytes=100_000)
-        turns = TurnLoader(NoTurns(), self.artifacts, images, max_result_bytes=2_000)
+        turns = TurnLoader(
+            limits.pop("turns", self.database.runs), self.artifacts, images, max_result_bytes=2_000
+        )
         contexts = ContextSource(turns, images, documents, limits=ContextLimits(max_result_bytes=2_000))
         loop = ToolLoop(
             FixedModel(model or ScriptedModel(), choice),
