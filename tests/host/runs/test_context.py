@@ -24,7 +24,7 @@ from tests.stores.documents import ANN, change, create_document, write
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from easel.core.run.conversation import Conversation
     from easel.core.run.run import Run
@@ -216,10 +216,12 @@ class CountingTurns:
 
 
 async def test_history_is_loaded_by_few_queries_and_once_per_run(harness: RunHarness):
-    for number in range(45):
-        run_id = await harness.start(script({"call": "gsv__Clock"}, {"say": f"answer {number}"}))
+    runs = [
+        await harness.start(script({"call": "gsv__Clock"}, {"say": f"answer {number}"}))
+        for number in range(45)
+    ]
     async with working(harness.worker()):
-        await wait_until_ended(harness, run_id)
+        await wait_until_ended(harness, runs[-1])
     turns = CountingTurns(harness)
     model = RemoteModel([calls("gsv__Clock")], [Text("ok")], [Text("ok")])
     async with working(harness.worker(model=model, choice=CHOICE, turns=turns)):
@@ -249,7 +251,7 @@ async def test_tools_of_a_run_do_not_change_and_are_sorted(talk: Talk, harness: 
 
 
 async def upload(harness: RunHarness, content: bytes) -> str:
-    async def body() -> Any:
+    async def body() -> AsyncIterator[bytes]:
         yield content
 
     return (await harness.artifacts.upload(THE_OWNER, body())).artifact_id

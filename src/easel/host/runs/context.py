@@ -27,7 +27,7 @@ from easel.core.run.run import Claim
 from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import DocumentStore, Model
 from easel.host.runs.images import ImageReader
-from easel.host.runs.turns import TurnLoader
+from easel.host.runs.turns import LoadedTurn, TurnLoader
 from easel.ids import RunId
 
 READ_AGAIN = (
@@ -70,7 +70,8 @@ class _Loaded:
 
     system: str
     note: str | None
-    turns: tuple[Turn, ...]
+    turns: Sequence[LoadedTurn]
+    has_updates: bool  # whether the updates of the turns are given
     updates: tuple[str, ...]
     images: tuple[Image, ...]
     first: RunId  # of the first turn; part of the prefix
@@ -111,7 +112,7 @@ class RunContext:
         if used != self._model:
             self._model = used
             self.prefix = prefix_digest(loaded.system, loaded.note, loaded.first, self._tools, used)
-            self._turns = tuple(_with_valid_data(turn, self.prefix) for turn in loaded.turns)
+            self._turns = self._valid_turns(loaded)
         max_bytes = self._source.limits.max_result_bytes
         self._steps += [to_model_step(step, max_bytes) for step in steps[len(self._steps) :]]
         conversation = Conversation(
@@ -136,16 +137,18 @@ class RunContext:
         is_cut = at > 0 or history.has_more
         first = kept[0].turn.run_id if kept else claim.run_id
         note = await self._note(first) if is_cut else None
-        turns, updates = tuple(loaded.turn for loaded in kept), self._updates
-        if source.documents is None:
-            turns, updates = tuple(map(_without_updates, turns)), ()
-        elif is_cut and claim.has_document:
+        updates, has_updates = self._updates, source.documents is not None
+        if source.documents is not None and is_cut and claim.has_document:
             # The updates of the omitted turns are missing, so the whole text replaces all of them. CT-52
-            turns = tuple(map(_without_updates, turns))
+            has_updates = False
             self.start, updates = await self._whole_document(source.documents, first, budget)
         if self.start is None:
             self.start = ContextStart(first if is_cut else None)
-        return _Loaded(system, note, turns, updates, images, first)
+        return _Loaded(system, note, kept, has_updates, updates, images, first)
+
+    def _valid_turns(self, loaded: _Loaded) -> tuple[Turn, ...]:
+        turns = (turn.after(self.prefix) for turn in loaded.turns)
+        return tuple(turns) if loaded.has_updates else tuple(map(_without_updates, turns))
 
     async def _note(self, first: RunId) -> str | None:
         omitted = await self._source.turns.list_omitted(self._claim, first, MAX_LISTED_TURNS + 1)
@@ -170,11 +173,6 @@ class RunContext:
         if text is None or estimate_tokens(text) > budget // DOCUMENT_SHARE:
             return start, (READ_AGAIN,)
         return start, (format_text_update(text),)
-
-
-def _with_valid_data(turn: Turn, prefix: str) -> Turn:
-    steps = keep_valid_data(turn.steps, prefix)
-    return turn if steps is turn.steps else replace(turn, steps=steps)
 
 
 def _without_updates(turn: Turn) -> Turn:

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from easel.core.run.context import Ending, to_turn_steps, turn_tokens
-from easel.core.run.conversation import ContextStart, Step, Turn
+from easel.core.run.context import Ending, keep_valid_data, to_turn_steps, turn_tokens
+from easel.core.run.conversation import ContextStart, Image, Step, Turn
 from easel.core.run.past_turn import PastTurn
 from easel.core.run.progress import to_progress
 from easel.core.run.run import Claim
 from easel.core.stream.log import LoggedEvent
+from easel.core.stream.marker import MAY_BE_FORGED
 from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.errors import CorruptData, NotFound
 from easel.host.ports import ArtifactAccess, TurnStore
@@ -36,6 +37,16 @@ class LoadedTurn:
     turn: Turn
     tokens: int
     start: ContextStart | None  # what the conversation of this run began with
+    plain: Turn  # without provider data
+    prefixes: frozenset[str]  # of the provider data
+
+    def after(self, prefix: str) -> Turn:
+        """Return the turn with the provider data that is valid after this prefix."""
+        if prefix not in self.prefixes:
+            return self.plain
+        if len(self.prefixes) == 1:
+            return self.turn
+        return replace(self.turn, steps=keep_valid_data(self.turn.steps, prefix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,14 @@ class _Memory:
     @property
     def tokens(self) -> int:
         return sum(loaded.tokens for loaded in self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    type: str
+    data: Any
+    has_markers: bool  # or escaped keys that look like one
+    offloaded: frozenset[ArtifactId]
 
 
 class TurnLoader:
@@ -137,11 +156,9 @@ class TurnLoader:
         logged = [turn.run_id for turn in past if turn.has_log]
         logs = await self._store.read_logs(logged, STEP_EVENTS) if logged else {}
         size = sum(len(event.data) for events in logs.values() for event in events)
-        if size <= THREAD_BYTES:
-            decoded = _decode_logs(logs)
-        else:
-            decoded = await asyncio.to_thread(_decode_logs, logs)
-        fetched = await self._fetch(claim.user_id, decoded)
+        decoding = asyncio.to_thread(_decode_logs, logs) if size > THREAD_BYTES else None
+        decoded, offloaded = _decode_logs(logs) if decoding is None else await decoding
+        fetched = await self._fetch(claim.user_id, offloaded)
         images = {
             turn.run_id: await self._images.read(claim.user_id, turn.message)
             for turn in past
@@ -149,19 +166,16 @@ class TurnLoader:
         }
 
         def build() -> list[LoadedTurn]:
-            loaded = [self._build(turn, decoded.get(turn.run_id, []), fetched) for turn in reversed(past)]
-            return [_with_images(one, images.get(one.turn.run_id, ())) for one in loaded]
+            return [
+                self._build(turn, decoded.get(turn.run_id, []), fetched, images.get(turn.run_id, ()))
+                for turn in reversed(past)
+            ]
 
         large = size + sum(map(len, fetched.values())) > THREAD_BYTES
         return await asyncio.to_thread(build) if large else build()
 
-    async def _fetch(
-        self, user_id: UserId, logs: Mapping[RunId, list[tuple[str, Any]]]
-    ) -> dict[ArtifactId, bytes]:
-        """Return the offloaded values of these logs, without those that no longer exist."""
-        names = frozenset[ArtifactId]().union(
-            *(markers_in(data) for events in logs.values() for _, data in events)
-        )
+    async def _fetch(self, user_id: UserId, names: frozenset[ArtifactId]) -> dict[ArtifactId, bytes]:
+        """Return offloaded values, without those that no longer exist."""
         limit = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(name: ArtifactId) -> tuple[ArtifactId, bytes] | None:
@@ -174,12 +188,19 @@ class TurnLoader:
         return dict(found for found in await asyncio.gather(*map(read, sorted(names))) if found is not None)
 
     def _build(
-        self, past: PastTurn, events: list[tuple[str, Any]], fetched: Mapping[ArtifactId, bytes]
+        self,
+        past: PastTurn,
+        events: list[_Event],
+        fetched: Mapping[ArtifactId, bytes],
+        images: tuple[Image, ...],
     ) -> LoadedTurn:
         steps: tuple[Step, ...] = ()
         start: ContextStart | None = None
-        if all(markers_in(data) <= fetched.keys() for _, data in events):
-            progress = to_progress((kind, restore_markers(data, fetched)) for kind, data in events)
+        if all(event.offloaded <= fetched.keys() for event in events):
+            progress = to_progress(
+                (event.type, restore_markers(event.data, fetched) if event.has_markers else event.data)
+                for event in events
+            )
             steps, start = progress.steps, progress.start
         ending = Ending(past.answer, past.status, past.error_message)
         turn = Turn(
@@ -188,22 +209,25 @@ class TurnLoader:
             to_turn_steps(past.run_id, steps, ending, self._max_result_bytes),
             past.updates_before,
             past.updates_after,
+            images,
         )
-        return LoadedTurn(turn, turn_tokens(turn), start)
+        prefixes = frozenset(step.prefix for step in turn.steps if step.provider_data is not None)
+        plain = replace(turn, steps=keep_valid_data(turn.steps, "")) if prefixes else turn
+        return LoadedTurn(turn, turn_tokens(turn), start, plain, prefixes)
 
 
-def _decode_logs(logs: Mapping[RunId, Sequence[LoggedEvent]]) -> dict[RunId, list[tuple[str, Any]]]:
-    return {
-        run_id: [(event.type, msgspec.json.decode(event.data)) for event in events]
-        for run_id, events in logs.items()
-    }
+def _decode_logs(
+    logs: Mapping[RunId, Sequence[LoggedEvent]],
+) -> tuple[dict[RunId, list[_Event]], frozenset[ArtifactId]]:
+    """Return the decoded events of each log, and the artifacts of their offloaded values."""
+    decoded = {run_id: [_decode_event(event) for event in events] for run_id, events in logs.items()}
+    names = (event.offloaded for events in decoded.values() for event in events)
+    return decoded, frozenset[ArtifactId]().union(*names)
 
 
-def _with_images(loaded: LoadedTurn, images: tuple[Any, ...]) -> LoadedTurn:
-    if not images:
-        return loaded
-    turn = replace(loaded.turn, images=images)
-    return replace(loaded, turn=turn, tokens=turn_tokens(turn))
+def _decode_event(event: LoggedEvent) -> _Event:
+    data, has_markers = msgspec.json.decode(event.data), MAY_BE_FORGED in event.data
+    return _Event(event.type, data, has_markers, markers_in(data) if has_markers else frozenset())
 
 
 def _first_run(turns: Sequence[LoadedTurn], own: ContextStart | None) -> RunId | None:
