@@ -99,7 +99,11 @@ class _InstantModel:
         self.answered_at: list[float] = []
         self.turn_count = 0
 
-    async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:  # noqa: ARG002
+    async def reply(
+        self,
+        conversation: Conversation,
+        tools: Sequence[ToolDefinition],  # noqa: ARG002
+    ) -> AsyncIterator[Part]:
         self.called_at.append(time.perf_counter())
         self.turn_count = len(conversation.turns)
         yield Text(WORDS)
@@ -152,7 +156,7 @@ class _Runner:
         ended_at = time.perf_counter()
         if len(model.answered_at) != STEPS or not model.turn_count:
             raise RuntimeError(f"{len(model.answered_at)} steps with {model.turn_count} turns were executed")
-        # What precedes each call of the model; what follows the last answer belongs to the last step.
+        # The time before each call of the model; the time after the last answer belongs to the last step.
         waits = zip(model.called_at, [began_at, *model.answered_at], strict=False)
         own = [(called_at - before) * 1_000 for called_at, before in waits]
         own[-1] += (ended_at - model.answered_at[-1]) * 1_000

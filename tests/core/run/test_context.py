@@ -24,7 +24,6 @@ from easel.core.run.context import (
 from easel.core.run.conversation import Image, ProviderData, Step, ToolCall, ToolResult, Turn
 from easel.core.run.status import Status
 from easel.core.stream.json_text import to_json
-from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId, RunId
 
 RUN = RunId("run_00000000000000000000000001")
@@ -100,7 +99,7 @@ def test_provider_data_counts_if_it_is_larger_than_the_text():
 
 
 def test_provider_data_is_sent_back_only_after_the_same_prefix():
-    tools = [ToolDefinition("t", "A tool.", {"type": "object"})]
+    tools = [["t", "A tool.", {"type": "object"}]]
     prefix = prefix_digest("system", None, "run_1", tools, "anthropic/m")
     signed = Step("a", (), provider_data=ProviderData("anthropic", [1]), prefix=prefix)
     assert keep_valid_data((signed,), prefix) == (signed,)

@@ -51,7 +51,7 @@ class Talk:
             return await wait_until_ended(self.harness, run_id)
 
     @property
-    def given(self) -> Conversation:
+    def conversation(self) -> Conversation:
         """What the model was given at the last step."""
         return self.model.conversations[-1]
 
@@ -64,20 +64,24 @@ def talk(harness: RunHarness) -> Talk:
 async def test_run_sees_earlier_messages_calls_and_results(talk: Talk):
     await talk.say("first", [Text("Looking."), calls("gsv__Echo", value="v" * 1_500)], [Text("Found it.")])
     await talk.say("second")
-    assert talk.given.user_message == "second"
-    [turn] = talk.given.turns
+    assert talk.conversation.user_message == "second"
+    [turn] = talk.conversation.turns
     assert turn.user_message == "first"
     looked, found = turn.steps
     assert (looked.text, found.text) == ("Looking.", "Found it.")
     assert [(call.tool, call.args) for call in looked.calls] == [("gsv__Echo", {"value": "v" * 1_500})]
     assert [result.value for result in looked.results] == ["v" * 1_500]
-    assert (talk.given.note, talk.given.steps, talk.given.system[:7]) == (None, (), "You are")
+    assert (talk.conversation.note, talk.conversation.steps, talk.conversation.system[:7]) == (
+        None,
+        (),
+        "You are",
+    )
 
 
 async def test_result_in_an_artifact_is_restored_and_shortened(talk: Talk):
     await talk.say("first", [calls("gsv__Echo", value="word " * 1_500)], [Text("ok")])
     await talk.say("second")
-    [turn] = talk.given.turns
+    [turn] = talk.conversation.turns
     value = turn.steps[0].results[0].value
     assert value.startswith("word " * 300)
     assert "[Shortened: the first 2000 of 7500 characters. To read the rest, call gsv__Echo with" in value
@@ -87,7 +91,7 @@ async def test_conversation_begins_like_the_one_before(talk: Talk):
     former: Conversation | None = None
     for number in range(6):
         await talk.say(f"message {number}")
-        given = talk.given
+        given = talk.conversation
         assert [turn.user_message for turn in given.turns] == [f"message {n}" for n in range(number)]
         if former is not None:
             assert given.system == former.system
@@ -100,11 +104,11 @@ async def test_turns_that_do_not_fit_are_left_out_in_coarse_steps(talk: Talk):
     starts: list[str] = []
     for number in range(16):
         await talk.say(f"message {number} " + "x" * 1_000)
-        shown = [turn.user_message.split()[1] for turn in talk.given.turns]
+        shown = [turn.user_message.split()[1] for turn in talk.conversation.turns]
         assert shown == [str(n) for n in range(number - len(shown), number)], "turns are whole and newest"
         first = shown[0] if shown else str(number)
         omitted = range(int(first))
-        note = talk.given.note or ""
+        note = talk.conversation.note or ""
         assert [f"- message {n} x" in note for n in range(number)] == [n in omitted for n in range(number)]
         starts.append(first)
     changes = sum(before != after for before, after in itertools.pairwise(starts))
@@ -117,7 +121,7 @@ async def test_beginning_is_the_same_without_what_is_in_memory(talk: Talk):
     talk.options["choice"] = replace(CHOICE, token_budget=3_000)
     for number in range(13):
         await talk.say(f"message {number} " + "x" * 1_000)
-    assert talk.given.note is not None
+    assert talk.conversation.note is not None
     one_worker = Talk(talk.harness, choice=talk.options["choice"])
     model = RemoteModel([Text("ok")])
     async with working(talk.harness.worker(model=model, choice=talk.options["choice"])):
@@ -125,8 +129,10 @@ async def test_beginning_is_the_same_without_what_is_in_memory(talk: Talk):
             run_id = await talk.harness.start(f"message {number} " + "x" * 1_000)
             await wait_until_ended(talk.harness, run_id)
     await one_worker.say("last")
-    assert one_worker.given.turns[: len(model.conversations[-1].turns)] == model.conversations[-1].turns
-    assert one_worker.given.note == model.conversations[-1].note
+    assert (
+        one_worker.conversation.turns[: len(model.conversations[-1].turns)] == model.conversations[-1].turns
+    )
+    assert one_worker.conversation.note == model.conversations[-1].note
 
 
 async def test_taken_over_run_is_given_the_same_turns(talk: Talk, harness: RunHarness):
@@ -153,7 +159,7 @@ async def test_shortened_log_is_rebuilt_from_its_messages(talk: Talk, harness: R
     harness.clock.ahead += 1_000
     assert await harness.runs.prune(500)
     await talk.say("second")
-    [turn] = talk.given.turns
+    [turn] = talk.conversation.turns
     assert turn.user_message == "first"
     assert turn.steps == (Step("Looking.\n\nFound it.", ()),)
 
@@ -172,7 +178,7 @@ async def test_call_that_was_cancelled_is_not_given_without_its_result(talk: Tal
         await harness.queue.cancel(THE_OWNER, run_id)
         await wait_until_ended(harness, run_id)
     await talk.say("second")
-    [turn] = talk.given.turns
+    [turn] = talk.conversation.turns
     assert [[call.tool for call in step.calls] for step in turn.steps] == [["gsv__Clock"], []]
     assert turn.steps[-1].text == "[The user cancelled this answer.]"
 
@@ -261,20 +267,20 @@ async def upload(harness: RunHarness, content: bytes) -> str:
 async def test_image_of_a_message_is_given_as_an_image(talk: Talk, harness: RunHarness):
     name = await upload(harness, PNG)
     await talk.say(f"Look at [[artifact:{name}]]")
-    [image] = talk.given.images
+    [image] = talk.conversation.images
     assert (image.artifact_id, image.media_type, image.content) == (name, "image/png", PNG)
     await talk.say("Again")
-    [turn] = talk.given.turns
+    [turn] = talk.conversation.turns
     assert turn.images == (image,)
-    assert talk.given.images == ()
+    assert talk.conversation.images == ()
 
 
 @rule("RS-62")
 async def test_image_that_was_pasted_as_base64_is_given_as_an_image(talk: Talk):
     await talk.say("See data:image/png;base64," + base64.b64encode(PNG).decode())
-    [image] = talk.given.images
+    [image] = talk.conversation.images
     assert (image.media_type, image.content) == ("image/png", PNG)
-    assert "[[artifact:art_" in talk.given.user_message
+    assert "[[artifact:art_" in talk.conversation.user_message
 
 
 @pytest.mark.parametrize(
@@ -283,8 +289,8 @@ async def test_image_that_was_pasted_as_base64_is_given_as_an_image(talk: Talk):
 async def test_other_artifact_stays_a_reference(talk: Talk, harness: RunHarness, content: bytes):
     name = await upload(harness, content)
     await talk.say(f"Look at [[artifact:{name}]] and [[artifact:art_{'0' * 64}]]")
-    assert talk.given.images == ()
-    assert name in talk.given.user_message
+    assert talk.conversation.images == ()
+    assert name in talk.conversation.user_message
 
 
 # --- provider data ------------------------------------------------------------------------------------------
@@ -294,13 +300,13 @@ async def test_provider_data_of_earlier_turns_is_kept_while_the_beginning_is_the
     data = ProviderData("anthropic", {"signature": "s"})
     await talk.say("first", [Text("one"), data])
     await talk.say("second")
-    assert talk.given.turns[0].steps[0].provider_data == data
+    assert talk.conversation.turns[0].steps[0].provider_data == data
     await talk.say("third", choice=replace(CHOICE, model="another"))
-    assert talk.given.turns[0].steps[0].provider_data is None
+    assert talk.conversation.turns[0].steps[0].provider_data is None
     await talk.say("fourth", tools=[TestTool("t", _nothing)])
-    assert talk.given.turns[0].steps[0].provider_data is None
+    assert talk.conversation.turns[0].steps[0].provider_data is None
     await talk.say("fifth")
-    assert talk.given.turns[0].steps[0].provider_data == data
+    assert talk.conversation.turns[0].steps[0].provider_data == data
 
 
 async def _nothing(_: Mapping[str, Any]) -> Any:
@@ -328,14 +334,14 @@ async def test_whole_text_replaces_updates_when_turns_were_left_out(document_tal
         text += f"line {number}\n"
         await edit(harness, text)
         await talk.say(f"message {number} " + "x" * 1_500)
-        given = talk.given
+        given = talk.conversation
         updates = [update for turn in given.turns for update in (*turn.updates_before, *turn.updates_after)]
         if given.note is None:
             assert len([*updates, *given.updates_before]) == number + 1, "the chain of updates has a hole"
         else:
             assert updates == []
             assert given.updates_before == (format_text_update(text),), "the current text is sent whole once"
-    assert talk.given.note is not None
+    assert talk.conversation.note is not None
 
 
 @rule("CT-52")
@@ -345,8 +351,8 @@ async def test_large_text_is_replaced_by_the_advice_to_read_it(document_talk: Ta
     await edit(harness, "x" * 6_000)
     await talk.say("first " + "x" * 8_000)
     await talk.say("second " + "x" * 8_000)
-    assert talk.given.note is not None
-    assert talk.given.updates_before == (context.READ_AGAIN,)
+    assert talk.conversation.note is not None
+    assert talk.conversation.updates_before == (context.READ_AGAIN,)
 
 
 @rule("CT-52")
@@ -380,8 +386,8 @@ async def test_updates_are_not_given_if_the_tools_for_documents_are_off(
 ):
     await edit(harness, "a\n")
     await document_talk.say("first")
-    assert document_talk.given.updates_before == (format_diff_update("", "a\n"),)
+    assert document_talk.conversation.updates_before == (format_diff_update("", "a\n"),)
     await Talk(harness).say("second")
     off = Talk(harness)
     await off.say("third")
-    assert [turn.updates_before for turn in off.given.turns] == [(), ()]
+    assert [turn.updates_before for turn in off.conversation.turns] == [(), ()]

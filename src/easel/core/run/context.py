@@ -1,4 +1,4 @@
-"""The context of a model call: which earlier turns of the session it is given, and in what form.
+"""The context of a model call: the choice of earlier turns of the session, and their form.
 
 Owns the estimate of tokens, the choice of turns, the shortening of tool results, and the note on omitted
 turns. What a call is given begins like the call before, so that the caches of providers hit: turns are left
@@ -17,7 +17,6 @@ from easel.core.run.internal_event import step_events
 from easel.core.run.status import Status
 from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import take_out_runs
-from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId, RunId
 
 BYTES_PER_TOKEN = 4
@@ -105,15 +104,14 @@ def _title(message: str) -> str:
 
 
 def prefix_digest(
-    system: str, note: str | None, first: str, tools: Sequence[ToolDefinition], model: str
+    system: str, note: str | None, first: str, tools: Sequence[Sequence[Any]], model: str
 ) -> str:
-    """Return a digest of what precedes the first turn.
+    """Return a digest of everything before the first turn. `tools` are names, descriptions and schemas.
 
     Providers reject signatures after another beginning, so `ProviderData` is sent back only while the digest
     is the same as when the model returned it.
     """
-    defined = [[tool.name, tool.description, tool.schema] for tool in tools]
-    content = to_json([system, note, first, model, defined])
+    content = to_json([system, note, first, model, tools])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -104,10 +104,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ContextStart:
-    """What the conversation of a run begins with. Stored with its steps, so that all attempts use the same.
+    """The beginning of the conversation of a run. Stored with its steps, so that all attempts use the same.
 
-    `first_run_id` is the run of the first turn; the run itself if it was given no earlier turn, None if it was
-    given all. `canvas_id` and `revision_id` are set if it was given the whole text of a document.
+    `first_run_id` is the run of the first turn; the run itself if it was given no earlier turn, None if it
+    was given all. `canvas_id` and `revision_id` are set if it was given the whole text of a document.
     """
 
     first_run_id: RunId | None = None

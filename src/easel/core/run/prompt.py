@@ -1,4 +1,4 @@
-"""The system prompt: what the host tells every model about canvases, boards, nodes and documents.
+"""The system prompt: instructions for every model about canvases, boards, nodes and documents.
 
 Owns the text and its version. It is built from the tools that are available, in a fixed order and without a
 clock, so that equal tools give an equal text and the caches of providers hit.
@@ -34,8 +34,8 @@ with canvasId "deploy", this spec:
 and as assets/index.html:
 {EXAMPLE_PAGE}
 Only tools in toolPolicy.allow can be called. The kinds of actions are tool.call, state.patch and \
-session.send (a message to you). {{{{state.x}}}} and {{{{input.x}}}} in args are filled in when the button is \
-pressed; saveAs stores the result in the state. Set "confirm": "always" for actions that change things. \
+session.send (a message to you). {{{{state.x}}}} and {{{{input.x}}}} in args are filled in when the button \
+is pressed; saveAs stores the result in the state. Set "confirm": "always" for actions that change things. \
 Until a person accepts the canvas, its actions ask for confirmation: tell the user its viewUrl. Change the \
 state with patchState, not by writing the spec again."""
 
@@ -59,8 +59,8 @@ with these tools only:
 - canvas_renew_lease, canvas_check_in: keep the lease; give it back when you are done.
 
 Rules:
-- Always locate before editing: grep, then read the lines, then patch. A hunk on lines that you have not read \
-at this revision is rejected.
+- Always locate before editing: grep, then read the lines, then patch. A hunk on lines that you have not \
+read at this revision is rejected.
 - Do not retype target text: change only the lines that must change, with at most 3 lines of context, in \
 small hunks. Never rewrite the whole document for a small change.
 - A patch is a unified diff of one file. In @@ -START,COUNT +START,COUNT @@ the old START is the line number \
@@ -69,7 +69,8 @@ that you read; old lines are exact, without the number. Every line begins with a
 - Send the revision_id that you read as base_revision_id.
 - Line numbers drift after edits: after a patch, read again before the next one.
 - PATCH_REJECTED says what stands there: read it and make a new hunk. Do not repeat the same patch.
-- A message or an edit by the user cancels your lease and your edits (STALE_EPOCH): stop editing, and answer."""
+- A message or an edit by the user cancels your lease and your edits (STALE_EPOCH): stop editing and \
+answer."""
 
 
 def build_prompt(tools: Collection[str], *, documents: bool) -> str:

@@ -111,8 +111,8 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     """Create an envelope. CC-10, CC-11, CC-16
 
     The visibility is that of the event type; a message that is `hidden` is internal (RS-36). Members
-    `visibility` and `provenance` in the data are ignored, so that a model cannot publish internal events. In a
-    message, `text` may be a `MessageText`.
+    `visibility` and `provenance` in the data are ignored, so that a model cannot publish internal events. In
+    a message, `text` may be a `MessageText`.
     """
     kind = EVENT_TYPES[event_type]
     is_hidden = event_type == "message.completed" and data.get("hidden") is True

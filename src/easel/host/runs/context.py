@@ -66,7 +66,7 @@ class ContextSource:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What precedes the run's own steps, and what its validity depends on."""
+    """The part of a conversation before the run's own steps."""
 
     system: str
     note: str | None
@@ -101,7 +101,7 @@ class RunContext:
     async def build(
         self, choice: ModelChoice, model: Model, tools: Sequence[ToolDefinition], steps: Sequence[Step]
     ) -> tuple[Conversation, Sequence[ToolDefinition]]:
-        """Return what the model is given at this step. The tools of a run's first step stay those of the run."""
+        """Return the conversation and the tools of this step. The tools stay those of the first step."""
         if not model.is_remote:
             return to_conversation(self._message, steps), tools
         if self._loaded is None:
@@ -111,7 +111,8 @@ class RunContext:
         used = f"{choice.provider}/{choice.model}"
         if used != self._model:
             self._model = used
-            self.prefix = prefix_digest(loaded.system, loaded.note, loaded.first, self._tools, used)
+            defined = [[tool.name, tool.description, tool.schema] for tool in self._tools]
+            self.prefix = prefix_digest(loaded.system, loaded.note, loaded.first, defined, used)
             self._turns = self._valid_turns(loaded)
         max_bytes = self._source.limits.max_result_bytes
         self._steps += [to_model_step(step, max_bytes) for step in steps[len(self._steps) :]]

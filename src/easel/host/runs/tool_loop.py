@@ -132,8 +132,8 @@ class ToolLoop:
     ) -> Step:
         """Return the model's answer.
 
-        While the run holds a lease, nothing of the answer is published before it is complete. An answer without
-        calls ends the lease first. CT-46, RS-70
+        While the run holds a lease, nothing of the answer is published before it is complete. An answer
+        without calls ends the lease first. CT-46, RS-70
         """
         run_id, user_id = log.claim.run_id, log.claim.user_id
         await self._note_activity(run_id)

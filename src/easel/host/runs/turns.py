@@ -1,7 +1,7 @@
 """The earlier turns of a session, loaded newest first and kept in memory.
 
 Owns the memory of decoded turns: a finished turn never changes, so it is decoded once per process. What is in
-memory is used only if the store still has its newest turn, so the turns of a deleted session are not.
+memory is used only while the store still has its newest turn; the turns of a deleted session are dropped.
 """
 
 import asyncio
