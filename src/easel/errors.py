@@ -266,13 +266,13 @@ class NotInRun(HostError):
 
 
 class StepLimit(HostError):
-    """The run did not finish within {limit} steps; its work is kept. Raise EASEL_MAX_STEPS or ask for less."""
+    """The run did not finish within {limit} steps; its work is kept. Raise EASEL_MAX_STEPS or ask less."""
 
     code, gateway, rpc, http = "STEP_LIMIT", 500, -32023, 500
 
 
 class TokenLimit(HostError):
-    """The run used {used} of {limit} tokens; its work is kept. Raise EASEL_RUN_TOKEN_BUDGET or ask for less."""
+    """The run used {used} of {limit} tokens; its work is kept. Raise EASEL_RUN_TOKEN_BUDGET or ask less."""
 
     code, gateway, rpc, http = "TOKEN_LIMIT", 500, -32060, 500
 

@@ -101,7 +101,7 @@ def test_step_is_read_back_from_its_event_with_usage_and_provider_data():
         "text",
         (ToolCall(CallId("call_1"), "t", {"a": [1, 2.5, None]}),),
         usage=Usage(10, 5, 3, 2),
-        provider_data=ProviderData("gemini", {"parts": [{"thoughtSignature": "c2ln", "n": 9e99}], "ü": "é"}),
+        provider_data=ProviderData("gemini", {"parts": [{"thoughtSignature": "c2ln", "n": 9e9}], "ü": "é"}),
         prefix="abc",
     )
     start = ContextStart(RunId("run_1"), CanvasId("c"), "rev")

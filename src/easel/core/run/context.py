@@ -1,9 +1,9 @@
 """The context of a model call: the choice of earlier turns of the session, and their form.
 
 Owns the estimate of tokens, the choice of turns, the shortening of tool results, and the note on omitted
-turns. What a call is given begins like the call before, so that the caches of providers hit: turns are left
-out in coarse steps, each result is shortened independently of the others, and the first turn that a run was
-given is stored in its log for the runs after it. Does not know stores or the formats of providers.
+turns. A conversation begins like the one before it, so that the caches of providers hit: turns are left out
+in coarse steps, each result is shortened independently of the others, and the first turn that a run was given
+is stored in its log for the runs after it. Does not know stores or the formats of providers.
 """
 
 import hashlib

@@ -153,7 +153,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a model is given. `note` names the turns that were left out, and precedes the first turn."""
+    """The input of a model. `note` names the turns that were left out, and precedes the first turn."""
 
     user_message: str
     steps: tuple[Step, ...] = field(default=())

@@ -1,7 +1,7 @@
 """The earlier turns of a session, loaded newest first and kept in memory.
 
-Owns the memory of decoded turns: a finished turn never changes, so it is decoded once per process. What is in
-memory is used only while the store still has its newest turn; the turns of a deleted session are dropped.
+Owns the memory of decoded turns: a finished turn never changes, so it is decoded once per process. Turns
+in memory are used only while the store still has the newest of them; those of a deleted session are dropped.
 """
 
 import asyncio
