@@ -169,7 +169,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "resolved": (None,),
     "rests": (["}", "}"],),
     "revision": (2,),
-    "revision_id": ("revision5",),
+    "revision_id": ("unknown",),
     "role": ("assistant",),
     "run_id": ("big",),
     "run_ids": (["running5", "running6"],),
