@@ -135,6 +135,7 @@ def test_change_of_the_vendor_clears_model_and_address(
         ("provider", "OpenAI", "Did you mean openai-responses?"),
         ("provider", "claude", "Did you mean anthropic?"),
         ("provider", "xyz", "must be one of scripted, openai-chat"),
+        ("provider", "sk-ant-0123456789", "not `[redacted]`"),
         ("provider", 3, "must be one of"),
         ("model", "", "must be a text of 1 to 200"),
         ("model", "a\nb", "printable"),
