@@ -100,7 +100,8 @@ def set_setting(
         _check_name(name)
         client = _client(url, token, data)
         text = check_value(name, _read_value(name, value))
-        _print(client.send("PUT", PATH, {name: int(text) if name == "token_budget" else text}))
+        shown = client.send("PUT", PATH, {name: int(text) if name == "token_budget" else text})
+    _print(shown)
 
 
 @app.command("unset")
@@ -116,7 +117,8 @@ def unset_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        _print(_client(url, token, data).send("PUT", PATH, {name: None}))
+        shown = _client(url, token, data).send("PUT", PATH, {name: None})
+    _print(shown)
 
 
 @app.command("rotate")

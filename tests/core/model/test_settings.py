@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,13 @@ NOTHING = ModelValues()
 
 def test_every_provider_has_a_default_model_and_a_vendor() -> None:
     assert set(DEFAULT_MODELS) == set(VENDORS) == {*Provider}
+
+
+def test_default_models_are_those_of_the_guide() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "models.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([a-z-]+)` \| .* \| `(\S+)` \|$", guide, re.MULTILINE)
+    expected = {provider: model for provider, model in DEFAULT_MODELS.items() if provider != "scripted"}
+    assert dict(named) == expected
 
 
 def test_scripted_model_is_used_until_a_provider_is_set() -> None:
