@@ -295,6 +295,12 @@ class BadSettings(HostError):
     code, gateway, rpc, http = "BAD_SETTINGS", 500, -32030, 500
 
 
+class SecretsUnavailable(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "SECRETS_UNAVAILABLE", 503, -32057, 503
+
+
 class InternalError(HostError):
     """Internal error; the server log has the details under {reference}."""
 

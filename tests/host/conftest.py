@@ -13,6 +13,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.models import FixedModel
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker, WorkerLimits
@@ -105,7 +106,7 @@ class RunHarness:
             **options,
         }
         max_steps = limits.pop("max_steps", 24)
-        loop = ToolLoop(model or ScriptedModel(), registry, max_steps=max_steps)
+        loop = ToolLoop(FixedModel(model or ScriptedModel()), registry, max_steps=max_steps)
         return RunWorker(
             new_worker_id(),
             runs or self.runs,

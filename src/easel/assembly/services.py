@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
+from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import owner_token
@@ -36,6 +37,7 @@ from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
+from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -45,6 +47,7 @@ from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
+from easel.host.user_settings import UserSettings
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs
@@ -66,6 +69,8 @@ class SharedServices:
     nodes: NodeRegistry
     folders: SessionDirs
     tools: ToolRegistry
+    settings: UserSettings
+    models: ChosenModels
 
 
 @contextlib.asynccontextmanager
@@ -108,6 +113,9 @@ async def open_shared_services(
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
     folders = session_folders(settings, sandbox.owner)
+    user_settings = UserSettings(
+        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+    )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
@@ -121,9 +129,21 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        yield SharedServices(
-            resources, transactions, assets, views, library, boards, outputs, nodes, folders, tools
-        )
+        async with open_models(user_settings) as models:
+            yield SharedServices(
+                resources,
+                transactions,
+                assets,
+                views,
+                library,
+                boards,
+                outputs,
+                nodes,
+                folders,
+                tools,
+                user_settings,
+                models,
+            )
     finally:
         await nodes.close()
 
@@ -234,6 +254,8 @@ def build_services(shared: SharedServices) -> Services:
         readiness=Readiness(database.runs),
         tools=shared.tools,
         nodes=shared.nodes,
+        settings=shared.settings,
+        models=shared.models,
     )
 
 

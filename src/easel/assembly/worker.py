@@ -11,7 +11,6 @@ from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
-from easel.llm.scripted import ScriptedModel
 
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
@@ -40,7 +39,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
         database.runs,
         resources.artifacts,
         database.notifier,
-        ToolLoop(ScriptedModel(), shared.tools, max_steps=settings.max_steps),
+        ToolLoop(shared.models, shared.tools, max_steps=settings.max_steps),
         limits=WorkerLimits(
             slots=settings.worker_runs,
             claim_seconds=settings.claim_seconds,

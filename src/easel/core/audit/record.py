@@ -51,6 +51,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "canvas.confirmed": _AUDIT,
     "canvas.cancelled": _AUDIT,
     "canvas.page.refused": _AUDIT,
+    "settings.changed": _AUDIT,
     "token.created": _AUDIT,
     "token.bound": _AUDIT,
     "token.revoked": _AUDIT,

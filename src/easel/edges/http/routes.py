@@ -15,6 +15,7 @@ from easel.edges.http import (
     rpc,
     runs,
     sessions,
+    settings,
     streams,
 )
 from easel.edges.http.artifacts import ArtifactView
@@ -33,6 +34,7 @@ from easel.edges.http.sessions import (
     SessionPage,
     SessionView,
 )
+from easel.edges.http.settings import ChangeSettings, ModelCheckView, SettingsView
 from easel.edges.http.sockets import SocketRow
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, StreamQuery, ToolList
 from easel.errors import (
@@ -53,6 +55,7 @@ from easel.errors import (
     RangeNotSatisfiable,
     RevisionConflict,
     RunFinished,
+    SecretsUnavailable,
     TimedOut,
     TooLarge,
     ToolFailed,
@@ -143,6 +146,16 @@ API: tuple[Row, ...] = (
         "Store a snapshot of a canvas and notify its viewers.", takes_file=True, status=201,
         response=SnapshotView, errors=(BadInput, NotFound, TooLarge, Unavailable)),
     Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
+    Row("GET", "/api/settings", settings.get_settings,
+        "Get your settings, and where each value comes from. A key is masked.", response=SettingsView,
+        errors=(Forbidden, Unavailable)),
+    Row("PUT", "/api/settings", settings.change_settings,
+        "Change the named settings; null clears one. A running run uses them from its next step on.",
+        body=ChangeSettings, response=SettingsView,
+        errors=(BadInput, Forbidden, SecretsUnavailable, Unavailable)),
+    Row("POST", "/api/settings/check", settings.check_model,
+        "Make one small request to your model, and explain what is wrong if it fails.",
+        response=ModelCheckView, errors=(Forbidden, Unavailable)),
     Row("GET", "/api/audit", audit.list_audit, "List audit records, newest first.", _ADMIN, query=ListAudit,
         response=AuditPage, errors=(BadInput, Forbidden, Unavailable)),
     Row("GET", "/openapi.json", pages.openapi_json, "Get this description.", response="application/json"),

@@ -25,7 +25,7 @@ from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
 from easel.errors import StepLimit
-from easel.host.ports import Model
+from easel.host.ports import ModelSource
 from easel.host.runs.log_writer import RunLogWriter, retry_until_available
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CallId
@@ -49,8 +49,8 @@ class Transcript:
 
 
 class ToolLoop:
-    def __init__(self, model: Model, tools: ToolRegistry, *, max_steps: int) -> None:
-        self._model = model
+    def __init__(self, models: ModelSource, tools: ToolRegistry, *, max_steps: int) -> None:
+        self._models = models
         self._tools = tools
         self._max_steps = max_steps
 
@@ -92,7 +92,8 @@ class ToolLoop:
         provider_data: ProviderData | None = None
         transcript.unfinished = []
         definitions = await retry_until_available(lambda: self._tools.definitions(log.claim.user_id))
-        async for part in self._model.reply(conversation, list(definitions.values())):
+        _, model = await retry_until_available(lambda: self._models.choose(log.claim.user_id))
+        async for part in model.reply(conversation, list(definitions.values())):
             match part:
                 case Text(text):
                     log.write_text(lead + text)
