@@ -15,7 +15,7 @@ from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
 from easel.host.audit import agent_of
 from easel.host.models import ChosenModels
-from easel.host.user_settings import UserSettings
+from easel.host.user_settings import UserSettings, rotate
 from easel.ids import OWNER, RunId
 from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox
@@ -173,13 +173,13 @@ async def test_changed_secret_key_is_explained_and_settings_stay_usable(harness:
 
 async def test_rotation_encrypts_every_secret_with_the_new_key(harness: RunHarness) -> None:
     await settings_of(harness).change(THE_OWNER, {"provider": "anthropic", "api_key": KEY})
-    both = settings_of(harness, cipher=SecretBox("t" * 32, [SECRET_KEY]))
-    assert await both.rotate() == 1
-    assert await both.rotate() == 0
+    store, both = harness.database.settings, SecretBox("t" * 32, [SECRET_KEY])
+    assert await rotate(store, both) == 1
+    assert await rotate(store, both) == 0
     new = settings_of(harness, cipher=SecretBox("t" * 32))
     assert (await new.find_model(OWNER)).resolved.choice.api_key == KEY
     with pytest.raises(SecretsUnavailable):
-        await settings_of(harness, cipher=SecretBox(None)).rotate()
+        await rotate(store, SecretBox(None))
 
 
 # --- the models of the settings -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Owns where the secret key comes from: EASEL_SECRET_KEY, or on SQLite a file in t
 import contextlib
 from collections.abc import AsyncGenerator
 
-from easel.assembly.storage import generated_file
+from easel.assembly.storage import generated_file, open_admin_store
 from easel.core.model.choice import Provider
 from easel.core.model.settings import (
     DEFAULT_TOKEN_BUDGET,
@@ -20,12 +20,13 @@ from easel.core.model.settings import (
 from easel.host.model_check import ModelCheck, check_model
 from easel.host.models import ChosenModels, build_safely
 from easel.host.ports import SecretCipher
-from easel.host.user_settings import UserSettings
+from easel.host.user_settings import UserSettings, rotate
 from easel.llm.build import Models, RequestSettings
 from easel.llm.retries import NO_RETRIES
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
+SETTINGS_SCHEMA_VERSION = 27  # the first schema with settings of users
 
 
 def host_model(settings: Settings) -> ModelValues:
@@ -73,6 +74,12 @@ async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
         stack.push_async_callback(models.close)
         stack.push_async_callback(checks.close)
         yield ChosenModels(settings, models.build_model, checks.build_model)
+
+
+async def rotate_secrets(settings: Settings) -> int:
+    """Encrypt the stored secrets again with the current secret key. Returns how many there were."""
+    async with open_admin_store(settings, SETTINGS_SCHEMA_VERSION) as store:
+        return await rotate(store.settings, open_cipher(settings))
 
 
 async def check_host_model(settings: Settings) -> ModelCheck:

@@ -282,11 +282,14 @@ async def _open_audit(settings: Settings) -> AuditDatabase:
     return AuditReader(_sqlite_file(settings))
 
 
-class TokenAdminStore(Protocol):
-    """The stores that creating and revoking a token needs."""
+class AdminStore(Protocol):
+    """The stores that commands change beside a running Easel."""
 
     @property
     def tokens(self) -> TokenStore: ...
+
+    @property
+    def settings(self) -> SettingStore: ...
 
     @property
     def audit(self) -> AuditStore: ...
@@ -297,24 +300,34 @@ class TokenAdminStore(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
-    """Open the administration of tokens, also while an Easel is running on the same SQLite file."""
+async def open_admin_store(settings: Settings, version: int) -> AsyncGenerator[AdminStore]:
+    """Open the database, also while an Easel is running on the same SQLite file.
+
+    A schema older than `version` is migrated, which needs that no Easel is running.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        store: TokenAdminStore | None = None
         path = _sqlite_file(settings)
         if not settings.on_postgres and path.exists():
             from easel.stores.sqlite.shared_access import SharedSqlite
 
             shared = SharedSqlite(path)
             stack.push_async_callback(shared.close)
-            if await shared.schema_version() >= TOKENS_SCHEMA_VERSION:
-                store = shared
-        if store is None:
-            # An interactive command: fail fast instead of waiting for the database.
-            store = await stack.enter_async_context(migrated_database(settings, wait_seconds=0))
+            if await shared.schema_version() >= version:
+                yield shared
+                return
+        # An interactive command: fail fast instead of waiting for the database.
+        yield await stack.enter_async_context(migrated_database(settings, wait_seconds=0))
+
+
+@contextlib.asynccontextmanager
+async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
+    """Open the administration of tokens."""
+    async with open_admin_store(settings, TOKENS_SCHEMA_VERSION) as store:
         audit = Audit(store.audit)
-        stack.push_async_callback(audit.close)
-        yield Tokens(store.tokens, audit)
+        try:
+            yield Tokens(store.tokens, audit)
+        finally:
+            await audit.close()
 
 
 # -- blobs and the owner's token -----------------------------------------------------------------------------

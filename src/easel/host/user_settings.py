@@ -130,18 +130,6 @@ class UserSettings:
             self._cache[user_id] = (read_at, found)
         return found
 
-    async def rotate(self) -> int:
-        """Encrypt the secrets of earlier keys again with the current key. Returns how many there were."""
-        key_id = self._cipher.current_key_id
-        if key_id is None:
-            raise SecretsUnavailable(problem="EASEL_SECRET_KEY must be set: there is no key to rotate to.")
-        count = 0
-        for user_id, name, secret in await self._store.list_secrets(key_id):
-            text = self._cipher.decrypt(user_id, name, secret)
-            new = self._cipher.encrypt(user_id, name, text)
-            count += await self._store.replace_secret(user_id, name, secret, new)
-        return count
-
     async def _read(self, user_id: UserId) -> UserModel:
         rows = await self._store.read(user_id)
         key, problem = None, None
@@ -171,6 +159,18 @@ class UserSettings:
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, SettingsChanged):
             self._forget(notification.user_id)
+
+
+async def rotate(store: SettingStore, cipher: SecretCipher) -> int:
+    """Encrypt the secrets of earlier keys again with the current key. Returns how many there were."""
+    key_id = cipher.current_key_id
+    if key_id is None:
+        raise SecretsUnavailable(problem="EASEL_SECRET_KEY must be set: there is no key to rotate to.")
+    count = 0
+    for user_id, name, secret in await store.list_secrets(key_id):
+        new = cipher.encrypt(user_id, name, cipher.decrypt(user_id, name, secret))
+        count += await store.replace_secret(user_id, name, secret, new)
+    return count
 
 
 def check_principal(principal: Principal) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,13 @@ NOTHING = ModelValues()
 
 def test_every_provider_has_a_default_model_and_a_vendor() -> None:
     assert set(DEFAULT_MODELS) == set(VENDORS) == {*Provider}
+
+
+def test_default_models_are_those_of_the_guide() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "models.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([a-z-]+)` \| .* \| `(\S+)` \|$", guide, re.MULTILINE)
+    expected = {provider: model for provider, model in DEFAULT_MODELS.items() if provider != "scripted"}
+    assert dict(named) == expected
 
 
 def test_scripted_model_is_used_until_a_provider_is_set() -> None:
@@ -135,6 +144,7 @@ def test_change_of_the_vendor_clears_model_and_address(
         ("provider", "OpenAI", "Did you mean openai-responses?"),
         ("provider", "claude", "Did you mean anthropic?"),
         ("provider", "xyz", "must be one of scripted, openai-chat"),
+        ("provider", "sk-ant-0123456789", "not `[redacted]`"),
         ("provider", 3, "must be one of"),
         ("model", "", "must be a text of 1 to 200"),
         ("model", "a\nb", "printable"),

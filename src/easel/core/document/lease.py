@@ -17,7 +17,7 @@ _PREFIX = "lease"
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody has the document. `interrupted_run_id` is the run that the user interrupted last."""
+    """No run has the lease. `interrupted_run_id` is the run that the user interrupted last."""
 
     epoch: int
     interrupted_run_id: RunId | None = None

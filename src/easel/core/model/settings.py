@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
+from easel.core.audit.redaction import Redaction
 from easel.core.model.choice import REASONING_EFFORTS, ModelChoice, Provider
 from easel.core.validation import quote_value, refuse
 
@@ -186,7 +187,7 @@ def check_value(name: str, value: Any) -> str:
             return check_base_url(value)
         case "reasoning_effort":
             if value not in REASONING_EFFORTS:
-                refuse(name, f"must be one of {', '.join(REASONING_EFFORTS)}, not {quote_value(value)}.")
+                refuse(name, f"must be one of {', '.join(REASONING_EFFORTS)}, not {_quote(value)}.")
             return value
         case "token_budget":
             return str(check_token_budget(value))
@@ -194,7 +195,7 @@ def check_value(name: str, value: Any) -> str:
             pass
     near = difflib.get_close_matches(name, NAMES, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(NAMES)}."
-    return refuse(quote_value(name), f"is not a setting{hint}")
+    return refuse(_quote(name), f"is not a setting{hint}")
 
 
 def parse_provider(value: Any, name: str = "provider") -> Provider:
@@ -203,7 +204,7 @@ def parse_provider(value: Any, name: str = "provider") -> Provider:
     word = value.lower() if isinstance(value, str) else ""
     near = difflib.get_close_matches(word, [*Provider, *OTHER_WORDS], n=1)
     hint = f" Did you mean {OTHER_WORDS.get(near[0], near[0])}?" if near else ""
-    return refuse(name, f"must be one of {', '.join(Provider)}, not {quote_value(value)}.{hint}")
+    return refuse(name, f"must be one of {', '.join(Provider)}, not {_quote(value)}.{hint}")
 
 
 def check_key(value: Any, name: str = "api_key") -> str:
@@ -237,14 +238,22 @@ def check_token_budget(value: Any, name: str = "token_budget") -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        refuse(name, f"must be a whole number, not {quote_value(value)}.")
+        refuse(name, f"must be a whole number, not {_quote(value)}.")
     if not MIN_TOKEN_BUDGET <= value <= MAX_TOKEN_BUDGET:
         refuse(name, f"must be from {MIN_TOKEN_BUDGET} to {MAX_TOKEN_BUDGET}, not {value}.")
     return value
 
 
+_redact = Redaction()
+
+
+def _quote(value: Any) -> str:
+    """Quote a refused value. A key that was given for another setting is not repeated."""
+    return _redact(quote_value(value))
+
+
 def _check_text(value: Any, name: str, max_length: int, *, is_quoted: bool = True) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
-        shown = f", not {quote_value(value)}" if is_quoted and not isinstance(value, str) else ""
+        shown = f", not {_quote(value)}" if is_quoted and not isinstance(value, str) else ""
         refuse(name, f"must be a text of 1 to {max_length} printable characters{shown}.")
     return value
