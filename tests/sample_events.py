@@ -20,6 +20,8 @@ from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import parse_spec
+from easel.core.document.document import Author, AuthorKind
+from easel.core.document.lease import Free
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import Step, ToolCall, ToolResult
@@ -81,6 +83,8 @@ def sample_events() -> list[Envelope]:
             2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}
         ),
         on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
+        on_canvas.document_changed(2, "0" * 64, 1, Author(AuthorKind.ASSISTANT, "main", RunId("run_1"))),
+        on_canvas.lease_changed(2, Free(1), "message"),
     ]
 
 

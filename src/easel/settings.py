@@ -271,6 +271,9 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
+    max_document_versions: int = _row(
+        1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
+    )
     artifact_days: float = _row(
         7.0,
         "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "

@@ -68,6 +68,8 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.action.refused", _VISUALS, _PUBLIC),
         EventType("canvas.refresh.failed", _VISUALS, _PUBLIC),
         EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC),
+        EventType("canvas.document.changed", _VISUALS, _PUBLIC),
+        EventType("canvas.lease.changed", _VISUALS, _PUBLIC),
     )
 }
 
