@@ -16,6 +16,7 @@ from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
 from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import Tool, ToolSource
+from easel.host.ports.turns import TurnStore
 
 __all__ = [
     "ArtifactAccess",
@@ -42,4 +43,5 @@ __all__ = [
     "TokenStore",
     "Tool",
     "ToolSource",
+    "TurnStore",
 ]

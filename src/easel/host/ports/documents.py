@@ -46,13 +46,17 @@ class DocumentStore(Protocol):
         ...
 
     async def release_leases(self, run_id: RunId) -> list[CanvasId]:
-        """End the leases of a run that has ended. Returns their documents. CT-16"""
+        """End the leases of a run that has ended, with an event for each. Returns their documents. CT-16"""
         ...
 
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...
 
     async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        """Return the drafts of the session's newest document that no hidden update reports yet, in order."""
+        """Return the drafts of the session's newest document that no hidden update reports yet, in order.
+
+        Closes them: a later text of the same author is another draft, so that a report contains all of what
+        it marks as reported.
+        """
         ...
 
     async def list_versions(

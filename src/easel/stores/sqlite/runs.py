@@ -38,6 +38,7 @@ from easel.stores.sqlite.run_log import (
     run_key,
 )
 from easel.stores.sqlite.times import microseconds, to_datetime
+from easel.stores.sqlite.turns import SqliteTurns
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -46,8 +47,9 @@ MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
-class SqliteRuns:
+class SqliteRuns(SqliteTurns):
     def __init__(self, database: "SqliteDatabase") -> None:
+        super().__init__(database)
         self._database = database
 
     async def enqueue(self, new: NewRun) -> Enqueued:
