@@ -113,9 +113,9 @@ def test_forty_edits_in_10_000_lines_are_found_fast(kinds: int) -> None:
 
 
 def _time(old: str, new: str) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     make_diff(old, new)
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize("kinds, count", [(2, 500_000), (10, 500_000), (1_000, 250_000), (10**9, 100_000)])

@@ -291,9 +291,9 @@ def test_added_lines_that_resemble_file_headers_are_text() -> None:
 )
 def test_patch_bomb_is_rejected_fast_and_with_little_memory(patch: str) -> None:
     text = "\n" * 50_000 + "a\n" * 200_000
-    began = time.perf_counter()
+    began = time.process_time()
     reject(text, patch)
-    assert time.perf_counter() - began < 0.2
+    assert time.process_time() - began < 0.2
     tracemalloc.start()
     try:
         reject(text, patch)
