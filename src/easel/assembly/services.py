@@ -36,6 +36,11 @@ from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
+from easel.host.documents.answers import ToolRules
+from easel.host.documents.leases import LeaseKeeper
+from easel.host.documents.service import Documents
+from easel.host.documents.tools import document_tools
+from easel.host.documents.transactions import DocumentTransactions
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -61,6 +66,8 @@ class SharedServices:
     views: CanvasViews
     library: CanvasLibrary
     boards: Boards
+    documents: DocumentTransactions
+    leases: LeaseKeeper
     outputs: LiveOutputs
     # One registry for API and worker, so that a call to a node that is connected here stays in the process.
     nodes: NodeRegistry
@@ -107,12 +114,16 @@ async def open_shared_services(
         floor=APPROVAL_MODES[settings.approval_mode],
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
+    documents = DocumentTransactions(database.documents, notifier)
+    leases = LeaseKeeper(database.documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
+    if settings.canvas_tools:
+        tools.add(document_tools(documents, leases, document_rules(settings)))
     nodes.local = LocalNode(
         version=__version__,
         platform=platform.system().lower(),
@@ -122,7 +133,18 @@ async def open_shared_services(
     )
     try:
         yield SharedServices(
-            resources, transactions, assets, views, library, boards, outputs, nodes, folders, tools
+            resources=resources,
+            transactions=transactions,
+            assets=assets,
+            views=views,
+            library=library,
+            boards=boards,
+            documents=documents,
+            leases=leases,
+            outputs=outputs,
+            nodes=nodes,
+            folders=folders,
+            tools=tools,
         )
     finally:
         await nodes.close()
@@ -145,6 +167,7 @@ def build_services(shared: SharedServices) -> Services:
         artifacts,
         notifier,
         audit,
+        canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
     )
@@ -220,6 +243,7 @@ def build_services(shared: SharedServices) -> Services:
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,
+        documents=Documents(shared.documents, audit, max_bytes=settings.max_document_bytes),
         queue=queue,
         sessions=Sessions(database.sessions, queue, notifier, audit),
         canvases=shared.library,
@@ -242,6 +266,16 @@ def build_services(shared: SharedServices) -> Services:
 
 def asset_limits(settings: Settings) -> AssetLimits:
     return AssetLimits(settings.max_asset_bytes, settings.max_canvas_assets)
+
+
+def document_rules(settings: Settings) -> ToolRules:
+    return ToolRules(
+        needs_lease=settings.canvas_leases,
+        enforces_inspection=settings.canvas_inspection == "enforce",
+        is_turned_off=settings.document_store == "git",
+        max_document_bytes=settings.max_document_bytes,
+        max_result_bytes=settings.max_result_bytes,
+    )
 
 
 def board_limits(settings: Settings) -> BoardLimits:
