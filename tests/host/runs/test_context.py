@@ -14,6 +14,7 @@ from easel.core.document.hidden_update import format_diff_update, format_text_up
 from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ProviderData, Step, Text
 from easel.core.run.status import Status
+from easel.errors import NotFound
 from easel.host.runs import context
 from easel.ids import OWNER, SessionId
 from tests.host.conftest import TestTool
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.conversation import Conversation
     from easel.core.run.run import Run
-    from easel.ids import RunId
+    from easel.ids import ArtifactId, RunId, UserId
     from tests.host.conftest import RunHarness
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
@@ -85,6 +86,19 @@ async def test_result_in_an_artifact_is_restored_and_shortened(talk: Talk):
     value = turn.steps[0].results[0].value
     assert value.startswith("word " * 300)
     assert "[Shortened: the first 2000 of 7500 characters. To read the rest, call gsv__Echo with" in value
+
+
+async def test_turn_whose_artifact_is_gone_is_rebuilt_from_its_messages(
+    talk: Talk, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
+):
+    await talk.say("first", [calls("gsv__Echo", value="word " * 1_500)], [Text("Found it.")])
+
+    async def read_nothing(user_id: UserId, artifact_id: ArtifactId) -> bytes:
+        raise NotFound(what="artifact", id=artifact_id)
+
+    monkeypatch.setattr(harness.artifacts, "read", read_nothing)
+    await talk.say("second")
+    assert talk.conversation.turns[0].steps == (Step("Found it.", ()),)
 
 
 async def test_conversation_begins_like_the_one_before(talk: Talk):
