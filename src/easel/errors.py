@@ -260,7 +260,7 @@ class TimedOut(HostError):
 
 
 class NotInRun(HostError):
-    """This tool needs the boards of a run; only an agent can call it."""
+    """This tool works only inside a run; only an agent can call it."""
 
     code, gateway, rpc, http = "NOT_IN_RUN", 400, -32039, 400
 

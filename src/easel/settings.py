@@ -231,6 +231,21 @@ class Settings:
     view_ttl_seconds: float = _row(
         60.0, "Seconds until an open view expires after its instance stops renewing it.", minimum=1
     )
+    # documents
+    canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
+    canvas_leases: bool = _row(
+        True, "Whether these tools need the lease of the document; off: a read or a patch needs none."
+    )
+    canvas_inspection: str = _row(
+        "enforce",
+        "Whether an agent must read lines before it edits them: enforce, or advise (its answer has a note).",
+        one_of=("enforce", "advise"),
+    )
+    document_store: str = _row(
+        "database",
+        "Where documents are edited: database, or git (the tools for documents answer an error).",
+        one_of=("database", "git"),
+    )
     # the sandbox
     profile: str = _row(
         "dev-local",
@@ -302,6 +317,7 @@ class Settings:
     max_document_versions: int = _row(
         1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
     )
+    max_document_bytes: int = _row(1_048_576, "Largest text of a document.", minimum=1_024)
     artifact_days: float = _row(
         7.0,
         "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "

@@ -84,6 +84,7 @@ class RunHarness:
             self.artifacts,
             database.notifier,
             self.audit,
+            canvases=database.canvases,
             max_attempts=3,
             max_message_bytes=100_000,
         )

@@ -108,7 +108,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "input_text": ("text",),
     "inspected": ("[]",),
     "instance_id": ("instance",),
-    "interrupted_run_id": (None,),
+    "interrupted_run_ids": ("",),
     "is_accepted": (True,),
     "jobs": ([["owner", "c5", "job"], ["owner", "c6", "job"]],),
     "kept": (['["job","action",1000,0]'],),

@@ -59,6 +59,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
             ).periodic(),
             *sweeps(shared, retention_seconds),
+            shared.leases.periodic(),
             shared.nodes.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],

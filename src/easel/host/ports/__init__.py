@@ -9,7 +9,7 @@ from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
 from easel.host.ports.deletions import DeletionStore
-from easel.host.ports.documents import DocumentStore
+from easel.host.ports.documents import DocumentStore, LeaseActivity
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
@@ -29,6 +29,7 @@ __all__ = [
     "CanvasStore",
     "DeletionStore",
     "DocumentStore",
+    "LeaseActivity",
     "LogSource",
     "Model",
     "ModelSource",

@@ -19,8 +19,9 @@ from easel.core.stream.message_text import take_out_runs, take_out_whole
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
+from easel.host.canvas_heads import notify_canvases
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
-from easel.host.ports import ArtifactAccess, Notifier, RunStore
+from easel.host.ports import ArtifactAccess, LogSource, Notifier, RunStore
 from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
@@ -38,6 +39,7 @@ class RunQueue:
         notifier: Notifier,
         audit: Audit,
         *,
+        canvases: LogSource,
         max_attempts: int,
         max_message_bytes: int,
     ) -> None:
@@ -45,6 +47,7 @@ class RunQueue:
         self._artifacts = artifacts
         self._audit = audit
         self._notifier = notifier
+        self._canvases = canvases
         self._max_attempts = max_attempts
         self._max_message = max_message_bytes
 
@@ -63,6 +66,7 @@ class RunQueue:
                 self._notifier.notify(
                     ThreadAppended(scoped_key(principal.user_id, session_id), enqueued.thread_seq)
                 )
+            await notify_canvases(self._canvases, self._notifier, principal.user_id, enqueued.preempted)
         return enqueued.run
 
     def _to_new_run(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
@@ -142,6 +146,7 @@ class RunQueue:
             self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), result.thread_seq))
         if result.turn_passed:
             self._notifier.notify(RunReady(prefers=result.prefers))
+        await notify_canvases(self._canvases, self._notifier, run.user_id, result.preempted)
         return run
 
     async def _prepare_end(

@@ -69,6 +69,7 @@ def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: b
         canvas_id=row["canvas_id"],
         session_id=row["session_id"],
         canvas_revision=row["canvas_revision"],
+        last_seq=row["last_seq"],
         text=row["text"] or "",
         revision_id=row["revision_id"] or EMPTY_REVISION,
         lease=_to_lease(row, time),
@@ -81,7 +82,7 @@ def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: b
 
 def _to_lease(row: Row, time: Time) -> Lease:
     if row["lease_id"] is None:
-        return Free(row["epoch"], row["interrupted_run_id"])
+        return Free(row["epoch"], _to_run_ids(row["interrupted_run_ids"]))
     expires_at = row["lease_expires_at"]
     return Held(
         row["epoch"],
@@ -89,8 +90,12 @@ def _to_lease(row: Row, time: Time) -> Lease:
         row["lease_run_id"],
         row["lease_session_id"],
         expires_at if time is None else time(expires_at),
-        row["interrupted_run_id"],
+        _to_run_ids(row["interrupted_run_ids"]),
     )
+
+
+def _to_run_ids(text: str) -> tuple[RunId, ...]:
+    return tuple(RunId(run_id) for run_id in text.split())
 
 
 def apply_change(document: Document, change: DocumentChange) -> Document:
@@ -101,6 +106,7 @@ def apply_change(document: Document, change: DocumentChange) -> Document:
     """
     after = replace(
         document,
+        last_seq=document.last_seq + len(change.events),
         lease=document.lease if change.lease is None else change.lease,
         text=document.text if change.text is None else change.text,
         revision_id=document.revision_id if change.text is None else revision_of(change.text),
@@ -125,7 +131,7 @@ def lease_arguments(document: Document) -> dict[str, Any]:
         "lease_run_id": held and held.run_id,
         "lease_session_id": held and held.session_id,
         "lease_expires_at": held and held.expires_at,
-        "interrupted_run_id": lease.interrupted_run_id,
+        "interrupted_run_ids": " ".join(lease.interrupted),
         "inspected": to_json([list(lines) for lines in document.inspected]),
     }
 

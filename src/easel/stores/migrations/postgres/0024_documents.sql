@@ -18,8 +18,9 @@ create table documents (
   lease_run_id text,
   lease_session_id text,
   lease_expires_at timestamptz,
-  -- The run that the user interrupted last.
-  interrupted_run_id text,
+  -- The runs that a person has taken the document from, separated by spaces. A message and a cancel are
+  -- not noted here: the runs show them.
+  interrupted_run_ids text not null default '',
   -- The lines that the holder of the lease was shown, as [first, last] pairs.
   inspected jsonb not null default '[]',
   primary key (user_id, canvas_id),
@@ -110,7 +111,7 @@ begin
   loop
     perform from canvases where user_id = for_user and canvas_id = leased.canvas_id for update;
     update documents
-       set epoch = epoch + 1, interrupted_run_id = lease_run_id, inspected = '[]', lease_id = null,
+       set epoch = epoch + 1, inspected = '[]', lease_id = null,
            lease_run_id = null, lease_session_id = null, lease_expires_at = null
      where user_id = for_user and canvas_id = leased.canvas_id and lease_session_id = for_session
        and (for_run is null or lease_run_id = for_run)

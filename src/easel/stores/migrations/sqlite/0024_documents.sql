@@ -18,8 +18,9 @@ create table documents (
   lease_run_id text,
   lease_session_id text,
   lease_expires_at integer,
-  -- The run that the user interrupted last.
-  interrupted_run_id text,
+  -- The runs that a person has taken the document from, separated by spaces. A message and a cancel are
+  -- not noted here: the runs show them.
+  interrupted_run_ids text not null default '',
   -- The lines that the holder of the lease was shown, as [first, last] pairs.
   inspected text not null default '[]' constraint inspected_is_json check (json_valid(inspected)),
   primary key (user_id, canvas_id),

@@ -45,8 +45,8 @@ select 1 from documents
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
 select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
-       d.lease_expires_at, d.interrupted_run_id, d.inspected::text as inspected,
-       c.revision as canvas_revision, n.text, n.revision_id,
+       d.lease_expires_at, d.interrupted_run_ids, d.inspected::text as inspected,
+       c.revision as canvas_revision, c.last_seq, n.text, n.revision_id,
        (select a.revision_id from artefacts a
          where a.user_id = d.user_id and a.canvas_id = d.canvas_id
          order by a.version_no desc limit 1) as artefact_revision_id,
@@ -90,7 +90,7 @@ with changed as (
   update documents
      set epoch = :epoch, lease_id = :lease_id, lease_run_id = :lease_run_id,
          lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
-         interrupted_run_id = :interrupted_run_id, inspected = :inspected::text::jsonb
+         interrupted_run_ids = :interrupted_run_ids, inspected = :inspected::text::jsonb
    where user_id = :user_id and canvas_id = :canvas_id
 ),
   -- include: append_events

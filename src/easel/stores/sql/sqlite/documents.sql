@@ -20,7 +20,7 @@ update documents
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
 select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
-       d.lease_expires_at, d.interrupted_run_id, d.inspected, c.revision as canvas_revision,
+       d.lease_expires_at, d.interrupted_run_ids, d.inspected, c.revision as canvas_revision, c.last_seq,
        n.text, n.revision_id,
        (select a.revision_id from artefacts a
          where a.user_id = d.user_id and a.canvas_id = d.canvas_id
@@ -60,7 +60,7 @@ select cancel_requested_at,
 update documents
    set epoch = :epoch, lease_id = :lease_id, lease_run_id = :lease_run_id,
        lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
-       interrupted_run_id = :interrupted_run_id, inspected = :inspected
+       interrupted_run_ids = :interrupted_run_ids, inspected = :inspected
  where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: rt_save_artefact_draft
@@ -135,7 +135,7 @@ delete from artefacts
 -- name: end_leases
 -- End the leases that runs of a session hold, or those of one run, because the user acted. CT-18
 update documents
-   set epoch = epoch + 1, interrupted_run_id = lease_run_id, inspected = '[]', lease_id = null,
+   set epoch = epoch + 1, inspected = '[]', lease_id = null,
        lease_run_id = null, lease_session_id = null, lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and lease_session_id = :session_id and user_id = :user_id
