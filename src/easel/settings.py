@@ -144,6 +144,29 @@ class Settings:
     )
     max_attempts: int = _row(3, "Attempts of a run if its worker is lost.", minimum=1, maximum=100)
     max_steps: int = _row(24, "Maximum number of model calls in one run.", minimum=1)
+    max_rejected_patches: int = _row(
+        3, "Patches of a document that may be rejected in a row; then the run ends.", minimum=1
+    )
+    run_token_budget: int = _row(
+        0,
+        "Tokens, in and out, of all model calls of one run; a run that has used them ends. 0: no limit.",
+        minimum=0,
+    )
+    step_lease_seconds: float = _row(
+        120.0,
+        "Seconds that a request to a model keeps the lease of a document, without any part of the answer.",
+        minimum=0,
+    )
+    max_context_result_bytes: int = _row(
+        32_768,
+        "Largest tool result that a model is given whole; of a larger one it gets the beginning and a note.",
+        minimum=1_024,
+    )
+    max_image_bytes: int = _row(
+        5_000_000,
+        "Largest image of a message that a model is given; a larger one stays a reference.",
+        minimum=0,
+    )
     refresh_unwatched: bool = _row(True, "Whether refresh jobs run while no view of their canvas is open.")
     max_refreshes: int = _row(50, "Refresh jobs that one instance runs concurrently.", minimum=1)
     max_actions: int = _row(200, "Canvas actions that one instance runs concurrently.", minimum=1)
