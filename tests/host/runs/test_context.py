@@ -53,7 +53,7 @@ class Talk:
 
     @property
     def conversation(self) -> Conversation:
-        """What the model was given at the last step."""
+        """The conversation of the last step."""
         return self.model.conversations[-1]
 
 
