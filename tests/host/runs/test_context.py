@@ -16,6 +16,7 @@ from easel.core.run.conversation import ProviderData, Step, Text
 from easel.core.run.status import Status
 from easel.errors import NotFound
 from easel.host.runs import context
+from easel.host.runs import turns as turns_module
 from easel.ids import OWNER, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
@@ -251,6 +252,18 @@ async def test_history_is_loaded_by_few_queries_and_once_per_run(harness: RunHar
         await wait_until_ended(harness, await harness.start("second"))
     assert turns.queries == [("turns", 20), ("logs", 1)], "only the newest turn is read"
     assert [len(given.turns) for given in model.conversations] == [45, 45, 46]
+
+
+async def test_turns_in_memory_are_bounded(harness: RunHarness, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turns_module, "MAX_MEMORY_BYTES", 3_000)
+    turns = CountingTurns(harness)
+    model = RemoteModel([Text("ok")])
+    async with working(harness.worker(model=model, choice=CHOICE, turns=turns)):
+        for number in range(4):
+            await wait_until_ended(harness, await harness.start(f"message {number} " + "x" * 2_000))
+    logs = [count for kind, count in turns.queries if kind == "logs"]
+    assert logs == [1, 1, 3], "the third run had one turn in memory, the fourth none"
+    assert len(model.conversations[-1].turns) == 3
 
 
 async def test_scripted_model_loads_no_history(harness: RunHarness):

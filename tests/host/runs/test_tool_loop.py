@@ -150,6 +150,21 @@ async def test_lease_is_released_however_the_loop_ends(harness: RunHarness, end:
     assert reason in (run.error_message or "")
 
 
+@rule("CT-45")
+async def test_call_of_an_answer_that_breaks_off_is_not_made(harness: RunHarness):
+    used: list[Any] = []
+
+    async def use(args: Mapping[str, Any]) -> Any:
+        used.append(args)
+
+    model = RemoteModel([Text("Calling."), calls("t"), ModelFailed(reason="the connection was cut")])
+    run_id = await harness.start("hello")
+    async with working(harness.worker(TestTool("t", use), model=model, choice=CHOICE)):
+        run = await wait_until_ended(harness, run_id)
+    assert (run.status, used) == (Status.FAILED, [])
+    assert "step.completed" not in await harness.types(run_id)
+
+
 @rule("RX-27")
 async def test_cancel_ends_the_request_to_the_provider(harness: RunHarness):
     pause = Pause()
