@@ -97,7 +97,8 @@ def apply_patch(
         application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
         reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
-    if len(new_text) > max_text_bytes or len(new_text.encode("utf-8", "surrogatepass")) > max_text_bytes:
+    size = len(new_text.encode("utf-8", "surrogatepass"))
+    if size > max_text_bytes and len(new_text) >= len(text):
         reject(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
