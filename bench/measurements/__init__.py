@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bench.measurements.appends import appends
 from bench.measurements.canvases import actions, busy_canvases
 from bench.measurements.claims import claims
+from bench.measurements.documents_load import documents_load
 from bench.measurements.fanout import fanout
 from bench.measurements.footprint import footprint
 from bench.measurements.growth import growth
@@ -15,6 +16,7 @@ from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
 from bench.measurements.runs import runs
+from bench.measurements.steps import steps
 from bench.measurements.tabs import tabs
 from bench.measurements.takeover import takeover
 
@@ -41,6 +43,8 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         actions,
         busy_canvases,
         node_calls,
+        documents_load,
+        steps,
     )
 }
 

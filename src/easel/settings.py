@@ -144,6 +144,29 @@ class Settings:
     )
     max_attempts: int = _row(3, "Attempts of a run if its worker is lost.", minimum=1, maximum=100)
     max_steps: int = _row(24, "Maximum number of model calls in one run.", minimum=1)
+    max_rejected_patches: int = _row(
+        3, "Patches of a document that may be rejected in a row; then the run ends.", minimum=1
+    )
+    run_token_budget: int = _row(
+        0,
+        "Tokens, in and out, of all model calls of one run; a run that has used them ends. 0: no limit.",
+        minimum=0,
+    )
+    step_lease_seconds: float = _row(
+        120.0,
+        "Seconds that a request to a model keeps the lease of a document, without any part of the answer.",
+        minimum=0,
+    )
+    max_context_result_bytes: int = _row(
+        32_768,
+        "Largest tool result that a model is given whole; of a larger one it gets the beginning and a note.",
+        minimum=1_024,
+    )
+    max_image_bytes: int = _row(
+        5_000_000,
+        "Largest image of a message that a model is given; a larger one stays a reference.",
+        minimum=0,
+    )
     refresh_unwatched: bool = _row(True, "Whether refresh jobs run while no view of their canvas is open.")
     max_refreshes: int = _row(50, "Refresh jobs that one instance runs concurrently.", minimum=1)
     max_actions: int = _row(200, "Canvas actions that one instance runs concurrently.", minimum=1)
@@ -231,6 +254,21 @@ class Settings:
     view_ttl_seconds: float = _row(
         60.0, "Seconds until an open view expires after its instance stops renewing it.", minimum=1
     )
+    # documents
+    canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
+    canvas_leases: bool = _row(
+        True, "Whether these tools need the lease of the document; off: a read or a patch needs none."
+    )
+    canvas_inspection: str = _row(
+        "enforce",
+        "Whether an agent must read lines before it edits them: enforce, or advise (its answer has a note).",
+        one_of=("enforce", "advise"),
+    )
+    document_store: str = _row(
+        "database",
+        "Where documents are edited: database, or git (the tools for documents answer an error).",
+        one_of=("database", "git"),
+    )
     # the sandbox
     profile: str = _row(
         "dev-local",
@@ -299,6 +337,10 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
+    max_document_versions: int = _row(
+        1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
+    )
+    max_document_bytes: int = _row(1_048_576, "Largest text of a document.", minimum=1_024)
     artifact_days: float = _row(
         7.0,
         "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "

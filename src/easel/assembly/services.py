@@ -37,6 +37,11 @@ from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
+from easel.host.documents.answers import ToolRules
+from easel.host.documents.leases import LeaseKeeper
+from easel.host.documents.service import Documents
+from easel.host.documents.tools import document_tools
+from easel.host.documents.transactions import DocumentTransactions
 from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
@@ -64,6 +69,8 @@ class SharedServices:
     views: CanvasViews
     library: CanvasLibrary
     boards: Boards
+    documents: DocumentTransactions
+    leases: LeaseKeeper
     outputs: LiveOutputs
     # One registry for API and worker, so that a call to a node that is connected here stays in the process.
     nodes: NodeRegistry
@@ -112,6 +119,8 @@ async def open_shared_services(
         floor=APPROVAL_MODES[settings.approval_mode],
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
+    documents = DocumentTransactions(database.documents, notifier)
+    leases = LeaseKeeper(database.documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
         database.settings, open_cipher(settings), notifier, audit, host_model(settings)
@@ -121,6 +130,8 @@ async def open_shared_services(
     local = local_tools(settings, sandbox, folders, audit)
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
+    if settings.canvas_tools:
+        tools.add(document_tools(documents, leases, document_rules(settings)))
     nodes.local = LocalNode(
         version=__version__,
         platform=platform.system().lower(),
@@ -131,18 +142,20 @@ async def open_shared_services(
     try:
         async with open_models(user_settings) as models:
             yield SharedServices(
-                resources,
-                transactions,
-                assets,
-                views,
-                library,
-                boards,
-                outputs,
-                nodes,
-                folders,
-                tools,
-                user_settings,
-                models,
+                resources=resources,
+                transactions=transactions,
+                assets=assets,
+                views=views,
+                library=library,
+                boards=boards,
+                documents=documents,
+                leases=leases,
+                outputs=outputs,
+                nodes=nodes,
+                folders=folders,
+                tools=tools,
+                settings=user_settings,
+                models=models,
             )
     finally:
         await nodes.close()
@@ -165,6 +178,7 @@ def build_services(shared: SharedServices) -> Services:
         artifacts,
         notifier,
         audit,
+        canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
     )
@@ -240,6 +254,7 @@ def build_services(shared: SharedServices) -> Services:
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,
+        documents=Documents(shared.documents, audit, max_bytes=settings.max_document_bytes),
         queue=queue,
         sessions=Sessions(database.sessions, queue, notifier, audit),
         canvases=shared.library,
@@ -264,6 +279,16 @@ def build_services(shared: SharedServices) -> Services:
 
 def asset_limits(settings: Settings) -> AssetLimits:
     return AssetLimits(settings.max_asset_bytes, settings.max_canvas_assets)
+
+
+def document_rules(settings: Settings) -> ToolRules:
+    return ToolRules(
+        needs_lease=settings.canvas_leases,
+        enforces_inspection=settings.canvas_inspection == "enforce",
+        is_turned_off=settings.document_store == "git",
+        max_document_bytes=settings.max_document_bytes,
+        max_result_bytes=settings.max_result_bytes,
+    )
 
 
 def board_limits(settings: Settings) -> BoardLimits:

@@ -32,6 +32,7 @@ from easel.host.ports import (
     CanvasActionStore,
     CanvasStore,
     DeletionStore,
+    DocumentStore,
     NodeStore,
     Notifier,
     ReferenceStore,
@@ -71,6 +72,9 @@ class Database(Protocol):
 
     @property
     def canvas_actions(self) -> CanvasActionStore: ...
+
+    @property
+    def documents(self) -> DocumentStore: ...
 
     @property
     def audit(self) -> AuditStore: ...
@@ -152,12 +156,19 @@ async def _connect(settings: Settings) -> Database:
         from easel.stores.postgres import open_postgres
 
         return await open_postgres(
-            settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds
+            settings.database_url,
+            pool=settings.database_pool,
+            timeout=settings.database_timeout_seconds,
+            max_document_versions=settings.max_document_versions,
         )
     from easel.stores.sqlite import open_sqlite
 
     _make_data_folder(settings.data_folder)
-    return await open_sqlite(_sqlite_file(settings), synchronous=settings.sqlite_synchronous)
+    return await open_sqlite(
+        _sqlite_file(settings),
+        synchronous=settings.sqlite_synchronous,
+        max_document_versions=settings.max_document_versions,
+    )
 
 
 def _sqlite_file(settings: Settings) -> Path:

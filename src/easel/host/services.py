@@ -12,6 +12,7 @@ from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.views import CanvasViews
+from easel.host.documents.service import Documents
 from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
@@ -34,6 +35,7 @@ class Services:
     assets: CanvasAssets
     views: CanvasViews
     pages: CanvasPages
+    documents: Documents
     tails: Tails  # streams of the logs of runs
     threads: Tails  # streams of the threads of sessions
     canvas_tails: Tails

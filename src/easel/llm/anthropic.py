@@ -21,6 +21,8 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
         base_url=choice.base_url or ANTHROPIC_URL,
         http_client=http,
         max_retries=0,
+        # The SDK sends the key as a bearer token; gateways and local servers may know the older header only.
+        default_headers={"x-api-key": choice.api_key or NO_KEY} if choice.base_url else None,
     )
     model = AnthropicModel(
         choice.model,

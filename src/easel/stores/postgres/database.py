@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.deletions import PostgresDeletions
+    from easel.stores.postgres.documents import PostgresDocuments
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.references import PostgresReferences
@@ -83,6 +84,7 @@ class PostgresDatabase:
     sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
     canvas_actions: "PostgresCanvasActions"
+    documents: "PostgresDocuments"
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
     references: "PostgresReferences"
