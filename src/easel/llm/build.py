@@ -37,7 +37,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """Times of provider requests. `read_seconds` is the longest silence of a provider, also within an answer."""
+    """Times of provider requests. `read_seconds` is the longest silence, also within an answer."""
 
     retries: RetrySettings = DEFAULT_RETRIES
     connect_seconds: float = 10.0
@@ -84,7 +84,7 @@ class Models:
         await self._thread.close()
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Return the TLS settings, which take long to load and are the same for all. In the provider thread."""
+        """Return the TLS settings, the same for all. Loads them in the provider thread."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
