@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from easel.ids import OWNER
 from tests.cli.commands import TIMEOUT_SECONDS, environment_of, invoke_easel
 from tests.edges.http.live import LiveEasel, capture_log
 from tests.requirements import rule
@@ -70,7 +71,8 @@ def test_key_is_read_from_a_pipe_and_never_printed(easel: LiveEasel) -> None:
     assert done.returncode == 0, done.stderr
     assert "sk-…tive   (user)" in done.stdout
     assert KEY not in done.stdout + done.stderr
-    assert easel.do(easel.instances[0].services.settings.find_model("owner")).resolved.choice.api_key == KEY  # type: ignore[arg-type]
+    found = easel.do(easel.instances[0].services.settings.find_model(OWNER))
+    assert found.resolved.choice.api_key == KEY
 
 
 def test_key_is_typed_without_echo(easel: LiveEasel) -> None:
