@@ -6,8 +6,8 @@ are passed down as a frozen `Settings`; no other module reads the environment.
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,12 @@ from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
 from easel.settings_values import check_address, check_model, parse_value
+from easel.settings_values import new_row as _row
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
 MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
-
-
-def _row(
-    default: Any,
-    description: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    one_of: Sequence[str] = (),
-    secret: bool = False,
-) -> Any:
-    bounds = {"minimum": minimum, "maximum": maximum, "one_of": one_of}
-    return field(
-        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
-    )
 
 
 def _default_data() -> str:
