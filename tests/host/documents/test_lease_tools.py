@@ -126,7 +126,7 @@ async def test_document_with_a_live_lease_cannot_be_checked_out(instances: list[
     assert lease_id not in str(refused)
 
 
-@rule("CT-11", "CT-08", "RS-48", "CT-29", "CT-26")
+@rule("CT-07", "CT-11", "CT-08", "RS-48", "CT-29", "CT-26")
 @pytest.mark.parametrize("tool", READS)
 async def test_unknown_and_foreign_leases_are_not_owned(small: Instance, tool: str):
     canvas_id = await small.create(PLAN)
