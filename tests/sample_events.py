@@ -24,7 +24,7 @@ from easel.core.document.document import Author, AuthorKind
 from easel.core.document.lease import Free
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
 from easel.core.session.message import question
@@ -62,6 +62,12 @@ def sample_events() -> list[Envelope]:
         make.thought(message, "Hm"),
         make.thought(message, EncodedRun("A" * 3_000)),
         make.step(1, Step("Hello", (call,))),
+        make.step(
+            2,
+            Step("", (), usage=Usage(1, 1), provider_data=ProviderData("anthropic", {}), prefix="0"),
+            ContextStart(),
+        ),
+        make.hidden_update(message, "Canvas update", Author(AuthorKind.PERSON, "owner")),
         make.tool_call(call),
         make.tool_result(ToolResult(call.call_id, call.tool, 1)),
         make.tool_result(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
@@ -71,7 +77,7 @@ def sample_events() -> list[Envelope]:
         ),
         *make.end_with_message(message, "Hello", Status.COMPLETED, None),
         *make.end_with_message(message, "word " * 1_000, Status.COMPLETED, None),
-        *make.end_with_message(message, "Hello", Status.FAILED, "No."),
+        *make.end_with_message(message, "Hello", Status.FAILED, "No.", usage=Usage(1, 1)),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),
         on_canvas.view_opened(2, "view_1", "browser", 1),

@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # Modules directly in edges/ are shared by all edges; the edges do not import each other.
     "edges": frozenset({"host", "core"}),
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
-    "settings": frozenset(),
+    "settings_values": frozenset({"core"}),
+    "settings": frozenset({"core", "settings_values"}),
     "assembly": frozenset(
         {"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "demo"}
     ),
@@ -66,6 +67,9 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": frozenset(),
     "audit_chain": frozenset({"audit"}),
     "deletions": frozenset(),
+    "user_settings": frozenset({"audit"}),
+    "model_check": frozenset(),
+    "models": frozenset({"model_check", "user_settings"}),
     "canvas_heads": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
@@ -92,6 +96,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "sessions",
             "streams",
             "tools",
+            "user_settings",
+            "models",
         }
     ),
 }

@@ -291,6 +291,9 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
         "POST", f"/api/documents/{c.document()}/take-control"
     ),
     "GET /api/tools": lambda _: _get("/api/tools"),
+    "GET /api/settings": lambda _: _get("/api/settings"),
+    "PUT /api/settings": lambda c: Call("PUT", "/api/settings", {"model": c.new_name("model")}),
+    "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),
     "GET /openapi.json": lambda _: _get("/openapi.json"),

@@ -16,6 +16,7 @@ from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
 from bench.measurements.runs import runs
+from bench.measurements.steps import steps
 from bench.measurements.tabs import tabs
 from bench.measurements.takeover import takeover
 
@@ -43,6 +44,7 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         busy_canvases,
         node_calls,
         documents_load,
+        steps,
     )
 }
 

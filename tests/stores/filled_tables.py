@@ -282,6 +282,7 @@ FILL = [
         status="'taken'",
         deadline=FUTURE,
     ),
+    rows("settings", user_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
     rows("ended_sign_ins", sign_in_id="'sign_in' || n", user_id="'owner'", forget_at=FUTURE),
 ]
 

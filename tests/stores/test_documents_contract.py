@@ -167,6 +167,31 @@ async def test_canvas_that_an_older_release_created_gets_its_document(
     assert (await get_document(documents, "second")).text == "text"
 
 
+async def test_migration_creates_the_documents_of_existing_canvases(own_store: Store) -> None:
+    store, canvases = own_store, own_store.database.canvases
+    await create_document(canvases, "plan")
+    await create_document(canvases, "coder", owner_session_key=None, agent_id="coder")
+    await create_document(canvases, "main", owner_session_key=None)
+    await create_document(canvases, "page", spec={"mode": "html"})
+    await create_document(canvases, "gone")
+    assert await canvases.delete(OWNER, CanvasId("gone"), lambda _: None) is not None
+    for table in ("artefacts", "artefact_drafts", "documents", "hidden_messages"):
+        await store.sql(f"drop table {table}")
+    if store.kind == "postgres":
+        await store.sql("drop function end_leases")
+    await store.sql("delete from schema_migrations where version >= 24")
+    assert "0024 documents" in await store.database.migrate()
+    rows = await store.sql("select canvas_id, session_id, created_at, is_active from documents")
+    created = await store.sql("select canvas_id, created_at from canvases")
+    assert {row["canvas_id"]: row["session_id"] for row in rows} == {
+        "plan": SESSION,
+        "coder": "agent:coder:main",
+        "main": "main",
+    }
+    times = {row["canvas_id"]: row["created_at"] for row in created}
+    assert all(row["is_active"] and row["created_at"] == times[row["canvas_id"]] for row in rows)
+
+
 async def test_deleted_canvas_has_no_document_and_its_rows_are_purged(
     store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:

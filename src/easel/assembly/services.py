@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
+from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import owner_token
@@ -41,6 +42,7 @@ from easel.host.documents.leases import LeaseKeeper
 from easel.host.documents.service import Documents
 from easel.host.documents.tools import document_tools
 from easel.host.documents.transactions import DocumentTransactions
+from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -50,6 +52,7 @@ from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
+from easel.host.user_settings import UserSettings
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs
@@ -73,6 +76,8 @@ class SharedServices:
     nodes: NodeRegistry
     folders: SessionDirs
     tools: ToolRegistry
+    settings: UserSettings
+    models: ChosenModels
 
 
 @contextlib.asynccontextmanager
@@ -117,6 +122,9 @@ async def open_shared_services(
     documents = DocumentTransactions(database.documents, notifier)
     leases = LeaseKeeper(database.documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
+    user_settings = UserSettings(
+        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+    )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
@@ -132,20 +140,23 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        yield SharedServices(
-            resources=resources,
-            transactions=transactions,
-            assets=assets,
-            views=views,
-            library=library,
-            boards=boards,
-            documents=documents,
-            leases=leases,
-            outputs=outputs,
-            nodes=nodes,
-            folders=folders,
-            tools=tools,
-        )
+        async with open_models(user_settings) as models:
+            yield SharedServices(
+                resources=resources,
+                transactions=transactions,
+                assets=assets,
+                views=views,
+                library=library,
+                boards=boards,
+                documents=documents,
+                leases=leases,
+                outputs=outputs,
+                nodes=nodes,
+                folders=folders,
+                tools=tools,
+                user_settings=user_settings,
+                models=models,
+            )
     finally:
         await nodes.close()
 
@@ -258,6 +269,8 @@ def build_services(shared: SharedServices) -> Services:
         readiness=Readiness(database.runs),
         tools=shared.tools,
         nodes=shared.nodes,
+        settings=shared.settings,
+        models=shared.models,
     )
 
 

@@ -13,12 +13,14 @@ from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.views import CanvasViews
 from easel.host.documents.service import Documents
+from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
+from easel.host.user_settings import UserSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,5 @@ class Services:
     readiness: Readiness
     tools: ToolRegistry
     nodes: NodeRegistry
+    settings: UserSettings
+    models: ChosenModels

@@ -54,6 +54,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "document.restored": _AUDIT,
     "document.promoted": _AUDIT,
     "document.control_taken": _AUDIT,
+    "settings.changed": _AUDIT,
     "token.created": _AUDIT,
     "token.bound": _AUDIT,
     "token.revoked": _AUDIT,

@@ -18,7 +18,7 @@ _PREFIX = "lease"
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody has the document. `interrupted` are the runs that a person has taken it from, oldest first."""
+    """No run has the lease. `interrupted` are the runs that a person has taken it from, oldest first."""
 
     epoch: int
     interrupted: tuple[RunId, ...] = ()

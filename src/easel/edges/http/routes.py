@@ -16,6 +16,7 @@ from easel.edges.http import (
     rpc,
     runs,
     sessions,
+    settings,
     streams,
 )
 from easel.edges.http.artifacts import ArtifactView
@@ -45,6 +46,7 @@ from easel.edges.http.sessions import (
     SessionPage,
     SessionView,
 )
+from easel.edges.http.settings import ChangeSettings, ModelCheckView, SettingsView
 from easel.edges.http.sockets import SocketRow
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, StreamQuery, ToolList
 from easel.errors import (
@@ -65,6 +67,7 @@ from easel.errors import (
     RangeNotSatisfiable,
     RevisionConflict,
     RunFinished,
+    SecretsUnavailable,
     TextConflict,
     TimedOut,
     TooLarge,
@@ -176,6 +179,16 @@ API: tuple[Row, ...] = (
         "End the lease of the agent that edits the document.", response=DocumentView,
         errors=_DOCUMENT_ERRORS),
     Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
+    Row("GET", "/api/settings", settings.get_settings,
+        "Get your settings, and where each value comes from. A key is masked.", response=SettingsView,
+        errors=(Forbidden, Unavailable)),
+    Row("PUT", "/api/settings", settings.change_settings,
+        "Change the named settings; null clears one. A running run uses them from its next step on.",
+        body=ChangeSettings, response=SettingsView,
+        errors=(BadInput, Forbidden, SecretsUnavailable, Unavailable)),
+    Row("POST", "/api/settings/check", settings.check_model,
+        "Make one small request to your model, and explain what is wrong if it fails.",
+        response=ModelCheckView, errors=(Forbidden, Unavailable)),
     Row("GET", "/api/audit", audit.list_audit, "List audit records, newest first.", _ADMIN, query=ListAudit,
         response=AuditPage, errors=(BadInput, Forbidden, Unavailable)),
     Row("GET", "/openapi.json", pages.openapi_json, "Get this description.", response="application/json"),

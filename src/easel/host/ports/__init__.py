@@ -14,6 +14,7 @@ from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
+from easel.host.ports.settings import SecretCipher, SettingStore
 from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import Tool, ToolSource
 from easel.host.ports.turns import TurnStore
@@ -37,7 +38,9 @@ __all__ = [
     "Notifier",
     "ReferenceStore",
     "RunStore",
+    "SecretCipher",
     "SessionStore",
+    "SettingStore",
     "SignInStore",
     "SweepClaims",
     "TokenStore",

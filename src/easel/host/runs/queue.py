@@ -7,8 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
+from easel.core.run.conversation import Usage
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
@@ -108,6 +111,17 @@ class RunQueue:
         text = (await self._artifacts.read(principal.user_id, run.input_artifact)).decode()
         light = take_out_whole(text)
         return replace(run, input_text=light.text, input_attachments=light.attachments, input_artifact=None)
+
+    async def read_usage(self, run: Run) -> Usage | None:
+        """Return the tokens that an ended run used, None if it called no model that counts them.
+
+        They are in the last event of the log, which no retention deletes.
+        """
+        if not run.is_terminal:
+            return None
+        events = await self._runs.events_after(run.run_id, run.last_seq - 1, 1)
+        usage = msgspec.json.decode(events[0].data).get("usage") if events else None
+        return Usage.from_json(usage) if usage else None
 
     async def list_runs(
         self,

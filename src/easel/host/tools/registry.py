@@ -7,7 +7,7 @@ limits the duration of the call and the size of the result. CV-03
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_CACHED_VALIDATORS = 10_000
 # Schema parts times argument values. Validation blocks the event loop: at this cost for about 0.1 s.
 MAX_VALIDATION_COST = 5_000_000
+MAX_QUOTED_ARGS = 200  # characters
 
 log = structlog.get_logger("tools")
 
@@ -89,7 +90,9 @@ class ToolRegistry:
         A failure is returned as an error result, which the model reads. Raises only `ClaimLost`.
         """
         try:
-            value = await self.call(call.tool, call.args, context)
+            if not isinstance(call.args, dict):
+                raise BadInput(problem=_describe_broken(call))
+            value = await self.call(call.tool, cast("dict[str, Any]", call.args), context)
         except ClaimLost:
             raise
         except HostError as problem:
@@ -109,7 +112,7 @@ class ToolRegistry:
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
             raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
-        self._validate(tool.definition, args)
+        self.check_arguments(tool.definition, args)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
@@ -134,7 +137,7 @@ class ToolRegistry:
                 return offered
         return None
 
-    def _validate(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+    def check_arguments(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
         """Raise `BadInput` if the arguments do not fit the tool's schema."""
         name = definition.name
         if is_too_deep(args):
@@ -173,3 +176,11 @@ class ToolRegistry:
             context.principal, "tool.error", problem, subject=subject, details={"tool": name}
         )
         return ToolFailed(tool=name, reason=f"raised {type(problem).__name__}.")
+
+
+def _describe_broken(call: ToolCall) -> str:
+    """Return the error for arguments that a model wrote, but that are no JSON object."""
+    sent = call.args if isinstance(call.args, str) else to_json(call.args)
+    start = sent[:MAX_QUOTED_ARGS]
+    more = "…" if len(sent) > len(start) else ""
+    return f"{call.tool}: the arguments must be a complete JSON object, not {start}{more}; call it again."

@@ -17,6 +17,7 @@ from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
+from easel.stores.postgres.settings import PostgresSettings
 from easel.stores.postgres.sign_ins import PostgresSignIns
 from easel.stores.postgres.sweeps import PostgresSweeps
 from easel.stores.postgres.tokens import PostgresTokens
@@ -74,5 +75,6 @@ async def open_postgres(
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)
+    database.settings = PostgresSettings(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
+    from easel.stores.postgres.settings import PostgresSettings
     from easel.stores.postgres.sign_ins import PostgresSignIns
     from easel.stores.postgres.sweeps import PostgresSweeps
     from easel.stores.postgres.tokens import PostgresTokens
@@ -93,6 +94,7 @@ class PostgresDatabase:
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"
+    settings: "PostgresSettings"
     notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

@@ -104,7 +104,7 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
 def _reference_arguments(batches: Sequence[Batch]) -> dict[str, list[str]]:
     pairs: set[tuple[str, str]] = set()
     for batch in batches:
-        for source in (*batch.events, *([batch.answer] if batch.answer else [])):
+        for source in (*batch.events, *batch.hidden, *([batch.answer] if batch.answer else [])):
             pairs.update((batch.claim.run_id, artifact_id) for artifact_id in source.refers_to)
     ordered = sorted(pairs)
     return {

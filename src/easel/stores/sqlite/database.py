@@ -30,6 +30,7 @@ from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
 from easel.stores.sqlite.sessions import SqliteSessions
+from easel.stores.sqlite.settings import SqliteSettings
 from easel.stores.sqlite.sign_ins import SqliteSignIns
 from easel.stores.sqlite.sweeps import SqliteSweeps
 from easel.stores.sqlite.tokens import SqliteTokens
@@ -90,6 +91,7 @@ class SqliteDatabase:
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)
+        self.settings = SqliteSettings(self)
         self.notifier = LocalNotifier()
 
     @property

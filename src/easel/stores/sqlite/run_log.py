@@ -75,6 +75,7 @@ def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int)
             follows_answer=int(batch.ends_as is not None),
             now=now,
         )
+        add_references(connection, batch.claim, message.refers_to)
 
 
 def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | None:

@@ -25,9 +25,9 @@ select 1 from sessions where user_id = :user_id and session_id = :session_id for
 -- Lock a run if the worker still holds the claim of its attempt. Returns whether the user has cancelled the
 -- run or sent a later message. RX-13, CT-19
 select cancel_requested_at is not null
-         or exists (select 1 from runs l
-                     where l.user_id = r.user_id and l.session_id = r.session_id
-                       and l.queue_no > r.queue_no) as is_interrupted
+         or (select 1 from runs l
+              where l.user_id = r.user_id and l.session_id = r.session_id and l.queue_no > r.queue_no
+              limit 1) is not null as is_interrupted
   from runs r
  where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > clock_timestamp()

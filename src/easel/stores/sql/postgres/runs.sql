@@ -197,9 +197,10 @@ with ended as (
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
 -- define: session_has_document
--- Whether the session of a claimed run has a document.
-exists (select 1 from documents d
-         where d.user_id = taken.user_id and d.session_id = taken.session_id and d.is_active);
+-- Whether the session of a claimed run has a document. A scalar subquery instead of `exists`, for which
+-- Postgres may read all documents.
+(select true from documents d
+  where d.user_id = taken.user_id and d.session_id = taken.session_id and d.is_active limit 1) is not null;
 
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have

@@ -1,0 +1,41 @@
+"""The wire of Anthropic Messages. Thinking and tool blocks go back in their order, with their signatures. CT-43"""
+
+import httpx2
+from anthropic import AsyncAnthropic
+from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
+from pydantic_ai.profiles import merge_profile
+from pydantic_ai.profiles.anthropic import AnthropicModelProfile
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+from easel.core.model.choice import ModelChoice
+from easel.llm.conversation import MessageForm
+from easel.llm.schemas import JSON_SCHEMA
+from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+
+
+def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
+    client = AsyncAnthropic(
+        api_key=choice.api_key or NO_KEY,
+        base_url=choice.base_url or ANTHROPIC_URL,
+        http_client=http,
+        max_retries=0,
+        # The SDK sends the key as a bearer token; gateways and local servers may know the older header only.
+        default_headers={"x-api-key": choice.api_key or NO_KEY} if choice.base_url else None,
+    )
+    model = AnthropicModel(
+        choice.model,
+        provider=AnthropicProvider(anthropic_client=client),
+        profile=merge_profile(COMMON_PROFILE, AnthropicModelProfile(supports_thinking=True)),
+    )
+    # Marks on blocks instead of the newer field of the request, which gateways do not all know.
+    settings = AnthropicModelSettings(
+        anthropic_cache_tool_definitions=True,
+        anthropic_cache_instructions=True,
+        anthropic_cache_messages=True,
+    )
+    if choice.reasoning_effort:
+        settings["thinking"] = False if choice.reasoning_effort == "none" else choice.reasoning_effort  # pyright: ignore[reportGeneralTypeIssues]
+    form = MessageForm(choice.provider.value, endpoint, str(client.base_url), needs_signature=True)
+    return Wire(model, settings, form, JSON_SCHEMA)

@@ -1,0 +1,164 @@
+"""Builds the models of choices, and closes their connections when the host stops.
+
+Imports a provider's library when a model of it is first asked, in the provider thread: a host that uses only
+the scripted model loads none.
+"""
+
+import asyncio
+import hashlib
+import importlib
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from easel.core.model.choice import ModelChoice, Provider
+from easel.core.run.conversation import Conversation, Part
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import ModelFailed
+from easel.llm.provider_thread import ProviderThread
+from easel.llm.retries import DEFAULT_RETRIES, RetrySettings
+from easel.llm.scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from easel.llm.wire import Wire
+
+MAX_MODELS = 256  # choices with a connection pool of their own
+_MODULES = {
+    Provider.OPENAI_CHAT: "easel.llm.openai_chat",
+    Provider.OPENAI_RESPONSES: "easel.llm.openai_responses",
+    Provider.GEMINI: "easel.llm.gemini",
+    Provider.ANTHROPIC: "easel.llm.anthropic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """Times of provider requests. `read_seconds` is the longest silence of a provider, also within an answer."""
+
+    retries: RetrySettings = DEFAULT_RETRIES
+    connect_seconds: float = 10.0
+    read_seconds: float = 300.0
+
+
+DEFAULT_SETTINGS = RequestSettings()
+
+
+class Models:
+    """The models of all choices, each with one HTTP client. `build_model` is cheap for a known choice."""
+
+    def __init__(self, settings: RequestSettings = DEFAULT_SETTINGS) -> None:
+        self._settings = settings
+        self._thread = ProviderThread()
+        self._scripted = ScriptedModel()
+        self._models: OrderedDict[ModelChoice, ProviderModel] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    def build_model(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
+        """Return the model of a choice. Never waits: an unusable choice fails when it is first asked."""
+        if choice.provider is Provider.SCRIPTED:
+            return self._scripted
+        choice = replace(choice, token_budget=0)  # it limits the conversation, not the request
+        if (known := self._models.get(choice)) is not None:
+            self._models.move_to_end(choice)
+            return known
+        model = self._models[choice] = ProviderModel(choice, self._settings, self._thread, self._tls_context)
+        if len(self._models) > MAX_MODELS:
+            _, oldest = self._models.popitem(last=False)
+            task = asyncio.ensure_future(oldest.close_when_idle())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        return model
+
+    async def close(self) -> None:
+        """End the requests in flight and close all connections."""
+        for task in self._closing:
+            task.cancel()
+        models, self._models = list(self._models.values()), OrderedDict()
+        for model in models:
+            await model.close()
+        await self._thread.close()
+
+    def _tls_context(self) -> ssl.SSLContext:
+        """Return the TLS settings, which take long to load and are the same for all. In the provider thread."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+class ProviderModel:
+    """A model behind a provider's API."""
+
+    is_remote = True
+
+    def __init__(
+        self,
+        choice: ModelChoice,
+        settings: RequestSettings,
+        thread: ProviderThread,
+        tls_context: Callable[[], ssl.SSLContext],
+    ) -> None:
+        self._choice = choice
+        self._settings = settings
+        self._thread = thread
+        self._tls_context = tls_context
+        self._wire: Wire | None = None
+        self._http: httpx2.AsyncClient | None = None
+        self._in_flight = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
+        async def produce(send: Callable[[Part], None]) -> None:
+            wire = self._open()
+            requests: Any = importlib.import_module("easel.llm.request")
+            request = requests.Request(wire, self._choice, self._settings.retries)
+            await request.run(conversation, tools, send)
+
+        self._in_flight += 1
+        self._is_idle.clear()
+        parts = self._thread.stream(produce)
+        try:
+            async for part in parts:
+                yield part
+        except ConnectionError as problem:
+            raise ModelFailed(reason=str(problem)) from None
+        finally:
+            await parts.aclose()
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._is_idle.set()
+
+    async def close(self) -> None:
+        """Close the connections, which ends the requests in flight."""
+        if self._http is not None:
+            http, self._http, self._wire = self._http, None, None
+            await self._thread.run(http.aclose())
+
+    async def close_when_idle(self) -> None:
+        await self._is_idle.wait()
+        await self.close()
+
+    def _open(self) -> "Wire":
+        """Return the wire, and load its library for the first request. In the provider thread."""
+        if self._wire is None:
+            http: Any = importlib.import_module("httpx2")
+            settings = self._settings
+            self._http = http.AsyncClient(
+                verify=self._tls_context(),
+                timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
+                follow_redirects=False,  # a key is sent to the address in the settings only
+            )
+            family: Any = importlib.import_module(_MODULES[self._choice.provider])
+            wire: Wire = family.build(self._choice, self._http, endpoint_of(self._choice))
+            self._wire = wire
+        return self._wire
+
+
+def endpoint_of(choice: ModelChoice) -> str:
+    """Return a name of the address that tells addresses apart and shows nothing of them."""
+    return hashlib.sha256(choice.base_url.encode()).hexdigest()[:12] if choice.base_url else ""

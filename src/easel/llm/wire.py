@@ -1,0 +1,30 @@
+"""One wire family of model providers, ready to be called: what differs between the four.
+
+Imported only with a provider's library. Each family has a module with `build(choice, http, endpoint)`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.settings import ModelSettings
+
+from easel.llm.conversation import MessageForm
+from easel.llm.schemas import Dialect
+
+NO_KEY = "no-key"  # for servers without keys; the SDKs insist on one
+
+# What every family sets: Easel adapts the schemas itself, and asks for no files as answers.
+COMMON_PROFILE = ModelProfile(json_schema_transformer=None, supports_image_output=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    model: Model[Any]
+    settings: ModelSettings
+    form: MessageForm
+    dialect: Dialect
+    finish: Callable[[ModelResponse], ModelResponse] = lambda response: response
