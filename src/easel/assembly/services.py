@@ -154,7 +154,7 @@ async def open_shared_services(
                 nodes=nodes,
                 folders=folders,
                 tools=tools,
-                user_settings=user_settings,
+                settings=user_settings,
                 models=models,
             )
     finally:
