@@ -60,7 +60,6 @@ def build_execution(shared: SharedServices) -> RunExecution:
             max_rejected_patches=settings.max_rejected_patches,
             max_tokens=settings.run_token_budget,
         ),
-        leases=shared.leases,
         step_lease_seconds=settings.step_lease_seconds,
     )
     return RunExecution(

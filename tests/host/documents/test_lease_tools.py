@@ -167,7 +167,7 @@ async def test_reads_and_writes_check_the_epoch_before_the_time(instance: Instan
 
 @rule("CT-12", "CT-32")
 @case("C3")
-async def test_lease_that_expired_between_read_and_write_is_not_usable_even_if_nobody_took_it(
+async def test_lease_that_expired_between_read_and_write_is_not_usable_even_if_it_is_free(
     instance: Instance,
 ):
     session = unique("s")
