@@ -69,6 +69,9 @@ class Contents:
             raise NotFound(what="artifact", id=artifact_id)
         return self._contents[artifact_id]
 
+    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+        return len(await self.read(user_id, artifact_id))
+
     def lose(self) -> None:
         """Lose the content of all artifacts."""
         self._contents.clear()

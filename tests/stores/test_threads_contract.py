@@ -282,6 +282,9 @@ class _NoArtifacts:
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:
         raise AssertionError("nothing was moved")
 
+    async def size_of(self, user_id: Any, artifact_id: Any) -> int:
+        raise AssertionError("nothing was moved")
+
 
 # --- numbers after a deletion -------------------------------------------------------------------------------
 
