@@ -242,18 +242,14 @@ class Settings:
     )
     # documents
     canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
-    canvas_leases: bool = _row(
-        True, "Whether these tools need the lease of the document; off: a read or a patch needs none."
-    )
+    canvas_leases: bool = _row(True, "Whether a read and a patch of these tools need the document's lease.")
     canvas_inspection: str = _row(
         "enforce",
-        "Whether an agent must read lines before it edits them: enforce, or advise (its answer has a note).",
+        "Edits of lines that were not read: enforce (rejected) or advise.",
         one_of=("enforce", "advise"),
     )
     document_store: str = _row(
-        "database",
-        "Where documents are edited: database, or git (the tools for documents answer an error).",
-        one_of=("database", "git"),
+        "database", "Documents in the database, or git: tools answer an error.", one_of=("database", "git")
     )
     # the sandbox
     profile: str = _row(

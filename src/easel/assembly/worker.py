@@ -40,16 +40,21 @@ def build_execution(shared: SharedServices) -> RunExecution:
     resources = shared.resources
     settings, database, artifacts = resources.settings, resources.database, resources.artifacts
     max_result_bytes = settings.max_context_result_bytes
+    # In git mode the tools answer an error, so nothing of a document is reported either. CT-02, CT-37
+    has_documents = settings.canvas_tools and settings.document_store != "git"
+    documents = database.documents if has_documents else None
     images = ImageReader(artifacts, max_bytes=settings.max_image_bytes)
     contexts = ContextSource(
         TurnLoader(database.runs, artifacts, images, max_result_bytes=max_result_bytes),
         images,
+        documents,
         limits=ContextLimits(max_result_bytes),
     )
     loop = ToolLoop(
         shared.models,
         shared.tools,
         contexts,
+        shared.leases,
         limits=LoopLimits(
             max_steps=settings.max_steps,
             max_rejected_patches=settings.max_rejected_patches,
@@ -61,7 +66,7 @@ def build_execution(shared: SharedServices) -> RunExecution:
         database.runs,
         artifacts,
         loop,
-        HiddenUpdates(None),
+        HiddenUpdates(documents),
         audit=resources.audit,
         timeout_seconds=settings.run_timeout_seconds,
     )
