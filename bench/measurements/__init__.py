@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bench.measurements.appends import appends
 from bench.measurements.canvases import actions, busy_canvases
 from bench.measurements.claims import claims
+from bench.measurements.documents import documents
 from bench.measurements.documents_load import documents_load
 from bench.measurements.fanout import fanout
 from bench.measurements.footprint import footprint
@@ -43,8 +44,9 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         actions,
         busy_canvases,
         node_calls,
-        steps,
+        documents,
         documents_load,
+        steps,
     )
 }
 

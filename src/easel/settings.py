@@ -6,8 +6,8 @@ are passed down as a frozen `Settings`; no other module reads the environment.
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,12 @@ from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
 from easel.settings_values import check_address, check_model, parse_value
+from easel.settings_values import new_row as _row
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
 MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
-
-
-def _row(
-    default: Any,
-    description: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    one_of: Sequence[str] = (),
-    secret: bool = False,
-) -> Any:
-    bounds = {"minimum": minimum, "maximum": maximum, "one_of": one_of}
-    return field(
-        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
-    )
 
 
 def _default_data() -> str:
@@ -252,18 +238,14 @@ class Settings:
     )
     # documents
     canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
-    canvas_leases: bool = _row(
-        True, "Whether these tools need the lease of the document; off: a read or a patch needs none."
-    )
+    canvas_leases: bool = _row(True, "Whether a read and a patch of these tools need the document's lease.")
     canvas_inspection: str = _row(
         "enforce",
-        "Whether an agent must read lines before it edits them: enforce, or advise (its answer has a note).",
+        "Edits of lines that were not read: enforce (rejected) or advise.",
         one_of=("enforce", "advise"),
     )
     document_store: str = _row(
-        "database",
-        "Where documents are edited: database, or git (the tools for documents answer an error).",
-        one_of=("database", "git"),
+        "database", "Documents in the database, or git: tools answer an error.", one_of=("database", "git")
     )
     # the sandbox
     profile: str = _row(

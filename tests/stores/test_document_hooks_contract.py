@@ -89,7 +89,7 @@ async def test_message_ends_the_leases_of_its_session_and_raises_their_epoch(
     assert sorted(enqueued.preempted) == ["plan", "second"]
     for name in ("plan", "second"):
         document = await get_document(documents, name)
-        assert document.lease == Free(1, (here.run_id,))
+        assert document.lease == Free(1)
         assert document.inspected == ()
         [event] = await lease_events(canvases, name)
         provenance = {"kind": "person", "agent_id": OWNER, "node_id": "chat", "run_id": new.run_id}
@@ -140,7 +140,7 @@ async def test_message_ends_an_expired_lease_too(
     held = await check_out_for(documents, claim)
     await expire_leases(store)
     assert (await runs.enqueue(ask())).preempted == (NAME,)
-    assert (await get_document(documents)).lease == Free(held.epoch + 1, (claim.run_id,))
+    assert (await get_document(documents)).lease == Free(held.epoch + 1)
 
 
 @rule("CT-18")
@@ -155,7 +155,7 @@ async def test_cancel_ends_the_leases_of_its_run_only(
     answer = await runs.request_cancel(OWNER, claim.run_id, None)
     assert answer is not None
     assert (answer.changed, answer.preempted) == (True, (NAME,))
-    assert (await get_document(documents)).lease == Free(1, (claim.run_id,))
+    assert (await get_document(documents)).lease == Free(1)
     assert (await get_document(documents, "second")).lease == kept
     [event] = await lease_events(canvases)
     assert (event["reason"], event["canvas_epoch"], event["lease"]) == ("cancel", 1, None)
@@ -199,7 +199,7 @@ async def test_message_that_waits_for_a_check_out_ends_its_lease(
             await answered_or_blocked(arriving, other)
             assert not arriving.done()
         assert (await arriving).preempted == (NAME,)
-    assert (await get_document(documents)).lease == Free(1, (claim.run_id,))
+    assert (await get_document(documents)).lease == Free(1)
 
 
 @ON_POSTGRES

@@ -101,7 +101,8 @@ def test_user_action_raises_the_epoch_of_a_free_document_too() -> None:
 @rule("CT-19")
 def test_interrupted_run_gets_no_other_lease() -> None:
     interrupted = preempt(take(Free(0)))
-    for later in (interrupted, preempt(interrupted), release(take(interrupted, OTHER))):
+    both = preempt(take(interrupted, OTHER))  # another run was interrupted after it
+    for later in (interrupted, preempt(interrupted), release(take(interrupted, OTHER)), both):
         with pytest.raises(StaleEpoch):
             take(later)
     with pytest.raises(StaleEpoch):

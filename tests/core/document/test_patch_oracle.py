@@ -7,6 +7,9 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
+from easel.core.document import patch as patch_module
 from easel.errors import PatchRejected
 from tests.core.document.patches import (
     NaiveRejection,
@@ -41,7 +44,10 @@ def apply_strictly(text: str, patch: str) -> str | None:
 
 
 @rule("RS-17", "RS-18", "CT-25")
-def test_applier_agrees_with_a_naive_one() -> None:
+@pytest.mark.parametrize("min_step", [1, 5, 256])
+def test_applier_agrees_with_a_naive_one(min_step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch_module, "_MIN_STEP", min_step)
+    monkeypatch.setattr(patch_module, "_MAX_STEP", 4 * min_step)
     outcomes = {True: 0, False: 0}
     for _ in range(examples(3_000)):
         text, hunks = random_case()

@@ -128,7 +128,7 @@ async def test_patch_returns_the_number_of_hunks_and_the_new_revision(instance: 
     assert changed["provenance"]["kind"] == "agent"
 
 
-@rule("CT-25", "CT-06", "CT-32", "RS-22")
+@rule("CT-07", "CT-25", "CT-06", "CT-32", "RS-22")
 async def test_patch_that_does_not_match_is_rejected_with_the_lines_there(instance: Instance):
     claim, canvas_id, lease_id = await begin(instance)
     answer = await instance.edit(claim, lease_id, "@@ -6 +6 @@\n-- two \n+- 2\n")

@@ -126,7 +126,7 @@ async def test_document_with_a_live_lease_cannot_be_checked_out(instances: list[
     assert lease_id not in str(refused)
 
 
-@rule("CT-11", "CT-08", "RS-48", "CT-29", "CT-26")
+@rule("CT-07", "CT-11", "CT-08", "RS-48", "CT-29", "CT-26")
 @pytest.mark.parametrize("tool", READS)
 async def test_unknown_and_foreign_leases_are_not_owned(small: Instance, tool: str):
     canvas_id = await small.create(PLAN)
@@ -167,7 +167,7 @@ async def test_reads_and_writes_check_the_epoch_before_the_time(instance: Instan
 
 @rule("CT-12", "CT-32")
 @case("C3")
-async def test_lease_that_expired_between_read_and_write_is_not_usable_even_if_nobody_took_it(
+async def test_lease_that_expired_between_read_and_write_is_not_usable_even_if_it_is_free(
     instance: Instance,
 ):
     session = unique("s")

@@ -74,7 +74,8 @@ def _find_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     gaps: list[Change] = []
     at_old, at_new = start, start
     for old_index, new_index in _anchors(old, new, start, end):
-        gaps.append((at_old, old_index, at_new, new_index))
+        if at_old < old_index or at_new < new_index:
+            gaps.append((at_old, old_index, at_new, new_index))
         at_old, at_new = old_index + 1, new_index + 1
     gaps.append((at_old, len(old) - end, at_new, len(new) - end))
     budget = MAX_STEPS

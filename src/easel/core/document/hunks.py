@@ -8,23 +8,24 @@ else with a message of its own. Does not know the document.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from easel.core.document.lines import GUTTER
 from easel.core.document.rejection import DEFAULT_ADVICE, Reason, reject, show_line
 
 EXAMPLE = "`@@ -12,3 +12,4 @@`"
-_HEADER = re.compile(r"@@ ?-([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? ?@@(?:[ \t].*)?")
+_NUMBERS = r"@@ ?-({0})(?:,({0}))? \+({0})(?:,({0}))? ?@@(?:[ \t].*)?"
+_HEADER = re.compile(_NUMBERS.format("[0-9]{1,7}"))
+_ABSURD_HEADER = re.compile(_NUMBERS.format("[0-9]+"))
 _FENCE = re.compile(r"(`{3,}|~{3,})[^`]*")
 # Lines of git and of other tools before the first hunk.
 _PREAMBLE = re.compile(
     r"(?:diff |index |Index: |={5,}|(?:old|new|deleted|new file|deleted file) mode |(?:dis)?similarity )"
 )
-_MAX_DIGITS = 7
+_SIGNS = frozenset({" ", "-", "+"})
 
 
-@dataclass(frozen=True, slots=True)
-class HunkHeader:
+class HunkHeader(NamedTuple):
     """The numbers of a hunk's header as the patch claims them. Only `old_start` is trusted."""
 
     old_start: int
@@ -42,8 +43,8 @@ class Hunk:
     body: Sequence[str]  # as sent
     old: Sequence[str]
     new: Sequence[str]
-    old_is_terminated: bool  # False: the last old line has no newline
-    new_is_terminated: bool
+    old_is_terminated: bool = True  # False: the last old line has no newline
+    new_is_terminated: bool = True
 
     @property
     def start(self) -> int:
@@ -87,6 +88,7 @@ class _Parser:
     ) -> None:
         self._revision_id = revision_id
         self._max_hunks = max_hunks
+        self._has_file_lines = "\n--- " in patch
         if (count := patch.count("\n")) > max_lines:
             self._reject(
                 Reason.TOO_LARGE,
@@ -186,15 +188,33 @@ class _Parser:
 
     def _read_hunk(self, number: int) -> Hunk:
         header = self._read_header(number)
+        first = end = self._at
+        while end < self._end and not self._lines[end].startswith("@@"):
+            end += 1
+        body = self._lines[first:end]
+        if self._has_file_lines or not {line[:1] for line in body} <= _SIGNS:
+            hunk = self._read_body(number, header, end)
+        else:  # the usual case, and much faster
+            hunk = Hunk(
+                number=number,
+                header=header,
+                body=body,
+                old=[line[1:] for line in body if line[0] != "+"],
+                new=[line[1:] for line in body if line[0] != "-"],
+            )
+            self._at = end
+        self._check_hunk(hunk)
+        return hunk
+
+    def _read_body(self, number: int, header: HunkHeader, end: int) -> Hunk:
+        """Read the lines of a hunk one by one."""
         first = self._at
         old: list[str] = []
         new: list[str] = []
         old_is_terminated = new_is_terminated = True
         sign = ""
-        while self._at < self._end:
+        while self._at < end:
             line = self._lines[self._at]
-            if line.startswith("@@"):
-                break
             if line.startswith("--- ") and (len(old), len(new)) == (header.old_count, header.new_count):
                 self._check_second_file()
             if line.startswith("\\ "):
@@ -206,33 +226,36 @@ class _Parser:
                 sign = ""
                 continue
             sign = line[:1] or " "
-            if sign in " -":
-                if not old_is_terminated:
-                    self._reject_marker(number)
-                old.append(line[1:])
-            if sign in " +":
-                if not new_is_terminated:
-                    self._reject_marker(number)
-                new.append(line[1:])
-            if sign not in " +-":
+            if sign not in _SIGNS:
                 self._reject_line(number, line)
+            if (sign != "+" and not old_is_terminated) or (sign != "-" and not new_is_terminated):
+                self._reject_marker(number)
+            if sign != "+":
+                old.append(line[1:])
+            if sign != "-":
+                new.append(line[1:])
             self._at += 1
-        hunk = Hunk(
+        return Hunk(
             number=number,
             header=header,
-            body=self._lines[first : self._at],
+            body=self._lines[first:end],
             old=old,
             new=new,
             old_is_terminated=old_is_terminated,
             new_is_terminated=new_is_terminated,
         )
-        self._check_hunk(hunk)
-        return hunk
 
     def _read_header(self, number: int) -> HunkHeader:
         line = self._lines[self._at].rstrip("\r")
         found = _HEADER.fullmatch(line)
         if found is None:
+            if _ABSURD_HEADER.fullmatch(line):
+                self._reject(
+                    Reason.BAD_HEADER,
+                    f"{show_line(line)} has a number that no document has lines for.",
+                    hunk=number,
+                    patch_line=self._at + 1,
+                )
             self._reject(
                 Reason.BAD_HEADER,
                 f"{show_line(line)} has no line numbers; a hunk must begin with a line such as {EXAMPLE}, "
@@ -240,18 +263,9 @@ class _Parser:
                 hunk=number,
                 patch_line=self._at + 1,
             )
-        if any(len(digits or "") > _MAX_DIGITS for digits in found.groups()):
-            self._reject(
-                Reason.BAD_HEADER,
-                f"{show_line(line)} has a number that no document has lines for.",
-                hunk=number,
-                patch_line=self._at + 1,
-            )
         self._at += 1
-        old_start, old_count, new_start, new_count = (
-            1 if digits is None else int(digits) for digits in found.groups()
-        )
-        return HunkHeader(old_start, old_count, new_start, new_count)
+        old_start, old_count, new_start, new_count = found.groups("1")
+        return HunkHeader(int(old_start), int(old_count), int(new_start), int(new_count))
 
     def _check_hunk(self, hunk: Hunk) -> None:
         """Reject a hunk that changes nothing or has no address. RS-20"""

@@ -51,12 +51,12 @@ def count_lines(text: str) -> int:
 
 def line_ends(text: str) -> LineEnds:
     """Return how the lines end. A last line without a newline does not count."""
-    all_count, crlf_count = text.count("\n"), text.count("\r\n")
-    if not all_count:
+    if "\n" not in text:
         return LineEnds.NONE
+    crlf_count = text.count("\r\n") if "\r" in text else 0
     if not crlf_count:
         return LineEnds.LF
-    return LineEnds.CRLF if crlf_count == all_count else LineEnds.MIXED
+    return LineEnds.CRLF if crlf_count == text.count("\n") else LineEnds.MIXED
 
 
 def format_numbered(

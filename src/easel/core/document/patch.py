@@ -6,10 +6,11 @@ byte for byte. Counts and new starts are derived from the bodies. Does not know 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NoReturn
 
 from easel.core.document.document import LineRange
-from easel.core.document.hunks import Hunk, HunkHeader, parse_patch, reject_gutter, reject_two_files
+from easel.core.document.hunks import Hunk, parse_patch, reject_gutter, reject_two_files
 from easel.core.document.lines import (
     GUTTER,
     NO_NEWLINE,
@@ -36,6 +37,9 @@ MAX_PATCH_LINES = 100_000
 MAX_HUNKS = 1_000
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of the document after the patch
 
+_MAX_STEP = 16 * 1024  # characters that are counted at once to find a line
+_MIN_STEP = 256
+_USUAL_LINE_LENGTH = 60.0
 _READ_AGAIN = "Read these lines again with canvas_read_lines and send a corrected patch."
 
 
@@ -90,10 +94,11 @@ def apply_patch(
     application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
     new_text = application.apply(hunks)
     if not allows_mixed_line_ends:
-        application.check_line_ends(hunks, ends)
+        application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
         reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
-    if len(new_text) > max_text_bytes or len(new_text.encode("utf-8", "surrogatepass")) > max_text_bytes:
+    size = len(new_text.encode("utf-8", "surrogatepass"))
+    if size > max_text_bytes and len(new_text) >= len(text):
         reject(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
@@ -139,8 +144,7 @@ def _corrections(hunks: Sequence[Hunk]) -> list[str]:
     for hunk in hunks:
         claimed = hunk.header
         new_start = hunk.start + shift + bool(hunk.new)
-        derived = HunkHeader(claimed.old_start, len(hunk.old), new_start, len(hunk.new))
-        if claimed != derived:
+        if claimed != (claimed.old_start, len(hunk.old), new_start, len(hunk.new)):
             corrections.append(f"Hunk {hunk.number}: the header was read as `{hunk.format_header(shift)}`.")
         shift += len(hunk.new) - len(hunk.old)
     return corrections
@@ -149,42 +153,71 @@ def _corrections(hunks: Sequence[Hunk]) -> list[str]:
 class _Application:
     def __init__(self, text: str, revision_id: str, *, has_base: bool) -> None:
         self._text = text
-        self._lines = split_lines(text)
         self._is_terminated = is_terminated(text)
         self._revision_id = revision_id
         self._has_base = has_base
+        self._line_length = _USUAL_LINE_LENGTH
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """The lines, for a rejection: applying does not need to split the text."""
+        return split_lines(self._text)
 
     def apply(self, hunks: Sequence[Hunk]) -> str:
-        """Return the new text. Every hunk is checked against the old lines before it is used."""
-        lines = self._lines
-        result: list[str] = []
-        done = 0  # old lines that are already part of the result
+        """Return the new text. Every hunk is compared with the old text before it is used."""
+        text = self._text
+        parts: list[str] = []
+        done = line = 0  # the offset up to which the text is used, and the lines before it
         unterminated: Hunk | None = None  # the hunk that says that its last new line has no newline
         for hunk in hunks:
-            start, end = hunk.start, hunk.start + len(hunk.old)
-            if start < done:
+            if hunk.start < line:
                 self._reject_order(hunk)
-            if unterminated is not None and (start > done or hunk.new):
-                self._reject_new_newline(unterminated)
+            offset = self._skip_lines(done, hunk.start - line)
+            old = join_lines(hunk.old, is_terminated=hunk.old_is_terminated)
             if hunk.is_insertion:
-                self._check_insertion(hunk)
-            elif lines[start:end] != hunk.old:
-                self._reject_mismatch(hunk)
-            self._check_old_newline(hunk, is_at_end=end == len(lines))
-            result += lines[done:start]
-            result += hunk.new
+                self._check_insertion(hunk, offset)
+            if offset is None or not text.startswith(old, offset):
+                self._reject_old_text(hunk)
+            if not hunk.old_is_terminated and offset + len(old) < len(text):
+                self._reject_old_text(hunk)
+            if unterminated is not None and (offset > done or hunk.new):
+                self._reject_new_newline(unterminated)
             if not hunk.new_is_terminated:
                 unterminated = hunk
-            done = end
-        result += lines[done:]
-        if unterminated is not None and done < len(lines):
+            parts += (text[done:offset], join_lines(hunk.new, is_terminated=hunk.new_is_terminated))
+            done, line = offset + len(old), hunk.start + len(hunk.old)
+        if unterminated is not None and done < len(text):
             self._reject_new_newline(unterminated)
-        ends_terminated = unterminated is None and (self._is_terminated or done == len(lines))
-        return join_lines(result, is_terminated=ends_terminated)
+        parts.append(text[done:])
+        return "".join(parts)
 
-    def check_line_ends(self, hunks: Sequence[Hunk], ends: LineEnds) -> None:
+    def _skip_lines(self, offset: int, count: int) -> int | None:
+        """Return the offset after `count` lines, None if there are fewer.
+
+        Counts the newlines up to just before the place where the line is likely to be, by the usual length of
+        lines: three times as fast as splitting the text.
+        """
+        text, start, wanted = self._text, offset, count
+        while (step := min(int(0.95 * count * self._line_length), _MAX_STEP)) >= _MIN_STEP:
+            lines = text.count("\n", offset, offset + step)
+            if lines >= count:
+                self._line_length = 0.8 * step / lines  # too far
+            elif offset + step >= len(text):
+                break
+            else:
+                offset, count = offset + step, count - lines
+        while count:
+            end = text.find("\n", offset)
+            if end < 0:
+                return len(text) if count == 1 and offset < len(text) else None
+            offset, count = end + 1, count - 1
+        if wanted:
+            self._line_length = max(1.0, (offset - start) / wanted)
+        return offset
+
+    def check_line_ends(self, hunks: Sequence[Hunk], ends: LineEnds, *, has_cr: bool) -> None:
         """Reject new lines that end otherwise than the lines of the document. Case C6"""
-        if ends is LineEnds.MIXED:
+        if ends is LineEnds.MIXED or (ends is LineEnds.LF and not has_cr):
             return
         for hunk in hunks:
             terminated = hunk.new if hunk.new_is_terminated else hunk.new[:-1]
@@ -200,7 +233,7 @@ class _Application:
                     advice=f"End every line of the hunk with {ends}.",
                 )
 
-    def _check_insertion(self, hunk: Hunk) -> None:
+    def _check_insertion(self, hunk: Hunk, offset: int | None) -> None:
         if not self._has_base:
             reject(
                 Reason.NEEDS_BASE_REVISION,
@@ -210,23 +243,30 @@ class _Application:
                 hunk=hunk.number,
                 advice="Add base_revision_id, or a context line before or after the new lines.",
             )
-        if hunk.start > len(self._lines):
+        if offset is None:
             self._reject_past_end(hunk)
+        if offset == len(self._text) and not self._is_terminated:
+            self._reject_missing_marker(hunk)
 
-    def _check_old_newline(self, hunk: Hunk, *, is_at_end: bool) -> None:
-        """Compare the newline of the last old line with the marker of the hunk."""
-        if is_at_end and hunk.old_is_terminated and not self._is_terminated:
-            self._reject_newline(
-                hunk,
-                "The last line of the document has no newline at its end.",
-                f"Include that line as an old line, with `{NO_NEWLINE}` in the next line of the patch.",
-            )
-        if not hunk.old_is_terminated and (not is_at_end or self._is_terminated):
-            self._reject_newline(
-                hunk,
-                f"`{NO_NEWLINE}` follows an old line that has a newline at its end.",
-                "Remove that marker.",
-            )
+    def _reject_old_text(self, hunk: Hunk) -> NoReturn:
+        """Reject a hunk whose old text is not at its address: for its lines, else for its last newline."""
+        end = hunk.start + len(hunk.old)
+        if self._lines[hunk.start : end] != hunk.old:
+            self._reject_mismatch(hunk)
+        if hunk.old_is_terminated:
+            self._reject_missing_marker(hunk)
+        self._reject_newline(
+            hunk,
+            f"`{NO_NEWLINE}` follows an old line that has a newline at its end.",
+            "Remove that marker.",
+        )
+
+    def _reject_missing_marker(self, hunk: Hunk) -> NoReturn:
+        self._reject_newline(
+            hunk,
+            "The last line of the document has no newline at its end.",
+            f"Include that line as an old line, with `{NO_NEWLINE}` in the next line of the patch.",
+        )
 
     def _reject_new_newline(self, hunk: Hunk) -> NoReturn:
         self._reject_newline(

@@ -23,6 +23,7 @@ _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*?)\r?")
 _NOT_PARAGRAPH = re.compile(r"[ \t]*$| {0,3}(?:#{1,6}[ \t]|[>|<]|[-+*=_~`]|[0-9]{1,9}[.)][ \t])| {4}|\t")
 _COMMENT, _COMMENT_END = "<!--", "-->"
 _UNDERLINES = ("\n==", "\n--")
+_MAX_MISSES = 200
 _MAX_FENCE_INDENT = 3  # outside of a list item
 
 
@@ -259,13 +260,18 @@ class _SkippedParts:
         text = self._text
         offsets: list[int] = []
         for sign, token in (("`", "```"), ("~", "~~~"), ("<", _COMMENT)):
-            at = text.find(token) if sign in text else -1
+            sought, misses = sign, 0
+            at = text.find(sought)
             while at >= 0:
                 start = text.rfind("\n", 0, at) + 1
-                if not text[start:at].strip(" \t"):
+                if text.startswith(token, at) and not text[start:at].strip(" \t"):
                     offsets.append(start)
+                else:
+                    misses += 1
+                    # A single sign is found faster than a token, unless it is frequent in the text.
+                    sought = token if misses > _MAX_MISSES else sign
                 end = text.find("\n", at)
-                at = text.find(token, end) if end >= 0 else -1
+                at = text.find(sought, end) if end >= 0 else -1
         return sorted(offsets)
 
     def _fence_end(self, fence: str, following: Iterable[int], *, is_in_item: bool) -> int:

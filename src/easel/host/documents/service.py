@@ -25,7 +25,7 @@ SIZE_SETTING = "EASEL_MAX_DOCUMENT_BYTES"
 class Difference:
     """A unified diff between two revisions; empty if their texts are equal."""
 
-    from_revision: str
+    from_revision: str | None  # None: the empty text before the first version
     to_revision: str
     diff: str
 
@@ -162,7 +162,7 @@ class Documents:
         before = "" if first is None else await self._read_revision(principal, canvas_id, first, document)
         after = await self._read_revision(principal, canvas_id, second, document)
         diff = await asyncio.to_thread(make_diff, before, after)
-        return Difference(first or "", second, diff)
+        return Difference(first, second, diff)
 
     async def _read_revision(
         self, principal: Principal, canvas_id: str, revision_id: str, document: Document | None = None
