@@ -130,13 +130,9 @@ class Settings:
     )
     max_attempts: int = _row(3, "Attempts of a run if its worker is lost.", minimum=1, maximum=100)
     max_steps: int = _row(24, "Maximum number of model calls in one run.", minimum=1)
-    max_rejected_patches: int = _row(
-        3, "Patches of a document that may be rejected in a row; then the run ends.", minimum=1
-    )
+    max_rejected_patches: int = _row(3, "Patches rejected in a row that end a run.", minimum=1)
     run_token_budget: int = _row(
-        0,
-        "Tokens, in and out, of all model calls of one run; a run that has used them ends. 0: no limit.",
-        minimum=0,
+        0, "Tokens, in and out, of all model calls of one run, which then ends; 0: no limit.", minimum=0
     )
     step_lease_seconds: float = _row(
         120.0,
