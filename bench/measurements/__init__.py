@@ -44,9 +44,9 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         actions,
         busy_canvases,
         node_calls,
+        documents,
         documents_load,
         steps,
-        documents,
     )
 }
 

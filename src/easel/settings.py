@@ -6,8 +6,8 @@ are passed down as a frozen `Settings`; no other module reads the environment.
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,12 @@ from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
 from easel.settings_values import check_address, check_model, parse_value
+from easel.settings_values import new_row as _row
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
 MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
-
-
-def _row(
-    default: Any,
-    description: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    one_of: Sequence[str] = (),
-    secret: bool = False,
-) -> Any:
-    bounds = {"minimum": minimum, "maximum": maximum, "one_of": one_of}
-    return field(
-        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
-    )
 
 
 def _default_data() -> str:
@@ -144,13 +130,9 @@ class Settings:
     )
     max_attempts: int = _row(3, "Attempts of a run if its worker is lost.", minimum=1, maximum=100)
     max_steps: int = _row(24, "Maximum number of model calls in one run.", minimum=1)
-    max_rejected_patches: int = _row(
-        3, "Patches of a document that may be rejected in a row; then the run ends.", minimum=1
-    )
+    max_rejected_patches: int = _row(3, "Patches rejected in a row that end a run.", minimum=1)
     run_token_budget: int = _row(
-        0,
-        "Tokens, in and out, of all model calls of one run; a run that has used them ends. 0: no limit.",
-        minimum=0,
+        0, "Tokens, in and out, of all model calls of one run, which then ends; 0: no limit.", minimum=0
     )
     step_lease_seconds: float = _row(
         120.0,

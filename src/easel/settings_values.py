@@ -1,10 +1,11 @@
-"""The values of settings: from text to a checked value. Does not know which settings exist.
+"""The rows and values of settings: from text to a checked value. Does not know which settings exist.
 
 Every check raises `BadSettings`, and no message contains the value of a secret.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -14,6 +15,22 @@ from easel.errors import BadInput, BadSettings
 
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
+
+
+def new_row(
+    default: Any,
+    description: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    one_of: Sequence[str] = (),
+    secret: bool = False,
+) -> Any:
+    """Return the field of a setting: its default, its description and its bounds."""
+    bounds = {"minimum": minimum, "maximum": maximum, "one_of": one_of}
+    return field(
+        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
+    )
 
 
 def parse_value(source: str, text: str, default: Any, metadata: Mapping[str, Any]) -> Any:

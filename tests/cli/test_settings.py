@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import ssl
 import subprocess
 import threading
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from easel.ids import OWNER
 from tests.cli.commands import TIMEOUT_SECONDS, environment_of, invoke_easel
 from tests.edges.http.live import LiveEasel, capture_log
 from tests.requirements import rule
@@ -64,7 +71,8 @@ def test_key_is_read_from_a_pipe_and_never_printed(easel: LiveEasel) -> None:
     assert done.returncode == 0, done.stderr
     assert "sk-…tive   (user)" in done.stdout
     assert KEY not in done.stdout + done.stderr
-    assert easel.do(easel.instances[0].services.settings.find_model("owner")).resolved.choice.api_key == KEY  # type: ignore[arg-type]
+    found = easel.do(easel.instances[0].services.settings.find_model(OWNER))
+    assert found.resolved.choice.api_key == KEY
 
 
 def test_key_is_typed_without_echo(easel: LiveEasel) -> None:
@@ -209,6 +217,48 @@ def test_doctor_names_an_unreachable_address_and_a_missing_key(tmp_path: Path) -
     assert "there is no route to" in done.stdout
     done = invoke_easel("doctor", **host)
     assert "fail Model: openai-chat: EASEL_API_KEY is not set." in done.stdout
+
+
+def test_doctor_names_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(self_signed_certificate(tmp_path))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"https://127.0.0.1:{server.server_port}/v1"
+        data = str(tmp_path / "data")
+        done = invoke_easel("doctor", DATA=data, PORT="0", PROVIDER="openai-chat", BASE_URL=address)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "The TLS connection failed" in done.stdout
+    assert done.returncode == 1
+
+
+def self_signed_certificate(folder: Path) -> Path:
+    """Write a certificate for 127.0.0.1 and its key into a file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    no_password = serialization.NoEncryption()
+    path = folder / "certificate.pem"
+    path.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_password) + certificate.public_bytes(pem)
+    )
+    return path
 
 
 def test_doctor_checks_the_model_of_the_running_easel(tmp_path: Path, provider: str) -> None:

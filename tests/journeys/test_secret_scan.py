@@ -137,7 +137,7 @@ class Outputs:
         return answer.json()
 
     def run(self, message: str) -> str:
-        """Run a message to its end. Returns the status of the run, and keeps all that is told about it."""
+        """Run a message to its end. Returns its status, and keeps its events and messages."""
         session = new_session()
         started = self.ask("POST", "/api/runs", 202, json={"session_id": session, "message": message})
         run_id = started["run_id"]

@@ -1,4 +1,4 @@
-"""A conversation with a model as the tool loop has it, for tests: what it said, and tools that answer at once.
+"""A conversation with a model as the tool loop has it, for tests, with tools that answer at once.
 
 Steps pass through JSON, as they do on their way through the run's log to a worker that takes over.
 """

@@ -161,7 +161,8 @@ async def test_text_arrives_while_the_answer_is_streamed_and_an_interruption_end
     text = "The clock shows that it is noon. " * 3
     server.answers.append(Answer(text=text, calls=ONE_CALL.calls, hangs_after=5))
     model = models.build_model(choice_of(provider, server.base_url))
-    async with aclosing(model.reply(Conversation("What time is it?"), TOOLS)) as parts:  # pyright: ignore[reportArgumentType]
+    reply: Any = model.reply(Conversation("What time is it?"), TOOLS)
+    async with aclosing(reply) as parts:
         first = await anext(parts)
         assert isinstance(first, Text)
         assert text.startswith(first.text)

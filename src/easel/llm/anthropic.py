@@ -1,4 +1,4 @@
-"""The wire of Anthropic Messages. Thinking and tool blocks go back in their order, with their signatures. CT-43"""
+"""The wire of Anthropic Messages. Thinking and tool blocks go back in order, with signatures. CT-43"""
 
 import httpx2
 from anthropic import AsyncAnthropic
@@ -10,7 +10,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
 from easel.llm.schemas import JSON_SCHEMA
-from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire
+from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire, thinking_of
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 
@@ -36,6 +36,6 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
         anthropic_cache_messages=True,
     )
     if choice.reasoning_effort:
-        settings["thinking"] = False if choice.reasoning_effort == "none" else choice.reasoning_effort  # pyright: ignore[reportGeneralTypeIssues]
+        settings["thinking"] = thinking_of(choice.reasoning_effort)
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url), needs_signature=True)
     return Wire(model, settings, form, JSON_SCHEMA)

@@ -12,6 +12,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import structlog
 
 from easel.core.model.choice import ModelChoice, Provider
 from easel.core.run.conversation import Conversation, Part
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
     from easel.llm.wire import Wire
 
+log = structlog.get_logger("model")
+
 MAX_MODELS = 256  # choices with a connection pool of their own
 _MODULES = {
     Provider.OPENAI_CHAT: "easel.llm.openai_chat",
@@ -37,7 +42,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """Times of provider requests. `read_seconds` is the longest silence of a provider, also within an answer."""
+    """Times of provider requests. `read_seconds` is the longest silence, also within an answer."""
 
     retries: RetrySettings = DEFAULT_RETRIES
     connect_seconds: float = 10.0
@@ -84,7 +89,7 @@ class Models:
         await self._thread.close()
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Return the TLS settings, which take long to load and are the same for all. In the provider thread."""
+        """Return the TLS settings, the same for all. Loads them in the provider thread."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
@@ -114,10 +119,20 @@ class ProviderModel:
 
     async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
         async def produce(send: Callable[[Part], None]) -> None:
-            wire = self._open()
-            requests: Any = importlib.import_module("easel.llm.request")
-            request = requests.Request(wire, self._choice, self._settings.retries)
-            await request.run(conversation, tools, send)
+            try:
+                wire = self._open()
+                requests: Any = importlib.import_module("easel.llm.request")
+                request = requests.Request(wire, self._choice, self._settings.retries)
+                await request.run(conversation, tools, send)
+            except ModelFailed:
+                raise
+            except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
+                # Without the message, which may quote the address with a password, or the conversation.
+                log.error("model.error", provider=self._choice.provider.value, error=type(problem).__name__)  # noqa: TRY400
+                raise ModelFailed(
+                    reason=f"the request to {self._choice.provider.value} cannot be made "
+                    f"({type(problem).__name__}); check the address and the name of the model."
+                ) from None
 
         self._in_flight += 1
         self._is_idle.clear()
@@ -146,6 +161,7 @@ class ProviderModel:
     def _open(self) -> "Wire":
         """Return the wire, and load its library for the first request. In the provider thread."""
         if self._wire is None:
+            _check_address(self._choice.base_url)
             http: Any = importlib.import_module("httpx2")
             settings = self._settings
             self._http = http.AsyncClient(
@@ -157,6 +173,16 @@ class ProviderModel:
             wire: Wire = family.build(self._choice, self._http, endpoint_of(self._choice))
             self._wire = wire
         return self._wire
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        is_usable = not base_url or (parts.scheme in ("http", "https") and bool(parts.hostname))
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ModelFailed(reason="the base URL must be like https://host/path; check the address.")
 
 
 def endpoint_of(choice: ModelChoice) -> str:

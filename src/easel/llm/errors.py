@@ -68,7 +68,7 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
     match problem:
         case BrokenAnswer():
             return f"{where}: {problem}"
-        case ModelAuthenticationError():
+        case ModelHTTPError() if _is_about_key(problem):
             return f"{where} refused the API key{_status(problem)}; check the key and what it may use."
         case ModelNotFoundError():
             hint = " and the base URL" if choice.base_url else ""
@@ -92,6 +92,13 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
             return f"{where} rejected the request{_status(problem)}.{_quote(problem)}"
         case _:
             return f"{where}: its answer cannot be read ({type(problem).__name__})."
+
+
+def _is_about_key(problem: ModelHTTPError) -> bool:
+    """Return whether the key was refused. Gemini does that as HTTP 400."""
+    if isinstance(problem, ModelAuthenticationError) or problem.status_code in (401, 403):
+        return True
+    return problem.status_code == 400 and "api key not valid" in str(problem.body).lower()
 
 
 def _status(problem: Exception) -> str:

@@ -11,7 +11,7 @@ from pydantic_ai.providers.google import GoogleProvider
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
 from easel.llm.schemas import GEMINI
-from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire
+from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire, thinking_of
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/"
 
@@ -37,7 +37,7 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     )
     settings = GoogleModelSettings()
     if choice.reasoning_effort:
-        settings["thinking"] = False if choice.reasoning_effort == "none" else choice.reasoning_effort  # pyright: ignore[reportGeneralTypeIssues]
+        settings["thinking"] = thinking_of(choice.reasoning_effort)
     form = MessageForm(
         choice.provider.value,
         endpoint,

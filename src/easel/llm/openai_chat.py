@@ -1,6 +1,7 @@
 """The wire of OpenAI Chat Completions, which most local servers and gateways speak. CT-40"""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import httpx2
 from openai import AsyncOpenAI
@@ -14,6 +15,9 @@ from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
 from easel.llm.schemas import JSON_SCHEMA
 from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire
+
+if TYPE_CHECKING:
+    from openai.types import ReasoningEffort
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -33,7 +37,7 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     )
     settings = OpenAIChatModelSettings()
     if choice.reasoning_effort:
-        settings["openai_reasoning_effort"] = choice.reasoning_effort  # pyright: ignore[reportGeneralTypeIssues]
+        settings["openai_reasoning_effort"] = cast("ReasoningEffort", choice.reasoning_effort)
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url), joins_user_texts=True)
     return Wire(model, settings, form, JSON_SCHEMA, join_parts)
 

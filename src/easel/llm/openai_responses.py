@@ -1,5 +1,7 @@
 """The wire of OpenAI Responses. Nothing is stored at the provider: encrypted reasoning comes along. CT-41"""
 
+from typing import TYPE_CHECKING, cast
+
 import httpx2
 from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.profiles import merge_profile
@@ -11,6 +13,9 @@ from easel.llm.conversation import MessageForm
 from easel.llm.openai_chat import openai_client
 from easel.llm.schemas import JSON_SCHEMA
 from easel.llm.wire import COMMON_PROFILE, Wire
+
+if TYPE_CHECKING:
+    from openai.types import ReasoningEffort
 
 # These refuse a request for encrypted reasoning; every other model is asked, known to the library or not.
 WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat")
@@ -32,6 +37,6 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     )
     settings = OpenAIResponsesModelSettings(openai_send_reasoning_ids=True)
     if choice.reasoning_effort:
-        settings["openai_reasoning_effort"] = choice.reasoning_effort  # pyright: ignore[reportGeneralTypeIssues]
+        settings["openai_reasoning_effort"] = cast("ReasoningEffort", choice.reasoning_effort)
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url))
     return Wire(model, settings, form, JSON_SCHEMA)

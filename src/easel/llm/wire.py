@@ -5,12 +5,12 @@ Imported only with a provider's library. Each family has a module with `build(ch
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.profiles import ModelProfile
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 from easel.llm.conversation import MessageForm
 from easel.llm.schemas import Dialect
@@ -28,3 +28,8 @@ class Wire:
     form: MessageForm
     dialect: Dialect
     finish: Callable[[ModelResponse], ModelResponse] = lambda response: response
+
+
+def thinking_of(effort: str) -> ThinkingLevel:
+    """Return the effort in the library's words, which it fits to what the model takes."""
+    return False if effort == "none" else cast("ThinkingLevel", effort)

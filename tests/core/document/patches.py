@@ -22,7 +22,7 @@ HEADER = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 
 
 def apply(text: str, patch: str, *, with_base: bool = True, **limits: Any) -> Applied:
-    """Apply a patch, with the `base_revision_id` of the text unless told otherwise."""
+    """Apply a patch, with the `base_revision_id` of the text if `with_base`."""
     revision_id = revision_of(text)
     base = revision_id if with_base else None
     return apply_patch(text, patch, revision_id=revision_id, base_revision_id=base, **limits)
@@ -91,7 +91,7 @@ def apply_naively(text: str, hunks: list[RandomHunk]) -> str:
 
 
 def render(hunks: list[RandomHunk], chance: random.Random, *, with_right_counts: bool = False) -> str:
-    """Return the patch, with wrong counts and new starts unless told otherwise. RS-18"""
+    """Return the patch, with wrong counts and new starts unless `with_right_counts`. RS-18"""
     parts: list[str] = []
     shift = 0
     for hunk in hunks:

@@ -31,7 +31,7 @@ RUNS = [RunId(f"run_{number}") for number in range(5)]
 
 @dataclass
 class Agent:
-    """What a run knows: leases it was given, and the text that it read with its latest one."""
+    """The knowledge of a run: its latest lease, and the text that it read with it."""
 
     lease_id: str = "lease_0_x_y"
     text: str | None = None

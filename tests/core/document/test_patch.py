@@ -304,15 +304,15 @@ def test_patch_bomb_is_rejected_fast_and_with_little_memory(patch: str) -> None:
 
 @rule("CT-25")
 def test_limits_are_arguments() -> None:
-    patch = "@@ -4 +4 @@\n-- two\n+- 2\n@@ -7 +7 @@\n-The end.\n+Fin.\n"
-    for name, limit in (
-        ("max_patch_bytes", 20),
-        ("max_patch_lines", 3),
-        ("max_hunks", 1),
-        ("max_text_bytes", 20),
-    ):
+    patch = "@@ -4 +4 @@\n-- two\n+- number two\n@@ -7 +7 @@\n-The end.\n+The very end.\n"
+    names = ("max_patch_bytes", "max_patch_lines", "max_hunks", "max_text_bytes")
+    for name, limit in zip(names, (20, 3, 1, 20), strict=True):
         limits: dict[str, Any] = {name: limit}
         assert reject(TEXT, patch, **limits)["reason"] == "too_large"
+
+
+def test_document_above_the_limit_may_be_shortened() -> None:
+    assert apply(TEXT, "@@ -4 +3,0 @@\n-- two\n", max_text_bytes=20).text == TEXT.replace("- two\n", "")
 
 
 @rule("CT-05")

@@ -10,7 +10,7 @@ from easel.core.run.conversation import ToolCall
 from easel.ids import CallId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
@@ -66,7 +66,7 @@ class FakeLeases:
     def __init__(self) -> None:
         self.held: set[RunId] = set()
         self.log: list[str] = []
-        self.released = asyncio.Event()
+        self.on_release: Callable[[], Awaitable[None]] | None = None
 
     def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None:
         self.held.add(run_id)
@@ -87,4 +87,5 @@ class FakeLeases:
         if claim.run_id in self.held:
             self.held.discard(claim.run_id)
             self.log.append("release")
-            self.released.set()
+            if self.on_release is not None:
+                await self.on_release()

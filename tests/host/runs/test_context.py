@@ -14,7 +14,9 @@ from easel.core.document.hidden_update import format_diff_update, format_text_up
 from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ProviderData, Step, Text
 from easel.core.run.status import Status
+from easel.errors import NotFound
 from easel.host.runs import context
+from easel.host.runs import turns as turns_module
 from easel.ids import OWNER, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.conversation import Conversation
     from easel.core.run.run import Run
-    from easel.ids import RunId
+    from easel.ids import ArtifactId, RunId, UserId
     from tests.host.conftest import RunHarness
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
@@ -52,7 +54,7 @@ class Talk:
 
     @property
     def conversation(self) -> Conversation:
-        """What the model was given at the last step."""
+        """The conversation of the last step."""
         return self.model.conversations[-1]
 
 
@@ -85,6 +87,19 @@ async def test_result_in_an_artifact_is_restored_and_shortened(talk: Talk):
     value = turn.steps[0].results[0].value
     assert value.startswith("word " * 300)
     assert "[Shortened: the first 2000 of 7500 characters. To read the rest, call gsv__Echo with" in value
+
+
+async def test_turn_whose_artifact_is_gone_is_rebuilt_from_its_messages(
+    talk: Talk, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
+):
+    await talk.say("first", [calls("gsv__Echo", value="word " * 1_500)], [Text("Found it.")])
+
+    async def read_nothing(user_id: UserId, artifact_id: ArtifactId) -> bytes:
+        raise NotFound(what="artifact", id=artifact_id)
+
+    monkeypatch.setattr(harness.artifacts, "read", read_nothing)
+    await talk.say("second")
+    assert talk.conversation.turns[0].steps == (Step("Found it.", ()),)
 
 
 async def test_conversation_begins_like_the_one_before(talk: Talk):
@@ -237,6 +252,18 @@ async def test_history_is_loaded_by_few_queries_and_once_per_run(harness: RunHar
         await wait_until_ended(harness, await harness.start("second"))
     assert turns.queries == [("turns", 20), ("logs", 1)], "only the newest turn is read"
     assert [len(given.turns) for given in model.conversations] == [45, 45, 46]
+
+
+async def test_turns_in_memory_are_bounded(harness: RunHarness, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turns_module, "MAX_MEMORY_BYTES", 3_000)
+    turns = CountingTurns(harness)
+    model = RemoteModel([Text("ok")])
+    async with working(harness.worker(model=model, choice=CHOICE, turns=turns)):
+        for number in range(4):
+            await wait_until_ended(harness, await harness.start(f"message {number} " + "x" * 2_000))
+    logs = [count for kind, count in turns.queries if kind == "logs"]
+    assert logs == [1, 1, 3], "the third run had one turn in memory, the fourth none"
+    assert len(model.conversations[-1].turns) == 3
 
 
 async def test_scripted_model_loads_no_history(harness: RunHarness):

@@ -86,16 +86,23 @@ async def test_nothing_of_a_step_is_published_while_a_lease_is_held_and_the_last
     )
     runs.append(run_id := await harness.start("edit it"))
     worker = harness.worker(check_out_tool(leases, runs), model=model, choice=CHOICE, leases=leases)
+    types_at_release: list[str] = []
+
+    async def note_types() -> None:
+        await worker._running[run_id].log.flush()
+        types_at_release.extend(await harness.types(run_id))
+
+    leases.on_release = note_types
     async with working(worker):
         await within_timeout(pause.reached.wait())
+        await worker._running[run_id].log.flush()
         before = await harness.types(run_id)
         assert before[-1] == "tool.result", "the second step is not complete, so nothing of it is published"
         pause.may_go_on.set()
         await wait_until_ended(harness, run_id)
     deltas = await logged(harness, run_id, "message.delta")
     assert "".join(data["text"] for _, data in deltas) == "Checking out.\n\nAll done."
-    after = await harness.types(run_id)
-    assert after.index("reasoning.delta") > len(before) - 1
+    assert types_at_release == before, "the lease ends before the last text is published"
     assert leases.log[-1] == "release"
     assert leases.log.count("release") == 1
 
@@ -141,6 +148,21 @@ async def test_lease_is_released_however_the_loop_ends(harness: RunHarness, end:
     status, reason = expected[end]
     assert run.status is status
     assert reason in (run.error_message or "")
+
+
+@rule("CT-45")
+async def test_call_of_an_answer_that_breaks_off_is_not_made(harness: RunHarness):
+    used: list[Any] = []
+
+    async def use(args: Mapping[str, Any]) -> Any:
+        used.append(args)
+
+    model = RemoteModel([Text("Calling."), calls("t"), ModelFailed(reason="the connection was cut")])
+    run_id = await harness.start("hello")
+    async with working(harness.worker(TestTool("t", use), model=model, choice=CHOICE)):
+        run = await wait_until_ended(harness, run_id)
+    assert (run.status, used) == (Status.FAILED, [])
+    assert "step.completed" not in await harness.types(run_id)
 
 
 @rule("RX-27")

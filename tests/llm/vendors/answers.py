@@ -20,7 +20,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. With `status`, an error instead; with `cut_after`, the connection ends after so many events."""
+    """One answer. With `status`, an error instead; with `cut_after`, the connection ends in the middle."""
 
     text: str = ""
     thinking: str = ""

@@ -148,7 +148,7 @@ class AnthropicVendor:
         self._count += 1
         messages = [_plain(message) for message in body["messages"]]
         blocks = self._blocks(answer, _results(messages))
-        events = [_start(body, self._count)]
+        events: list[Any] = [_start(body, self._count)]
         for index, (block, deltas) in enumerate(blocks):
             start = {"index": index, "type": "content_block_start"}
             events.append(BetaRawContentBlockStartEvent(content_block=_begun(block), **start))
@@ -173,7 +173,7 @@ class AnthropicVendor:
                     block[key] for block in content for key in ("id", "signature", "data") if key in block
                 ]
                 self.memory.remember(_context(body), messages, sent, marks)
-        return [to_event(event.model_dump_json(exclude_none=True), event.type) for event in events]  # pyright: ignore[reportAttributeAccessIssue]
+        return [to_event(event.model_dump_json(exclude_none=True), event.type) for event in events]
 
     def _blocks(self, answer: Answer, results: list[Any]) -> list[tuple[Any, list[Any]]]:
         blocks: list[tuple[Any, list[Any]]] = []

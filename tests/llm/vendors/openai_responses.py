@@ -124,7 +124,7 @@ class OpenAIResponsesVendor(OpenAIChatVendor):
         ]
         output = _output(turn, answer, results)
         response = _response(body, turn)
-        events: list[BaseModel] = [
+        events: list[Any] = [
             ResponseCreatedEvent(response=response, sequence_number=0, type="response.created")
         ]
         for index, item in enumerate(output):
@@ -141,7 +141,7 @@ class OpenAIResponsesVendor(OpenAIChatVendor):
                 known = [mark for mark in marks if mark]
                 self.memory.remember(body.get("instructions"), _group(body["input"]), sent, known)
         return [
-            to_event(event.model_copy(update={"sequence_number": number}).model_dump_json(), event.type)  # pyright: ignore[reportAttributeAccessIssue]
+            to_event(event.model_copy(update={"sequence_number": number}).model_dump_json(), event.type)
             for number, event in enumerate(events)
         ]
 

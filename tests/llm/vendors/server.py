@@ -52,6 +52,7 @@ class VendorServer:
         self.vendor = vendor
         self.answers = deque(answers)
         self.requests: list[dict[str, Any]] = []  # the bodies of all requests, also refused ones
+        self.headers: list[dict[str, str]] = []
         self.rejections: list[str] = []
         self.times: list[float] = []
         self.faults: list[str] = []  # of this server, not of the client
@@ -99,6 +100,7 @@ class VendorServer:
             await JSONResponse(error, 401)(scope, receive, send)
             return
         self.requests.append(body)
+        self.headers.append(dict(request.headers))
         try:
             vendor.check(body)
         except Rejected as problem:

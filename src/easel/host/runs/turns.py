@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.run.context import Ending, keep_valid_data, to_turn_steps, turn_tokens
+from easel.core.run.context import BYTES_PER_TOKEN, Ending, keep_valid_data, to_turn_steps, turn_tokens
 from easel.core.run.conversation import ContextStart, Image, Step, Turn
 from easel.core.run.past_turn import PastTurn
 from easel.core.run.progress import to_progress
@@ -29,7 +29,7 @@ FIRST_PAGE, PAGE = 20, 200  # turns; the first page usually connects to what is 
 STEP_EVENTS = ("step.completed", "tool.result")
 THREAD_BYTES = 100_000  # of logs; more is decoded in a thread
 MAX_CONCURRENT_READS = 8
-MAX_MEMORY_TOKENS = 4_000_000  # of all sessions: about 16 MB of text
+MAX_MEMORY_BYTES = 32 * 2**20  # of the turns of all sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ class LoadedTurn:
     start: ContextStart | None  # what the conversation of this run began with
     plain: Turn  # without provider data
     prefixes: frozenset[str]  # of the provider data
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes of memory the turn takes."""
+        return self.tokens * BYTES_PER_TOKEN + sum(len(image.content) for image in self.turn.images)
 
     def after(self, prefix: str) -> Turn:
         """Return the turn with the provider data that is valid after this prefix."""
@@ -90,7 +95,7 @@ class TurnLoader:
         self._images = images
         self._max_result_bytes = max_result_bytes
         self._memory: OrderedDict[tuple[UserId, SessionId], _Memory] = OrderedDict()
-        self._memory_tokens: dict[tuple[UserId, SessionId], int] = {}
+        self._sizes: dict[tuple[UserId, SessionId], int] = {}  # bytes in memory
 
     async def load(self, claim: Claim, budget: int, own: ContextStart | None) -> History:
         """Return the turns before a run: those that fit into the budget, and at least the first given one.
@@ -143,11 +148,11 @@ class TurnLoader:
         key = claim.user_id, claim.session_id
         self._memory[key] = memory
         self._memory.move_to_end(key)
-        self._memory_tokens[key] = memory.tokens
-        total = sum(self._memory_tokens.values())
-        while total > MAX_MEMORY_TOKENS and self._memory:
+        self._sizes[key] = sum(loaded.size for loaded in memory.turns)
+        total = sum(self._sizes.values())
+        while total > MAX_MEMORY_BYTES and self._memory:
             oldest, _ = self._memory.popitem(last=False)
-            total -= self._memory_tokens.pop(oldest)
+            total -= self._sizes.pop(oldest)
 
     # -- decoding --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,47 @@
+"""Failures of providers in words that say what to do."""
+
+import pytest
+
+from easel.core.run.conversation import Conversation
+from easel.errors import ModelFailed
+from easel.llm.build import Models
+from tests.llm.talking import ask, choice_of
+from tests.llm.vendors import VENDORS
+from tests.llm.vendors.answers import Answer
+from tests.llm.vendors.server import KEY, serve
+
+
+@pytest.mark.parametrize(
+    "provider, status, message, expected",
+    [
+        ("anthropic", 400, "prompt is too long: 9 tokens", "lower the token budget"),
+        ("anthropic", 400, "Your credit balance is too low", "quota or credit"),
+        ("openai-chat", 400, f"bad request with {KEY} in it", r"says: bad request with \[key\] in it"),
+        ("openai-responses", 400, "first line\n  second line", "says: first line second line"),
+        ("gemini", 400, "x" * 1000, "x{300}…"),
+        ("gemini", 400, "API key not valid. Please pass a valid API key.", "refused the API key"),
+        ("gemini", 403, "Permission denied", "refused the API key"),
+        ("openai-chat", 413, "too large", "rejected the request"),
+    ],
+)
+async def test_refusal_is_explained(provider: str, status: int, message: str, expected: str):
+    models = Models()
+    with serve(VENDORS[provider](), [Answer(status=status, message=message)]) as server:
+        with pytest.raises(ModelFailed, match=expected) as failed:
+            await ask(models.build_model(choice_of(provider, server.base_url)), Conversation("Hi"))
+        assert len(server.requests) == 1
+    await models.close()
+    assert KEY not in str(failed.value)
+    assert len(str(failed.value)) < 600
+
+
+async def test_key_is_in_no_part_of_a_failure(provider: str):
+    """Neither in the message nor in the exceptions behind it, which a log may print."""
+    models = Models()
+    with serve(VENDORS[provider](), [Answer(status=400, message="no")]) as server:
+        model = models.build_model(choice_of(provider, server.base_url))
+        with pytest.raises(ModelFailed) as failed:
+            await ask(model, Conversation("Hi"))
+    await models.close()
+    assert failed.value.__suppress_context__
+    assert KEY not in repr(failed.value)
