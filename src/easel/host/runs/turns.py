@@ -25,7 +25,7 @@ from easel.host.ports import ArtifactAccess, TurnStore
 from easel.host.runs.images import ImageReader
 from easel.ids import ArtifactId, RunId, SessionId, UserId
 
-FIRST_PAGE, PAGE = 20, 200  # turns; the first page usually connects to what is in memory
+FIRST_PAGE, PAGE = 20, 100  # turns; the first page usually connects to what is in memory
 STEP_EVENTS = ("step.completed", "tool.result")
 THREAD_BYTES = 100_000  # of logs; more is decoded in a thread
 MAX_CONCURRENT_READS = 8
