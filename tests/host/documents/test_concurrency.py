@@ -13,12 +13,15 @@ import pytest
 from easel.core.document.document import revision_of
 from easel.core.principal import THE_OWNER
 from easel.host.documents import answers
+from easel.host.documents.answers import ToolRules
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 from tests.support.length import examples
 from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from easel.core.run.run import Claim
 
 AGENTS = 50
@@ -201,3 +204,28 @@ async def test_hostile_pattern_ends_quickly_and_blocks_no_other_task(
         if seconds < 0.25 and gaps[0] < 0.05:
             return
     raise AssertionError(f"seconds and gaps: {measured}")
+
+
+@rule("CT-60", "CT-29")
+async def test_patch_without_a_lease_is_computed_again_if_the_text_changed(
+    instances: list[Instance], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Otherwise the text that a person saved while the patch was computed would be lost."""
+    loose = Instance(instances[0].database, tmp_path, ToolRules(needs_lease=False))
+    session = unique("s")
+    canvas_id = await loose.create(LONG, session=session)
+    claim = await loose.start(session)
+    barrier = Barrier()
+    monkeypatch.setattr(answers, "apply_patch", barrier.wrap(answers.apply_patch))
+    patch = "@@ -6 +6 @@\n-- item 5 of a long list\n+- item five\n"
+    patching = asyncio.create_task(loose.call(claim, "apply_patch", patch=patch))
+    try:
+        async with asyncio.timeout(60):
+            await barrier.entered.wait()
+        await instances[1].documents.put(THE_OWNER, canvas_id, LONG + "mine\n", None)
+    finally:
+        barrier.opened.set()
+    assert (await patching)["ok"]
+    assert (
+        await loose.text(canvas_id) == LONG.replace("- item 5 of a long list\n", "- item five\n") + "mine\n"
+    )
