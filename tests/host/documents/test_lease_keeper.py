@@ -127,6 +127,19 @@ async def test_unavailable_store_does_not_fail_the_run(small: Instance):
     assert len(store.renewals) == 1
 
 
+async def test_run_whose_lease_has_surely_expired_is_forgotten(small: Instance):
+    claim, canvas_id, _ = await begin(small)
+    clock = Clock()
+    keeper = keeper_on(small, CountingStore(small.store), clock)
+    keeper.note_checked_out(claim.run_id, (await small.get(canvas_id)).canvas_id)
+    clock.now += 59
+    await keeper.release_expired()
+    assert keeper.may_hold(claim.run_id)
+    clock.now += 2
+    await keeper.release_expired()
+    assert not keeper.may_hold(claim.run_id)
+
+
 @rule("CT-16")
 async def test_end_of_the_loop_releases_the_lease_and_notifies_viewers(instance: Instance):
     notifications: list[Notification] = []

@@ -177,7 +177,7 @@ def _read(document: Document, rules: ToolRules, first: int, last: int) -> Comput
 
 def _limit(computed: Computed, rules: ToolRules) -> Computed:
     """Return the outcome, or a failure with advice if its answer is larger than a tool's result may be."""
-    limit = rules.max_result_bytes - RESULT_MARGIN_BYTES
+    limit = max(rules.max_result_bytes - RESULT_MARGIN_BYTES, rules.max_result_bytes // 2)
     if len(to_json(dict(computed.answer)).encode()) <= limit:
         return computed
     problem = TooLarge.with_message(

@@ -24,6 +24,7 @@ from easel.ids import CanvasId, RunId, UserId, new_event_id, scoped_key
 
 RENEW_SECONDS = 1.0  # the leases of a run are renewed at most this often
 EXPIRY_SECONDS = 2.0
+FORGET_SECONDS = 4 * TTL.total_seconds()  # after the last renewal
 MAX_EXPIRED = 100  # leases that are released in one round
 
 log = structlog.get_logger("documents")
@@ -106,10 +107,18 @@ class LeaseKeeper:
 
     async def release_expired(self) -> int:
         """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
+        self._forget_expired()
         expired = await self._documents.list_expired_leases(MAX_EXPIRED)
         for user_id, canvas_id in expired:
             await self._release_expired(user_id, canvas_id)
         return len(expired)
+
+    def _forget_expired(self) -> None:
+        """Forget runs whose leases have surely expired, such as those whose claim was lost."""
+        now = self._clock()
+        for run_id, renewed_at in list(self._renewed_at.items()):
+            if now - renewed_at > FORGET_SECONDS:
+                self._forget(run_id)
 
     async def _release_expired(self, user_id: UserId, canvas_id: CanvasId) -> None:
         events = CanvasEvents.by(host_for(user_id), canvas_id, event_id=new_event_id())
