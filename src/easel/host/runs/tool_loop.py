@@ -120,7 +120,8 @@ class ToolLoop:
             step = await self._ask_model(context, steps, log, transcript)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
-            if step.calls or context.start is not None:  # of a model that was given the session
+            # A step of a model that was given the session is logged for the sake of what it was given.
+            if step.calls or step.usage or step.provider_data or context.start is not None:
                 log.write(log.events.step(len(steps), step, context.start))
             if step.calls:
                 await log.flush()
