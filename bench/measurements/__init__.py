@@ -14,6 +14,7 @@ from bench.measurements.idle import idle
 from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
+from bench.measurements.providers import providers
 from bench.measurements.runs import runs
 from bench.measurements.tabs import tabs
 from bench.measurements.takeover import takeover
@@ -41,6 +42,7 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         actions,
         busy_canvases,
         node_calls,
+        providers,
     )
 }
 
