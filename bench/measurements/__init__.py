@@ -16,6 +16,7 @@ from bench.measurements.idle import idle
 from bench.measurements.latency import latency
 from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
+from bench.measurements.providers import providers
 from bench.measurements.runs import runs
 from bench.measurements.steps import steps
 from bench.measurements.tabs import tabs
@@ -47,6 +48,7 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         documents,
         documents_load,
         steps,
+        providers,
     )
 }
 

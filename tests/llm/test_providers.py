@@ -282,6 +282,30 @@ async def test_provider_is_switched_in_the_middle_of_a_conversation(
         assert "Let me see." not in str(other.requests)  # thoughts stay with their provider
 
 
+@pytest.mark.parametrize("second", sorted(VENDORS))
+async def test_provider_is_switched_in_the_middle_of_a_turn(
+    provider: str, second: str, server: VendorServer, models: Models
+):
+    """The settings change while the tools of a step run: the next step asks another model."""
+    first = Answer(thinking="Let me see.", text="I look.", calls=(*ONE_CALL.calls, *ONE_CALL.calls))
+    server.answers += [first, Answer(text="Still noon.")]
+    with serve(VENDORS[second](), [Answer(thinking="Mine.", calls=ONE_CALL.calls)]) as other:
+        order = [models.build_model(choice_of(second, other.base_url))]
+        order.append(models.build_model(choice_of(provider, server.base_url)))
+        talk = Talk(order[1])
+
+        def switch(call: Any) -> Any:
+            talk.model = order[0] if len(talk.steps) % 2 == 0 else order[1]
+            return {"time": "12:00"}
+
+        talk.results = switch
+        assert await talk.say("What time is it?") == "Still noon."
+        assert not server.rejections
+        assert not other.rejections
+        assert len(server.requests) == 2
+        assert len(other.requests) == 1
+
+
 @rule("CT-01")
 async def test_all_providers_are_offered_the_same_tools_and_get_the_same_results(models: Models):
     seen: dict[str, tuple[set[str], list[Any]]] = {}

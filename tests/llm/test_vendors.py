@@ -57,7 +57,8 @@ def delete(path: str) -> Change:
         place, *keys = [body, *path.split(".")]
         for key in keys[:-1]:
             place = place[int(key)] if isinstance(place, list) else place[key]
-        del place[int(keys[-1]) if isinstance(place, list) else keys[-1]]  # pyright: ignore[reportArgumentType]
+        last: Any = int(keys[-1]) if isinstance(place, list) else keys[-1]
+        del place[last]
 
     return change
 

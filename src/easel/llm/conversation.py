@@ -42,7 +42,7 @@ _STORED = ("parts", "model_name", "provider_name", "canonical_system", "provider
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """What differs between the providers in the form of messages."""
+    """The differences between the providers in the form of messages."""
 
     provider: str
     endpoint: str  # names the address; data of another address is another provider's

@@ -1,4 +1,4 @@
-"""Failures of provider requests as `ModelFailed`, in words that say what to do. Never names a key.
+"""Failures of provider requests as `ModelFailed`, with advice. No message contains a key.
 
 Imported only with a provider's library.
 """
@@ -40,7 +40,7 @@ class BrokenAnswer(Exception):
 
 
 def to_failure(problem: Exception) -> Failure | None:
-    """Return what a retry depends on, or None if the request must not be repeated."""
+    """Return the failure for the retry rules, or None if the request must not be repeated."""
     if isinstance(problem, BrokenAnswer):
         return Failure(None)
     if not isinstance(problem, ModelAPIError):

@@ -103,7 +103,7 @@ class Request:
 
 
 def _complete(response: ModelResponse) -> ModelResponse:
-    """Return the answer. Raises `BrokenAnswer` if the provider did not say that it is complete."""
+    """Return the answer. Raises `BrokenAnswer` if the provider did not mark it as complete."""
     match response.finish_reason:
         case None | "error":
             raise BrokenAnswer("the answer broke off before its end.")

@@ -24,7 +24,7 @@ NO_RETRIES = RetrySettings(max_attempts=1)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a retry depends on: the HTTP status, or None if the connection failed, and the provider's wish."""
+    """A failed request: its HTTP status, or None if the connection failed, and the provider's advice."""
 
     status: int | None
     retry_after_seconds: float | None = None
@@ -45,7 +45,7 @@ def retry_wait_seconds(
 ) -> float | None:
     """Return the wait after this attempt (from 1), or None if the request must not be repeated.
 
-    A provider that asks for more than `max_wait_seconds` gets no retry: the user is told the time instead.
+    A request is not repeated if the provider requires a longer wait than `max_wait_seconds`.
     `jitter` from 0 to 1 spreads requests that failed together.
     """
     if attempt >= settings.max_attempts or not is_retriable(failure):

@@ -1,4 +1,4 @@
-"""One wire family of model providers, ready to be called: what differs between the four.
+"""One wire family of model providers, ready to be called: the differences between the four.
 
 Imported only with a provider's library. Each family has a module with `build(choice, http, endpoint)`.
 """
@@ -17,7 +17,7 @@ from easel.llm.schemas import Dialect
 
 NO_KEY = "no-key"  # for servers without keys; the SDKs insist on one
 
-# What every family sets: Easel adapts the schemas itself, and asks for no files as answers.
+# Settings of every family: Easel adapts the schemas itself, and requests no files as answers.
 COMMON_PROFILE = ModelProfile(json_schema_transformer=None, supports_image_output=False)
 
 

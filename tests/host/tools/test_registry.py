@@ -1,4 +1,4 @@
-"""The tool registry: the cost of validating arguments is limited."""
+"""The tool registry: validation of arguments and its cost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.principal import THE_OWNER
+from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput
 from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
+from easel.ids import CallId
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -62,3 +64,14 @@ async def test_long_list_is_validated_to_its_end(harness: RunHarness) -> None:
         await tools.call("node__Tool", {"list": [*items, -1]}, CONTEXT)
     with pytest.raises(BadInput, match="too much to check"):
         await tools.call("node__Tool", {"list": [0] * (MAX_VALIDATION_COST // 5)}, CONTEXT)
+
+
+@pytest.mark.parametrize("args", ['{"list": [1', "", [1], None])
+async def test_arguments_that_are_no_object_are_an_error_for_the_model(
+    harness: RunHarness, args: Any
+) -> None:
+    """A model wrote broken JSON: the tool is not called, also if its schema allows anything."""
+    result = await new_registry(harness, {}).use(ToolCall(CallId("c1"), "node__Tool", args), CONTEXT)
+    assert result.is_error
+    assert result.call_id == "c1"
+    assert "node__Tool: the arguments must be a complete JSON object" in result.value

@@ -151,7 +151,7 @@ class AnthropicVendor:
         events: list[Any] = [_start(body, self._count)]
         for index, (block, deltas) in enumerate(blocks):
             start = {"index": index, "type": "content_block_start"}
-            events.append(BetaRawContentBlockStartEvent(content_block=_begun(block), **start))
+            events.append(BetaRawContentBlockStartEvent(content_block=_begin(block), **start))
             events += [
                 BetaRawContentBlockDeltaEvent(delta=delta, index=index, type="content_block_delta")
                 for delta in deltas
@@ -221,7 +221,7 @@ def _start(body: dict[str, Any], count: int) -> BaseModel:
     return BetaRawMessageStartEvent(message=message, type="message_start")
 
 
-def _begun(block: Any) -> Any:
+def _begin(block: Any) -> Any:
     """Return the block as it is when it begins, before its deltas."""
     match block:
         case BetaThinkingBlock():
