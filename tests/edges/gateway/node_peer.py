@@ -106,4 +106,4 @@ async def node_tool_names(easel: LiveEasel, *, at: int = 0, user: str = "owner")
     """Return the tools of nodes that an agent can call."""
     definitions = easel.instances[at].tools.definitions(UserId(user))
     found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(definitions, easel._loop))
-    return {name for name in found if not name.startswith(("gsv__", "local__"))}
+    return {name for name in found if "__" in name and not name.startswith(("gsv__", "local__"))}

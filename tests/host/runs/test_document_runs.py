@@ -75,7 +75,7 @@ async def desktop(harness: RunHarness) -> Desktop:
 async def test_loop_of_60_seconds_keeps_its_lease_and_a_dead_one_loses_it_in_15(
     desktop: Desktop, harness: RunHarness
 ):
-    """Each call takes 5 s of the store's clock; nothing is streamed, and no tool of the document is called."""
+    """Each call takes 5 s of the store's clock; nothing is streamed, and no document tool is called."""
     held: list[Held | None] = []
     dead = asyncio.Event()
 
