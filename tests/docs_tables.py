@@ -26,6 +26,7 @@ from easel.errors import HostError
 from easel.host import metrics
 from easel.host.boards import tools as board_tools
 from easel.host.canvases import agent_tools as canvas_tools
+from easel.host.documents import definitions as document_tools
 from easel.host.tools.native import native_tools
 from easel.sandbox import definitions as machine
 from tests import spec_reference
@@ -188,7 +189,8 @@ def native_definitions() -> list[ToolDefinition]:
         board_tools.BLACKBOARD_READ,
         board_tools.BLACKBOARD_WRITE,
     )
-    return [*(tool.definition for tool in native_tools()), *on_boards, canvas_tools.CANVAS, canvas_tools.LOGS]
+    own = [*(tool.definition for tool in native_tools()), *on_boards, canvas_tools.CANVAS, canvas_tools.LOGS]
+    return [*own, *document_tools.definitions().values()]
 
 
 def machine_tools() -> Sequence[ToolDefinition]:
@@ -245,7 +247,9 @@ def tool_sections() -> str:
     parts: list[str] = []
     for tool in (*native_definitions(), *machine_tools()):
         confirmation = (
-            "Read-only: an action that calls it needs no confirmation."
+            "Only an agent in a run can call it."
+            if tool.name.startswith("canvas_")
+            else "Read-only: an action that calls it needs no confirmation."
             if tool.read_only
             else "Not read-only: an action that calls it needs confirmation, unless it declares otherwise."
         )

@@ -20,9 +20,11 @@ from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import parse_spec
+from easel.core.document.document import Author, AuthorKind
+from easel.core.document.lease import Free
 from easel.core.principal import THE_OWNER
 from easel.core.run import boards
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
 from easel.core.session.message import question
@@ -60,6 +62,12 @@ def sample_events() -> list[Envelope]:
         make.thought(message, "Hm"),
         make.thought(message, EncodedRun("A" * 3_000)),
         make.step(1, Step("Hello", (call,))),
+        make.step(
+            2,
+            Step("", (), usage=Usage(1, 1), provider_data=ProviderData("anthropic", {}), prefix="0"),
+            ContextStart(),
+        ),
+        make.hidden_update(message, "Canvas update", Author(AuthorKind.PERSON, "owner")),
         make.tool_call(call),
         make.tool_result(ToolResult(call.call_id, call.tool, 1)),
         make.tool_result(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
@@ -69,7 +77,7 @@ def sample_events() -> list[Envelope]:
         ),
         *make.end_with_message(message, "Hello", Status.COMPLETED, None),
         *make.end_with_message(message, "word " * 1_000, Status.COMPLETED, None),
-        *make.end_with_message(message, "Hello", Status.FAILED, "No."),
+        *make.end_with_message(message, "Hello", Status.FAILED, "No.", usage=Usage(1, 1)),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),
         on_canvas.view_opened(2, "view_1", "browser", 1),
@@ -81,6 +89,8 @@ def sample_events() -> list[Envelope]:
             2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}
         ),
         on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
+        on_canvas.document_changed(2, "0" * 64, 1, Author(AuthorKind.ASSISTANT, "main", RunId("run_1"))),
+        on_canvas.lease_changed(2, Free(1), "message"),
     ]
 
 

@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # Modules directly in edges/ are shared by all edges; the edges do not import each other.
     "edges": frozenset({"host", "core"}),
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
-    "settings": frozenset(),
+    "settings_values": frozenset({"core"}),
+    "settings": frozenset({"core", "settings_values"}),
     "assembly": frozenset(
         {"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "demo"}
     ),
@@ -66,14 +67,19 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": frozenset(),
     "audit_chain": frozenset({"audit"}),
     "deletions": frozenset(),
+    "user_settings": frozenset({"audit"}),
+    "model_check": frozenset(),
+    "models": frozenset({"model_check", "user_settings"}),
+    "canvas_heads": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),
-    "runs": frozenset({"artifacts", "audit", "tools"}),
+    "runs": frozenset({"artifacts", "audit", "canvas_heads", "tools"}),
     "sessions": frozenset({"audit", "runs"}),
     "boards": frozenset({"artifacts", "runs", "tools"}),
     "canvases": frozenset({"artifacts", "audit", "auth", "tools"}),
     "actions": frozenset({"artifacts", "audit", "canvases", "runs", "streams", "tools"}),
+    "documents": frozenset({"audit", "canvas_heads", "tools"}),
     "nodes": frozenset({"actions", "artifacts", "audit", "tools"}),
     "services": frozenset(
         {
@@ -83,12 +89,15 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "auth",
             "boards",
             "canvases",
+            "documents",
             "nodes",
             "readiness",
             "runs",
             "sessions",
             "streams",
             "tools",
+            "user_settings",
+            "models",
         }
     ),
 }

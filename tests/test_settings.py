@@ -169,3 +169,23 @@ def test_only_settings_reads_the_environment_except_cloud_credentials() -> None:
         if path.name != "settings.py" and re.search(r"os\.environ|getenv\(", line) and '"AWS_' not in line
     ]
     assert readers == []
+
+
+@pytest.mark.parametrize(
+    "variables, message",
+    [
+        ({"PROVIDER": "claude"}, "Did you mean anthropic?"),
+        ({"API_KEY": "sk-planted-0123456789"}, "EASEL_API_KEY needs EASEL_PROVIDER too"),
+        ({"MODEL": "m"}, "EASEL_MODEL needs EASEL_PROVIDER too"),
+        ({"PROVIDER": "gemini", "API_KEY": "sk-planted with-a-space"}, "EASEL_API_KEY: must consist of"),
+        ({"PROVIDER": "gemini", "BASE_URL": "http://u:planted@h"}, "EASEL_BASE_URL: must not contain"),
+        ({"PROVIDER": "gemini", "REASONING_EFFORT": "max"}, "EASEL_REASONING_EFFORT must be"),
+        ({"TOKEN_BUDGET": "1"}, "EASEL_TOKEN_BUDGET must be at least 4000"),
+        ({"OLD_SECRET_KEYS": "planted"}, "Each key in EASEL_OLD_SECRET_KEYS must have at least 32"),
+    ],
+)
+def test_bad_model_of_the_host_is_refused_without_its_key(variables: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings.load({f"EASEL_{name}": value for name, value in variables.items()})
+    assert message in refused.value.message
+    assert "planted" not in refused.value.message

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LIVE_RUNS = 10
 WAITING_SCRIPT = '{"script": [{"wait_ms": 3600000}]}'
 REFRESHED_CANVASES = 5
+DOCUMENTS = 10
+DOCUMENT = "".join(f"- item {number} of a list\n" for number in range(200))
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(2_900)
 
 
@@ -88,6 +90,10 @@ class Client:
         for number in range(REFRESHED_CANVASES):
             spec = {**SPEC, "refresh": [{"id": "tick", "everyMs": 1_000, "action": "set"}]}
             await ask(self.gateway, "canvas.upsert", canvasId=f"refreshed-{number}", spec=spec)
+        for number in range(DOCUMENTS):
+            spec = {"version": 1, "mode": "markdown"}
+            await ask(self.gateway, "canvas.upsert", canvasId=f"document-{number}", spec=spec)
+            await self.http.ask("PUT", f"/api/documents/document-{number}", {"text": DOCUMENT})
 
     async def tear_down(self) -> None:
         for run in self.live_runs:
@@ -125,6 +131,9 @@ class Client:
         if chance < 0.12:
             return f"refreshed-{self.random.randrange(REFRESHED_CANVASES)}"
         return canvas_id(self.random.randint(1, self.size.canvases - self.size.reserved))
+
+    def document(self) -> str:
+        return f"document-{self.random.randrange(DOCUMENTS)}"
 
     def session_to_delete(self) -> str:
         number = next(self.deletes.sessions)
@@ -197,6 +206,14 @@ async def _close(client: Client) -> Call:
     return _method("canvas.close", canvasId=canvas, viewId=view)
 
 
+async def _restore_document(client: Client) -> Call:
+    document = client.document()
+    await client.http.ask("POST", f"/api/documents/{document}/promote")
+    history = await client.http.ask("GET", f"/api/documents/{document}/history?limit=50")
+    revision_id = client.random.choice(history["versions"])["revision_id"]
+    return Call("POST", f"/api/documents/{document}/restore", {"revision_id": revision_id})
+
+
 def _put_asset(client: Client) -> Call:
     canvas, path = client.canvas(), f"assets/{client.new_name('note')}.txt"
     client.assets.append((canvas, path))
@@ -260,7 +277,23 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
     "POST /api/canvases/{canvas_id}/snapshots": lambda c: Call(
         "POST", f"/api/canvases/{c.canvas()}/snapshots", PICTURE + c.random.randbytes(8)
     ),
+    "GET /api/documents/{canvas_id}": lambda c: _get(f"/api/documents/{c.document()}"),
+    "PUT /api/documents/{canvas_id}": lambda c: Call(
+        "PUT", f"/api/documents/{c.document()}", {"text": DOCUMENT + c.new_name("line") + "\n"}
+    ),
+    "GET /api/documents/{canvas_id}/history": lambda c: _get(f"/api/documents/{c.document()}/history"),
+    "GET /api/documents/{canvas_id}/diff": lambda c: _get(f"/api/documents/{c.document()}/diff"),
+    "POST /api/documents/{canvas_id}/promote": lambda c: Call(
+        "POST", f"/api/documents/{c.document()}/promote"
+    ),
+    "POST /api/documents/{canvas_id}/restore": _restore_document,
+    "POST /api/documents/{canvas_id}/take-control": lambda c: Call(
+        "POST", f"/api/documents/{c.document()}/take-control"
+    ),
     "GET /api/tools": lambda _: _get("/api/tools"),
+    "GET /api/settings": lambda _: _get("/api/settings"),
+    "PUT /api/settings": lambda c: Call("PUT", "/api/settings", {"model": c.new_name("model")}),
+    "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),
     "GET /openapi.json": lambda _: _get("/openapi.json"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bench.measurements.appends import appends
 from bench.measurements.canvases import actions, busy_canvases
 from bench.measurements.claims import claims
+from bench.measurements.documents import documents
+from bench.measurements.documents_load import documents_load
 from bench.measurements.fanout import fanout
 from bench.measurements.footprint import footprint
 from bench.measurements.growth import growth
@@ -16,6 +18,7 @@ from bench.measurements.long_logs import replay, resume
 from bench.measurements.nodes import node_calls
 from bench.measurements.providers import providers
 from bench.measurements.runs import runs
+from bench.measurements.steps import steps
 from bench.measurements.tabs import tabs
 from bench.measurements.takeover import takeover
 
@@ -43,6 +46,9 @@ MEASUREMENTS: Mapping[str, Callable[[Setting], Awaitable[list[Figure]]]] = {
         busy_canvases,
         node_calls,
         providers,
+        documents,
+        documents_load,
+        steps,
     )
 }
 

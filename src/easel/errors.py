@@ -260,15 +260,27 @@ class TimedOut(HostError):
 
 
 class NotInRun(HostError):
-    """This tool needs the boards of a run; only an agent can call it."""
+    """This tool works only inside a run; only an agent can call it."""
 
     code, gateway, rpc, http = "NOT_IN_RUN", 400, -32039, 400
 
 
 class StepLimit(HostError):
-    """The run did not finish within {limit} steps; raise EASEL_MAX_STEPS or split the task."""
+    """The run did not finish within {limit} steps; its work is kept. Raise EASEL_MAX_STEPS or ask less."""
 
     code, gateway, rpc, http = "STEP_LIMIT", 500, -32023, 500
+
+
+class TokenLimit(HostError):
+    """The run used {used} of {limit} tokens; its work is kept. Raise EASEL_RUN_TOKEN_BUDGET or ask less."""
+
+    code, gateway, rpc, http = "TOKEN_LIMIT", 500, -32060, 500
+
+
+class RejectionLimit(HostError):
+    """{limit} patches in a row were rejected; earlier edits are kept. Ask again or edit the text yourself."""
+
+    code, gateway, rpc, http = "REJECTION_LIMIT", 500, -32061, 500
 
 
 class RunTimedOut(HostError):
@@ -293,6 +305,12 @@ class BadSettings(HostError):
     """{problem}"""
 
     code, gateway, rpc, http = "BAD_SETTINGS", 500, -32030, 500
+
+
+class SecretsUnavailable(HostError):
+    """{problem}"""
+
+    code, gateway, rpc, http = "SECRETS_UNAVAILABLE", 503, -32057, 503
 
 
 class InternalError(HostError):

@@ -5,37 +5,22 @@ are passed down as a frozen `Settings`; no other module reads the environment.
 """
 
 import difflib
-import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any
 
+from easel.core.model.choice import REASONING_EFFORTS, Provider
+from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
+from easel.settings_values import check_address, check_model, parse_value
+from easel.settings_values import new_row as _row
 
 PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
 MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
-TRUE_WORDS = ("1", "true", "yes", "on")
-FALSE_WORDS = ("0", "false", "no", "off")
-
-
-def _row(
-    default: Any,
-    description: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    one_of: Sequence[str] = (),
-    secret: bool = False,
-) -> Any:
-    bounds = {"minimum": minimum, "maximum": maximum, "one_of": one_of}
-    return field(
-        default=default, repr=not secret, metadata={"description": description, "secret": secret, **bounds}
-    )
 
 
 def _default_data() -> str:
@@ -72,8 +57,14 @@ class Settings:
     )
     secret_key: str = _row(
         "",
-        "Key that signs cookies and the addresses of canvas pages, at least 32 characters, the same on every "
-        "instance; empty: generated once and stored in the database.",
+        "Key that signs cookies and the addresses of canvas pages and encrypts stored API keys, at least 32 "
+        "characters, the same on every instance; empty: a generated key in the database signs, and one in "
+        "DATA/secret-key encrypts. With Postgres, storing an API key needs it.",
+        secret=True,
+    )
+    old_secret_keys: str = _row(
+        "",
+        "Earlier values of EASEL_SECRET_KEY, separated by commas: stored API keys are still read with them.",
         secret=True,
     )
     sign_in_failures: int = _row(
@@ -93,6 +84,29 @@ class Settings:
     log: str = _row("info", "Log level: debug, info, warning or error; append `,json` for JSON lines.")
     slow_seconds: float = _row(
         5.0, "Requests and appends that take longer are recorded in the audit trail.", minimum=0.001
+    )
+    # the model of users who have set none of their own
+    provider: str = _row(
+        "",
+        f"Provider of the model: {', '.join(Provider)}; empty: scripted, which needs no key.",
+    )
+    model: str = _row("", "Name of the model; empty: Easel's default for the provider.")
+    api_key: str = _row("", "API key for the provider.", secret=True)
+    base_url: str = _row(
+        "",
+        "Address of another server that speaks the provider's protocol, such as http://127.0.0.1:11434/v1; "
+        "empty: the provider's own.",
+    )
+    reasoning_effort: str = _row(
+        "",
+        f"How much the model reasons: {', '.join(REASONING_EFFORTS)}; empty: the model's default.",
+        one_of=REASONING_EFFORTS,
+    )
+    token_budget: int = _row(
+        DEFAULT_TOKEN_BUDGET,
+        "Tokens of the conversation that a model call is given.",
+        minimum=MIN_TOKEN_BUDGET,
+        maximum=MAX_TOKEN_BUDGET,
     )
     # runs and workers
     claim_seconds: float = _row(
@@ -116,6 +130,25 @@ class Settings:
     )
     max_attempts: int = _row(3, "Attempts of a run if its worker is lost.", minimum=1, maximum=100)
     max_steps: int = _row(24, "Maximum number of model calls in one run.", minimum=1)
+    max_rejected_patches: int = _row(3, "Patches rejected in a row that end a run.", minimum=1)
+    run_token_budget: int = _row(
+        0, "Tokens, in and out, of all model calls of one run, which then ends; 0: no limit.", minimum=0
+    )
+    step_lease_seconds: float = _row(
+        120.0,
+        "Seconds that a request to a model keeps the lease of a document, without any part of the answer.",
+        minimum=0,
+    )
+    max_context_result_bytes: int = _row(
+        32_768,
+        "Largest tool result that a model is given whole; of a larger one it gets the beginning and a note.",
+        minimum=1_024,
+    )
+    max_image_bytes: int = _row(
+        5_000_000,
+        "Largest image of a message that a model is given; a larger one stays a reference.",
+        minimum=0,
+    )
     refresh_unwatched: bool = _row(True, "Whether refresh jobs run while no view of their canvas is open.")
     max_refreshes: int = _row(50, "Refresh jobs that one instance runs concurrently.", minimum=1)
     max_actions: int = _row(200, "Canvas actions that one instance runs concurrently.", minimum=1)
@@ -203,6 +236,17 @@ class Settings:
     view_ttl_seconds: float = _row(
         60.0, "Seconds until an open view expires after its instance stops renewing it.", minimum=1
     )
+    # documents
+    canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
+    canvas_leases: bool = _row(True, "Whether a read and a patch of these tools need the document's lease.")
+    canvas_inspection: str = _row(
+        "enforce",
+        "Edits of lines that were not read: enforce (rejected) or advise.",
+        one_of=("enforce", "advise"),
+    )
+    document_store: str = _row(
+        "database", "Documents in the database, or git: tools answer an error.", one_of=("database", "git")
+    )
     # the sandbox
     profile: str = _row(
         "dev-local",
@@ -271,6 +315,10 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
+    max_document_versions: int = _row(
+        1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
+    )
+    max_document_bytes: int = _row(1_048_576, "Largest text of a document.", minimum=1_024)
     artifact_days: float = _row(
         7.0,
         "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "
@@ -310,6 +358,11 @@ class Settings:
         return bool(self.database_url)
 
     @property
+    def earlier_keys(self) -> tuple[str, ...]:
+        """The values of EASEL_OLD_SECRET_KEYS."""
+        return tuple(key.strip() for key in self.old_secret_keys.split(",") if key.strip())
+
+    @property
     def has_weak_token(self) -> bool:
         return 0 < len(self.token) < MIN_TOKEN_LENGTH
 
@@ -344,31 +397,22 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
             text = environment.get(source)
         if text is None or text == "":
             continue
-        values[f.name] = _parse(source, str(text).strip(), f.default, f.metadata)
+        values[f.name] = parse_value(source, str(text).strip(), f.default, f.metadata)
     settings = Settings(**values)
     if 0 < len(settings.secret_key) < MIN_KEY_LENGTH:
         raise BadSettings(problem=f"EASEL_SECRET_KEY must have at least {MIN_KEY_LENGTH} characters.")
-    _check_address("EASEL_PUBLIC_URL", settings.public_url)
-    _check_address("EASEL_ASSETS_URL", settings.assets_url)
+    if any(len(key) < MIN_KEY_LENGTH for key in settings.earlier_keys):
+        raise BadSettings(
+            problem=f"Each key in EASEL_OLD_SECRET_KEYS must have at least {MIN_KEY_LENGTH} characters."
+        )
+    check_model(settings.provider, settings.model, settings.api_key, settings.base_url)
+    check_address("EASEL_PUBLIC_URL", settings.public_url)
+    check_address("EASEL_ASSETS_URL", settings.assets_url)
     if settings.assets_url and not settings.public_url:
         raise BadSettings(
             problem="EASEL_ASSETS_URL needs EASEL_PUBLIC_URL too: only its pages may show them."
         )
     return settings
-
-
-def _check_address(variable: str, url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        is_address = not url or (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/")
-        )
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise BadSettings(
-            problem=f"{variable} must be an address such as https://easel.example.org, without a path."
-        )
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -385,28 +429,3 @@ def nearest(unknown: str) -> str | None:
     known = [row.variable.removeprefix(PREFIX) for row in rows()]
     found = difflib.get_close_matches(unknown.removeprefix(PREFIX).upper(), known, n=1, cutoff=0.65)
     return PREFIX + found[0] if found else None
-
-
-def _parse(source: str, text: str, default: Any, metadata: Mapping[str, Any]) -> Any:
-    """Convert the text to the type of the default and check its bounds."""
-    kind = cast("type[object]", type(default))
-    try:
-        if kind is bool:
-            return {**dict.fromkeys(TRUE_WORDS, True), **dict.fromkeys(FALSE_WORDS, False)}[text.lower()]
-        value = int(text) if kind is int else float(text) if kind is float else text
-    except (ValueError, KeyError):
-        expected = {"bool": "yes or no", "int": "a whole number", "float": "a number"}[kind.__name__]
-        shown = "" if metadata["secret"] else f", not {text!r}"
-        raise BadSettings(problem=f"{source} must be {expected}{shown}.") from None
-    if metadata["one_of"] and value not in metadata["one_of"]:
-        expected = " or ".join(f"`{word}`" for word in metadata["one_of"])
-        raise BadSettings(problem=f"{source} must be {expected}, not {value!r}.")
-    minimum, maximum = metadata["minimum"], metadata["maximum"]
-    if isinstance(value, (int, float)):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise BadSettings(problem=f"{source} must be a finite number.")
-        if minimum is not None and value < minimum:
-            raise BadSettings(problem=f"{source} must be at least {minimum}, not {value}.")
-        if maximum is not None and value > maximum:
-            raise BadSettings(problem=f"{source} must be at most {maximum}, not {value}.")
-    return value

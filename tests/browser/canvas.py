@@ -105,6 +105,9 @@ class CanvasApi:
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self._http.post(path, json=body).raise_for_status().json()
 
+    def put_json(self, path: str, body: dict[str, Any]) -> Any:
+        return self._http.put(path, json=body).raise_for_status().json()
+
     def delete(self, path: str) -> None:
         self._http.delete(path).raise_for_status()
 

@@ -30,8 +30,15 @@ from tests.support.processes import EASEL
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ["up", "demo", "api", "worker", "node", "migrate", "doctor", "settings"]
-GROUPED_COMMANDS = [["token", "revoke"], ["audit", "verify"], ["canvas", "export"]]
+COMMANDS = ["up", "demo", "api", "worker", "node", "migrate", "doctor"]
+GROUPED_COMMANDS = [
+    ["token", "revoke"],
+    ["audit", "verify"],
+    ["canvas", "export"],
+    ["settings", "list"],
+    ["settings", "set"],
+    ["settings", "rotate"],
+]
 UNREACHABLE = f"postgresql://u:{SECRET}@127.0.0.1:1/d"  # no process listens on port 1
 
 

@@ -9,12 +9,19 @@ import pytest
 import pytest_asyncio
 
 from easel.core.principal import THE_OWNER
+from easel.core.run.limits import LoopLimits
 from easel.core.tool.definition import ToolDefinition
 from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
+from easel.host.models import FixedModel
+from easel.host.runs.context import ContextLimits, ContextSource
+from easel.host.runs.execution import RunExecution
+from easel.host.runs.hidden_updates import HiddenUpdates
+from easel.host.runs.images import ImageReader
 from easel.host.runs.queue import RunQueue
 from easel.host.runs.tool_loop import ToolLoop
+from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
@@ -83,6 +90,7 @@ class RunHarness:
             self.artifacts,
             database.notifier,
             self.audit,
+            canvases=database.canvases,
             max_attempts=3,
             max_message_bytes=100_000,
         )
@@ -104,16 +112,46 @@ class RunHarness:
             "run_timeout_seconds": 60.0,
             **options,
         }
-        max_steps = limits.pop("max_steps", 24)
-        loop = ToolLoop(model or ScriptedModel(), registry, max_steps=max_steps)
+        store = runs or self.runs
+        execution = self.execution(registry, model, store, limits)
         return RunWorker(
             new_worker_id(),
-            runs or self.runs,
+            store,
             self.artifacts,
             self.database.notifier,
-            loop,
+            execution,
             limits=WorkerLimits(**limits),
             audit=self.audit,
+        )
+
+    def execution(
+        self, registry: ToolRegistry, model: Model | None, runs: Any, limits: dict[str, Any]
+    ) -> RunExecution:
+        """Build the execution of runs. Takes its own options out of `limits`."""
+        documents, leases = limits.pop("documents", None), limits.pop("leases", None)
+        choice = limits.pop("choice", None)
+        names = ("max_steps", "max_rejected_patches", "max_tokens")
+        loop_limits = LoopLimits(**{name: limits.pop(name) for name in names if name in limits})
+        images = ImageReader(self.artifacts, max_bytes=100_000)
+        turns = TurnLoader(
+            limits.pop("turns", self.database.runs), self.artifacts, images, max_result_bytes=2_000
+        )
+        contexts = ContextSource(turns, images, documents, limits=ContextLimits(max_result_bytes=2_000))
+        loop = ToolLoop(
+            FixedModel(model or ScriptedModel(), choice),
+            registry,
+            contexts,
+            leases,
+            limits=loop_limits,
+            step_lease_seconds=limits.pop("step_lease_seconds", 120.0),
+        )
+        return RunExecution(
+            runs,
+            self.artifacts,
+            loop,
+            HiddenUpdates(documents),
+            audit=self.audit,
+            timeout_seconds=limits.pop("run_timeout_seconds"),
         )
 
     async def start(self, message: str, session: str = "s") -> RunId:

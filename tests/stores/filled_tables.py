@@ -95,6 +95,23 @@ def execution_rows(count: int = ROWS, /, **columns: str) -> Rows:
     return rows("canvas_actions", count, **{**common, **ended, **columns})
 
 
+def document_rows(count: int = ROWS, /, **columns: str) -> Rows:
+    return rows("documents", count, user_id="'owner'", created_at=PAST, **columns)
+
+
+AUTHOR = {"author_kind": "'person'", "author_id": "'owner'"}
+
+
+def draft_rows(count: int = ROWS, /, **columns: str) -> Rows:
+    text = {"text": "'text'", "revision_id": "'revision' || n", "base_revision_id": "'base'"}
+    return rows("artefact_drafts", count, user_id="'owner'", updated_at=PAST, **AUTHOR, **text, **columns)
+
+
+def version_rows(count: int = ROWS, /, **columns: str) -> Rows:
+    text = {"text": "'text'", "size": "4", "revision_id": "'revision' || n"}
+    return rows("artefacts", count, user_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns)
+
+
 FILL = [
     rows("users", 1_000, user_id="'user' || n", name="'user' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
@@ -141,6 +158,31 @@ FILL = [
     canvas_rows(1, canvas_id="'big'", last_seq=f"{BIG}"),
     canvas_event_rows(canvas_id="'c' || n", seq="1"),
     canvas_event_rows(BIG, canvas_id="'big'", seq="n"),
+    document_rows(canvas_id="'c' || n", session_id="'s' || n"),
+    document_rows(1, canvas_id="'big'", session_id="'big'"),
+    document_rows(BIG, canvas_id="'d' || n", session_id="'many'"),
+    document_rows(
+        20,
+        canvas_id="'leased' || n",
+        session_id="'a' || n",
+        lease_id="'lease' || n",
+        lease_run_id="'running' || n",
+        lease_session_id="'a' || n",
+        lease_expires_at=FUTURE,
+    ),
+    draft_rows(canvas_id="'c' || n", draft_no="1", is_closed="true", is_reported="true"),
+    draft_rows(20, canvas_id="'big'", draft_no="n"),
+    version_rows(canvas_id="'c' || n", version_no="1"),
+    version_rows(BIG, canvas_id="'big'", version_no="n"),
+    rows(
+        "hidden_messages",
+        run_id="'r' || n",
+        hidden_no="1",
+        message_id="'h' || n",
+        content="'\"text\"'",
+        follows_answer="true",
+        created_at=PAST,
+    ),
     rows("ended_canvases", user_id="'owner'", canvas_id="'e' || n", last_seq="n"),
     rows(
         "canvas_assets",
@@ -240,6 +282,7 @@ FILL = [
         status="'taken'",
         deadline=FUTURE,
     ),
+    rows("settings", user_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
     rows("ended_sign_ins", sign_in_id="'sign_in' || n", user_id="'owner'", forget_at=FUTURE),
 ]
 

@@ -114,6 +114,7 @@ class Store:
             "delete from calls",
             "delete from tokens",
             "delete from ended_sign_ins",
+            "delete from settings",
             "delete from users where user_id <> 'owner'",
             "delete from audit",
             "delete from audit_head",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Statements that read many rows, each with its reason.
 EXCEPTIONS = {
+    "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "nodes.sweep_nodes": "a row per connected node; an index on expires_at would be written by every renewal",
     "tokens.list_tokens": "returns every token; tokens are made by hand",
 }
@@ -135,6 +136,10 @@ DROPPED = [
     ("canvases_listing_idx", "canvases.list_canvases"),
     ("canvases_agent_listing_idx", "canvases.list_agent_canvases"),
     ("audit_action_idx", "audit.list_records_of_action"),
+    ("documents_session_idx", "documents.find_newest_document"),
+    ("documents_leased_idx", "documents.list_expired_leases"),
+    ("artefacts_revision_idx", "documents.read_revision"),
+    ("messages_answer_idx", "turns.list_turns"),
 ]
 
 
@@ -143,6 +148,24 @@ async def test_postgres_check_fails_without_an_index(
     filled_postgres: PostgresDatabase, index: str, name: str
 ):
     assert await check_postgres_after(filled_postgres, f"drop index {index}", [name])
+
+
+@pytest.mark.parametrize("session, ended", [("big", None), ("a5", ["leased5"])])
+async def test_function_that_ends_leases_scans_no_table(
+    filled_postgres: PostgresDatabase, session: str, ended: list[str] | None
+):
+    """Its statements have no plan that the other checks see."""
+    call = "select end_leases('owner', $1, null, 'run', '{\"provenance\": {}}')"
+    scans = "select relname, seq_scan from pg_stat_xact_user_tables where seq_scan > 0"
+    async with filled_postgres.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            await connection.execute("insert into canvases select 'owner', 'leased5', 'main', '', '{}', '{}'")
+            assert await connection.fetchval(call, session) == ended
+            assert await connection.fetch(scans) == []
+        finally:
+            await transaction.rollback()
 
 
 def test_sqlite_check_fails_without_an_index(filled_sqlite: sqlite3.Connection):

@@ -69,6 +69,9 @@ class Contents:
             raise NotFound(what="artifact", id=artifact_id)
         return self._contents[artifact_id]
 
+    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+        return len(await self.read(user_id, artifact_id))
+
     def lose(self) -> None:
         """Lose the content of all artifacts."""
         self._contents.clear()
@@ -467,3 +470,23 @@ async def test_checked_run_is_not_read_again(
     pages = await store.database.references.find_pruned_runs(RunId(""), 100)
     assert (pages.run_ids, pages.next) == ([], None)
     assert len(await references(store)) > 0
+
+
+@rule("CT-51")
+async def test_artifact_in_a_hidden_message_is_kept_as_long_as_the_run(
+    store: Store, contents: Contents, release: ReferenceRelease
+) -> None:
+    new = new_run()
+    await store.runs.enqueue(new)
+    [claim] = await store.runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    update = message(MessageId("upd_1"), f"+{b64encode(os.urandom(3_000)).decode()}", role="user")
+    [offloaded] = update.offloaded
+    await contents.store(OWNER, [offloaded])
+    events = run_events(claim.run_id)
+    closing = events.end_with_message(MessageId("msg_1"), "done", Status.COMPLETED, None)
+    assert await store.runs.append(Batch(claim, 1, closing, Status.COMPLETED, hidden=[update]))
+    assert await references(store) == {offloaded.artifact_id}
+    await store.set_run_age(claim.run_id, DAY)
+    assert await store.runs.prune(1) == [claim.run_id]
+    await release.once()
+    assert await references(store) == {offloaded.artifact_id}

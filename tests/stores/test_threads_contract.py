@@ -260,7 +260,15 @@ async def test_cancel_that_races_with_a_release_keeps_the_output(
     await store.runs.append(Batch(claim, 1, [events.delta(answer_id(claim.run_id), text), step]))
     audit = Audit(store.database.audit)
     runs: Any = ReleasingRunStore(store.runs, claim)
-    queue = RunQueue(runs, _NoArtifacts(), store.notifier, audit, max_attempts=3, max_message_bytes=1_000)
+    queue = RunQueue(
+        runs,
+        _NoArtifacts(),
+        store.notifier,
+        audit,
+        canvases=store.database.canvases,
+        max_attempts=3,
+        max_message_bytes=1_000,
+    )
     assert (await queue.cancel(THE_OWNER, claim.run_id)).status is Status.CANCELLED
     await audit.close()
     [_, answer] = await store.database.sessions.list_messages(OWNER, SessionId("talk"), before=None, limit=9)
@@ -272,6 +280,9 @@ class _NoArtifacts:
         assert not offloaded
 
     async def read(self, user_id: Any, artifact_id: Any) -> bytes:
+        raise AssertionError("nothing was moved")
+
+    async def size_of(self, user_id: Any, artifact_id: Any) -> int:
         raise AssertionError("nothing was moved")
 
 

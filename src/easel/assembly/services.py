@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
+from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import owner_token
@@ -36,6 +37,12 @@ from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.views import CanvasViews
+from easel.host.documents.answers import ToolRules
+from easel.host.documents.leases import LeaseKeeper
+from easel.host.documents.service import Documents
+from easel.host.documents.tools import document_tools
+from easel.host.documents.transactions import DocumentTransactions
+from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -45,6 +52,7 @@ from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
+from easel.host.user_settings import UserSettings
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs
@@ -61,11 +69,15 @@ class SharedServices:
     views: CanvasViews
     library: CanvasLibrary
     boards: Boards
+    documents: DocumentTransactions
+    leases: LeaseKeeper
     outputs: LiveOutputs
     # One registry for API and worker, so that a call to a node that is connected here stays in the process.
     nodes: NodeRegistry
     folders: SessionDirs
     tools: ToolRegistry
+    settings: UserSettings
+    models: ChosenModels
 
 
 @contextlib.asynccontextmanager
@@ -107,12 +119,19 @@ async def open_shared_services(
         floor=APPROVAL_MODES[settings.approval_mode],
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
+    documents = DocumentTransactions(database.documents, notifier)
+    leases = LeaseKeeper(database.documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
+    user_settings = UserSettings(
+        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+    )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
+    if settings.canvas_tools:
+        tools.add(document_tools(documents, leases, document_rules(settings)))
     nodes.local = LocalNode(
         version=__version__,
         platform=platform.system().lower(),
@@ -121,9 +140,23 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        yield SharedServices(
-            resources, transactions, assets, views, library, boards, outputs, nodes, folders, tools
-        )
+        async with open_models(user_settings) as models:
+            yield SharedServices(
+                resources=resources,
+                transactions=transactions,
+                assets=assets,
+                views=views,
+                library=library,
+                boards=boards,
+                documents=documents,
+                leases=leases,
+                outputs=outputs,
+                nodes=nodes,
+                folders=folders,
+                tools=tools,
+                settings=user_settings,
+                models=models,
+            )
     finally:
         await nodes.close()
 
@@ -145,6 +178,7 @@ def build_services(shared: SharedServices) -> Services:
         artifacts,
         notifier,
         audit,
+        canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
     )
@@ -220,6 +254,7 @@ def build_services(shared: SharedServices) -> Services:
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,
+        documents=Documents(shared.documents, audit, max_bytes=settings.max_document_bytes),
         queue=queue,
         sessions=Sessions(database.sessions, queue, notifier, audit),
         canvases=shared.library,
@@ -234,6 +269,8 @@ def build_services(shared: SharedServices) -> Services:
         readiness=Readiness(database.runs),
         tools=shared.tools,
         nodes=shared.nodes,
+        settings=shared.settings,
+        models=shared.models,
     )
 
 
@@ -242,6 +279,16 @@ def build_services(shared: SharedServices) -> Services:
 
 def asset_limits(settings: Settings) -> AssetLimits:
     return AssetLimits(settings.max_asset_bytes, settings.max_canvas_assets)
+
+
+def document_rules(settings: Settings) -> ToolRules:
+    return ToolRules(
+        needs_lease=settings.canvas_leases,
+        enforces_inspection=settings.canvas_inspection == "enforce",
+        is_turned_off=settings.document_store == "git",
+        max_document_bytes=settings.max_document_bytes,
+        max_result_bytes=settings.max_result_bytes,
+    )
 
 
 def board_limits(settings: Settings) -> BoardLimits:

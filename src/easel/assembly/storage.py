@@ -32,11 +32,13 @@ from easel.host.ports import (
     CanvasActionStore,
     CanvasStore,
     DeletionStore,
+    DocumentStore,
     NodeStore,
     Notifier,
     ReferenceStore,
     RunStore,
     SessionStore,
+    SettingStore,
     SignInStore,
     SweepClaims,
     TokenStore,
@@ -72,6 +74,9 @@ class Database(Protocol):
     def canvas_actions(self) -> CanvasActionStore: ...
 
     @property
+    def documents(self) -> DocumentStore: ...
+
+    @property
     def audit(self) -> AuditStore: ...
 
     @property
@@ -97,6 +102,9 @@ class Database(Protocol):
 
     @property
     def sign_ins(self) -> SignInStore: ...
+
+    @property
+    def settings(self) -> SettingStore: ...
 
     @property
     def notifier(self) -> Notifier: ...
@@ -148,12 +156,19 @@ async def _connect(settings: Settings) -> Database:
         from easel.stores.postgres import open_postgres
 
         return await open_postgres(
-            settings.database_url, pool=settings.database_pool, timeout=settings.database_timeout_seconds
+            settings.database_url,
+            pool=settings.database_pool,
+            timeout=settings.database_timeout_seconds,
+            max_document_versions=settings.max_document_versions,
         )
     from easel.stores.sqlite import open_sqlite
 
     _make_data_folder(settings.data_folder)
-    return await open_sqlite(_sqlite_file(settings), synchronous=settings.sqlite_synchronous)
+    return await open_sqlite(
+        _sqlite_file(settings),
+        synchronous=settings.sqlite_synchronous,
+        max_document_versions=settings.max_document_versions,
+    )
 
 
 def _sqlite_file(settings: Settings) -> Path:
@@ -267,11 +282,14 @@ async def _open_audit(settings: Settings) -> AuditDatabase:
     return AuditReader(_sqlite_file(settings))
 
 
-class TokenAdminStore(Protocol):
-    """The stores that creating and revoking a token needs."""
+class AdminStore(Protocol):
+    """The stores that commands change beside a running Easel."""
 
     @property
     def tokens(self) -> TokenStore: ...
+
+    @property
+    def settings(self) -> SettingStore: ...
 
     @property
     def audit(self) -> AuditStore: ...
@@ -282,24 +300,34 @@ class TokenAdminStore(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
-    """Open the administration of tokens, also while an Easel is running on the same SQLite file."""
+async def open_admin_store(settings: Settings, version: int) -> AsyncGenerator[AdminStore]:
+    """Open the database, also while an Easel is running on the same SQLite file.
+
+    A schema older than `version` is migrated, which needs that no Easel is running.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        store: TokenAdminStore | None = None
         path = _sqlite_file(settings)
         if not settings.on_postgres and path.exists():
             from easel.stores.sqlite.shared_access import SharedSqlite
 
             shared = SharedSqlite(path)
             stack.push_async_callback(shared.close)
-            if await shared.schema_version() >= TOKENS_SCHEMA_VERSION:
-                store = shared
-        if store is None:
-            # An interactive command: fail fast instead of waiting for the database.
-            store = await stack.enter_async_context(migrated_database(settings, wait_seconds=0))
+            if await shared.schema_version() >= version:
+                yield shared
+                return
+        # An interactive command: fail fast instead of waiting for the database.
+        yield await stack.enter_async_context(migrated_database(settings, wait_seconds=0))
+
+
+@contextlib.asynccontextmanager
+async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
+    """Open the administration of tokens."""
+    async with open_admin_store(settings, TOKENS_SCHEMA_VERSION) as store:
         audit = Audit(store.audit)
-        stack.push_async_callback(audit.close)
-        yield Tokens(store.tokens, audit)
+        try:
+            yield Tokens(store.tokens, audit)
+        finally:
+            await audit.close()
 
 
 # -- blobs and the owner's token -----------------------------------------------------------------------------
@@ -325,28 +353,30 @@ def _blob_url(settings: Settings) -> str:
 
 def owner_token(settings: Settings) -> str:
     """Return EASEL_TOKEN, or the token in the data folder, which is generated at the first start."""
-    if settings.token:
-        return settings.token
-    path = settings.data_folder / "owner-token"
+    return settings.token or generated_file(settings.data_folder / "owner-token")
+
+
+def generated_file(path: Path) -> str:
+    """Return the secret in a file of the data folder, which is generated at first, readable by its owner."""
     try:
-        token = path.read_text("utf-8").strip()
+        secret = path.read_text("utf-8").strip()
     except FileNotFoundError:
-        token = _create_owner_token(path)
-    if not token:
-        raise BadSettings(problem=f"{path} is empty; delete it, and the next start generates a new token.")
-    return token
+        secret = _generate(path)
+    if not secret:
+        raise BadSettings(problem=f"{path} is empty; delete it, and the next start generates a new one.")
+    return secret
 
 
-def _create_owner_token(path: Path) -> str:
+def _generate(path: Path) -> str:
     _make_data_folder(path.parent)
-    token = secrets.token_urlsafe(32)
-    # If two processes start together, one write succeeds and both use its token.
+    secret = secrets.token_urlsafe(32)
+    # If two processes start together, one write succeeds and both use its secret.
     with (
         contextlib.suppress(FileExistsError),
         fs.closing(os.open(path.parent, fs.READ_DIRECTORY)) as folder,
         fs.write_atomically(folder, path.name, mode=0o600, replace=False) as file,
     ):
-        file.write(f"{token}\n".encode())
+        file.write(f"{secret}\n".encode())
     return path.read_text("utf-8").strip()
 
 

@@ -1,17 +1,22 @@
 """Build the worker of one process and collect its background work."""
 
 from easel.assembly.services import SharedServices
+from easel.core.run.limits import LoopLimits
 from easel.host.actions.outcomes import RecordRetention
 from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge
 from easel.host.periodic import Periodic, Work
 from easel.host.references import ReferenceRelease
+from easel.host.runs.context import ContextLimits, ContextSource
+from easel.host.runs.execution import RunExecution
+from easel.host.runs.hidden_updates import HiddenUpdates
+from easel.host.runs.images import ImageReader
 from easel.host.runs.tool_loop import ToolLoop
+from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
-from easel.llm.scripted import ScriptedModel
 
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
@@ -30,6 +35,43 @@ def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
     ]
 
 
+def build_execution(shared: SharedServices) -> RunExecution:
+    """Build what executes one run: the context of its model, the tool loop and hidden updates."""
+    resources = shared.resources
+    settings, database, artifacts = resources.settings, resources.database, resources.artifacts
+    max_result_bytes = settings.max_context_result_bytes
+    # In git mode the tools answer an error, so nothing of a document is reported either. CT-02, CT-37
+    has_documents = settings.canvas_tools and settings.document_store != "git"
+    documents = database.documents if has_documents else None
+    images = ImageReader(artifacts, max_bytes=settings.max_image_bytes)
+    contexts = ContextSource(
+        TurnLoader(database.runs, artifacts, images, max_result_bytes=max_result_bytes),
+        images,
+        documents,
+        limits=ContextLimits(max_result_bytes),
+    )
+    loop = ToolLoop(
+        shared.models,
+        shared.tools,
+        contexts,
+        shared.leases,
+        limits=LoopLimits(
+            max_steps=settings.max_steps,
+            max_rejected_patches=settings.max_rejected_patches,
+            max_tokens=settings.run_token_budget,
+        ),
+        step_lease_seconds=settings.step_lease_seconds,
+    )
+    return RunExecution(
+        database.runs,
+        artifacts,
+        loop,
+        HiddenUpdates(documents),
+        audit=resources.audit,
+        timeout_seconds=settings.run_timeout_seconds,
+    )
+
+
 def build_worker(shared: SharedServices) -> RunWorker:
     """Build the worker, which executes runs and deletes data after its retention time."""
     resources = shared.resources
@@ -40,13 +82,12 @@ def build_worker(shared: SharedServices) -> RunWorker:
         database.runs,
         resources.artifacts,
         database.notifier,
-        ToolLoop(ScriptedModel(), shared.tools, max_steps=settings.max_steps),
+        build_execution(shared),
         limits=WorkerLimits(
             slots=settings.worker_runs,
             claim_seconds=settings.claim_seconds,
             poll_seconds=settings.poll_seconds,
             drain_seconds=settings.drain_seconds,
-            run_timeout_seconds=settings.run_timeout_seconds,
             # On SQLite there is no other worker.
             prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,
             retention_seconds=retention_seconds,
@@ -60,6 +101,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
             ).periodic(),
             *sweeps(shared, retention_seconds),
+            shared.leases.periodic(),
             shared.nodes.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],

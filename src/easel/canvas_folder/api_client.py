@@ -1,4 +1,4 @@
-"""A client of a running Easel: the gateway's methods over `POST /api/rpc`.
+"""A client of a running Easel: its routes, and the gateway's methods over `POST /api/rpc`.
 
 Owns the address, the token and the error messages of a failed request. The commands use HTTP and never the
 database, which a running Easel may lock (RS-50).
@@ -51,6 +51,11 @@ class ApiClient:
         """Return the result of a gateway method. Raises `RequestRefused` or `ServerUnreachable`."""
         body = msgspec.json.encode({"method": method, "params": params})
         return self._decode(*self._request("POST", "/api/rpc", body))
+
+    def send(self, verb: str, path: str, body: Any = None) -> Any:
+        """Return the JSON answer of a route. Raises `RequestRefused` or `ServerUnreachable`."""
+        content = None if body is None else msgspec.json.encode(body)
+        return self._decode(*self._request(verb, path, content))
 
     def artifact(self, artifact_id: ArtifactId) -> bytes:
         status, body = self._request("GET", f"/api/artifacts/{artifact_id}", None)

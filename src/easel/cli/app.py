@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from easel import __version__, settings
-from easel.cli import audit, canvas, doctor, nodes, serve, tokens
+from easel import __version__
+from easel.cli import audit, canvas, doctor, nodes, serve, settings, tokens
 from easel.cli.options import DataOption
 from easel.cli.terminal import load_settings, run_short
 
@@ -33,6 +33,7 @@ app.command()(nodes.node)
 app.command()(doctor.doctor)
 app.add_typer(audit.app, name="audit")
 app.add_typer(canvas.app, name="canvas")
+app.add_typer(settings.app, name="settings")
 app.add_typer(tokens.app, name="token")
 
 
@@ -56,24 +57,6 @@ def migrate(data: DataOption = None) -> None:
             await database.close()
 
     run_short(apply_migrations)
-
-
-@app.command("settings")
-def show_settings() -> None:
-    """List every setting with its value, its default and its description.
-
-    Example: `EASEL_PORT=9000 easel settings`
-    """
-    config = load_settings()
-    for row in settings.rows():
-        value = getattr(config, row.name)
-        shown = "(set)" if row.secret and value else repr(value)
-        default = "" if value == row.default else f"   (default {row.default!r})"
-        typer.echo(f"{row.variable}={shown}{default}")
-        typer.echo(f"    {row.description}")
-    for name in settings.unknown_variables():
-        nearest = settings.nearest(name)
-        typer.echo(f"{name}: unknown setting" + (f"; did you mean {nearest}?" if nearest else "."))
 
 
 @app.callback(invoke_without_command=True)

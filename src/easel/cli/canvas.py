@@ -1,17 +1,16 @@
 """The commands `easel canvas export`, `import` and `watch`."""
 
-import contextlib
 import signal
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from easel.cli.terminal import fail, load_settings
-from easel.errors import BadInput, HostError
+from easel.cli.options import TokenOption, UrlOption
+from easel.cli.terminal import failing_in_one_sentence, is_terminal, load_settings
+from easel.errors import BadInput
 
 if TYPE_CHECKING:
     from easel.canvas_folder.api_client import ApiClient
@@ -37,18 +36,6 @@ AgentOption = Annotated[
     str | None,
     typer.Option(
         "--agent", metavar="AGENT", help="Agent of the canvas, if the path does not name it (main)."
-    ),
-]
-UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Address of the running Easel (EASEL_HOST and EASEL_PORT)."),
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--token",
-        metavar="TOKEN",
-        help="Token (EASEL_TOKEN, or the one in the data folder); other users can read it in `ps`.",
     ),
 ]
 AcceptOption = Annotated[
@@ -99,7 +86,7 @@ def export_canvas(
     from easel.canvas_folder.sync import check_agent, fetch, fetch_records
     from easel.core.canvas.folder import to_files
 
-    with _failing_in_one_sentence():
+    with failing_in_one_sentence():
         server = _server(load_settings(data=data), url, token)
         there = fetch(server, canvas)
         if there is None:
@@ -147,7 +134,7 @@ def import_canvas(
     from easel.canvas_folder.sync import accept as accept_canvas
     from easel.canvas_folder.sync import check_agent, compare, fetch, push
 
-    with _failing_in_one_sentence():
+    with failing_in_one_sentence():
         settings = load_settings(data=data)
         # All canvases are read and compared before the first one is sent.
         canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
@@ -201,7 +188,7 @@ def watch_canvas(
 
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _failing_in_one_sentence():
+        with failing_in_one_sentence():
             settings = load_settings(data=data)
             # Problems of the folder are reported before those of the server.
             files.find_canvases(folder, agent)
@@ -255,7 +242,7 @@ def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiCli
 
 def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
     """Ask before overwriting files that a person may have edited; without a terminal, overwrite them."""
-    if not paths or not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+    if not paths or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         return
     names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
     typer.echo(f"Files in {folder} that differ from the canvas: {names}")
@@ -265,7 +252,7 @@ def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
 def _confirm_replace(canvas_id: str, paths: list[str]) -> None:
     """Ask before a canvas of the server is replaced. Raises `BadInput` without a terminal."""
     names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise BadInput(
             problem=f"Canvas {canvas_id} exists already and differs ({names}); --replace replaces it. "
             "Nothing was imported."
@@ -274,31 +261,9 @@ def _confirm_replace(canvas_id: str, paths: list[str]) -> None:
     typer.confirm("Replace it?", abort=True)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is a terminal; None is a stream that was closed before the start."""
-    return stream is not None and stream.isatty()
-
-
 def _say_with_time(text: str) -> None:
     typer.echo(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-@contextlib.contextmanager
-def _failing_in_one_sentence() -> Generator[None]:
-    """Turn every expected error into one sentence and exit code 2."""
-    from easel.canvas_folder.api_client import RequestRefused, ServerUnreachable
-    from easel.core.canvas.folder import escape_unprintable
-
-    try:
-        yield
-    except HostError as problem:
-        fail(problem)
-    except (RequestRefused, ServerUnreachable) as problem:
-        fail(BadInput(problem=escape_unprintable(str(problem))))
-    except OSError as problem:
-        text = f"{problem.filename or 'A file'}: {problem.strerror or problem}."
-        fail(BadInput(problem=escape_unprintable(text)))

@@ -3,6 +3,7 @@
 The checks change nothing: missing folders are not created and an old database is not migrated.
 """
 
+import asyncio
 import os
 import shutil
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 
 from easel import settings as all_settings
 from easel.assembly import storage
+from easel.assembly.models import check_host_model
 from easel.assembly.sandbox import choose_sandbox
 from easel.assembly.server import listen
+from easel.canvas_folder.api_client import RequestRefused, ServerUnreachable, client_for
 from easel.errors import HostError
 from easel.settings import MIN_TOKEN_LENGTH, Settings
 
@@ -60,6 +63,7 @@ async def run_checks(settings: Settings, is_ready: bool | None = None) -> AsyncI
     yield await _check_database(settings, is_ready)
     yield await _check_blobs(settings)
     yield _check_bash(settings)
+    yield await _check_model(settings, is_ready)
 
 
 async def lock_holder(settings: Settings) -> str | None:
@@ -171,6 +175,21 @@ async def _check_blobs(settings: Settings) -> Check:
         return fail("Blobs", f"{folder} cannot be used: {problem}; set EASEL_BLOB_URL to another.")
     note = "" if folder.is_dir() else " (does not exist yet; created when needed)"
     return ok("Blobs", f"{folder}{note}")
+
+
+async def _check_model(settings: Settings, is_ready: bool | None) -> Check:
+    """Check the model by one small request: the owner's by the running Easel, otherwise the host's default.
+
+    The settings of users are not read without a running Easel.
+    """
+    if is_ready is None:
+        check = await check_host_model(settings)
+        return ok("Model", check.text) if check.is_ok else fail("Model", check.text)
+    try:
+        answer = await asyncio.to_thread(client_for(settings, None, None).send, "POST", "/api/settings/check")
+        return ok("Model", answer["text"]) if answer["ok"] else fail("Model", answer["text"])
+    except (HostError, RequestRefused, ServerUnreachable) as problem:
+        return warn("Model", f"not checked, because the running Easel did not do it: {problem}")
 
 
 def _check_bash(settings: Settings) -> Check:

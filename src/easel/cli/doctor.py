@@ -11,6 +11,8 @@ from easel.cli.terminal import load_settings, run_short
 def doctor(data: DataOption = None, port: PortOption = None) -> None:
     """Check everything that Easel needs, and print what is wrong and what to do. Changes nothing.
 
+    The model is checked by one small request: that of the owner if an Easel is running, otherwise the host's.
+
     Exits with 1 if a check fails.
 
     Example: `easel doctor --data ./my-easel`

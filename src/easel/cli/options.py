@@ -18,3 +18,15 @@ PortOption = Annotated[
     typer.Option("--port", metavar="PORT", help="Port to listen on (EASEL_PORT, 8800); 0 picks a free one."),
 ]
 DataOption = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder (EASEL_DATA).")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Address of the running Easel (EASEL_HOST and EASEL_PORT)."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="Token (EASEL_TOKEN, or the one in the data folder); other users can read it in `ps`.",
+    ),
+]

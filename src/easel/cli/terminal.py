@@ -1,14 +1,15 @@
 """Helpers of all commands: load settings, handle signals, and print one sentence when a command fails."""
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import typer
 
 from easel import settings
-from easel.errors import BadSettings, HostError
+from easel.errors import BadInput, BadSettings, HostError
 from easel.settings import Settings
 
 Result = TypeVar("Result")
@@ -97,3 +98,25 @@ def _stop_on_signal(message: str) -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
     return stop
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal; None is a stream that was closed before the start."""
+    return stream is not None and stream.isatty()
+
+
+@contextlib.contextmanager
+def failing_in_one_sentence() -> Generator[None]:
+    """Turn every expected error into one sentence and exit code 2."""
+    from easel.canvas_folder.api_client import RequestRefused, ServerUnreachable
+    from easel.core.canvas.folder import escape_unprintable
+
+    try:
+        yield
+    except HostError as problem:
+        fail(problem)
+    except (RequestRefused, ServerUnreachable) as problem:
+        fail(BadInput(problem=escape_unprintable(str(problem))))
+    except OSError as problem:
+        text = f"{problem.filename or 'A file'}: {problem.strerror or problem}."
+        fail(BadInput(problem=escape_unprintable(text)))

@@ -148,6 +148,9 @@ class Artifacts:
         """Return the complete content. Raises `CorruptData` if the content does not match its digest."""
         return b"".join([chunk async for chunk in await self.open(await self._find(user_id, artifact_id))])
 
+    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+        return (await self._find(user_id, artifact_id)).size
+
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Return the bytes from `start` up to `end` as a stream.
 

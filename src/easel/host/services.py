@@ -12,12 +12,15 @@ from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.views import CanvasViews
+from easel.host.documents.service import Documents
+from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
+from easel.host.user_settings import UserSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Services:
     assets: CanvasAssets
     views: CanvasViews
     pages: CanvasPages
+    documents: Documents
     tails: Tails  # streams of the logs of runs
     threads: Tails  # streams of the threads of sessions
     canvas_tails: Tails
@@ -40,3 +44,5 @@ class Services:
     readiness: Readiness
     tools: ToolRegistry
     nodes: NodeRegistry
+    settings: UserSettings
+    models: ChosenModels

@@ -6,6 +6,7 @@
 import { Overview } from "./canvas_list.js";
 import { SnapshotPanel } from "./canvas_snapshots.js";
 import { Chat } from "./chat.js";
+import { ModelSettings } from "./model_settings.js";
 import { RunPanel } from "./run.js";
 import { SessionList } from "./sessions.js";
 import { Subscriptions } from "./subscriptions.js";
@@ -324,4 +325,5 @@ addEventListener("focus", () => { // other programs create sessions and canvases
   reloadSoon();
   if (canvas.isMissing) openCanvas(shown.canvas);
 });
+new ModelSettings().refresh();
 document.querySelector("main").inert = false;

@@ -225,7 +225,7 @@ export class ChatLink extends Link {
     } else if (this.cursor === null || frame.seq > this.cursor) {
       this.cursor = frame.seq;
       this.listener({ type: "event", event: frame });
-      if (frame.type === "message.completed" && frame.data.role === "user") {
+      if (frame.type === "message.completed" && frame.data.role === "user" && !frame.data.hidden) {
         this.#acknowledge(frame.data);
       }
     }

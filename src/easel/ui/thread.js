@@ -25,6 +25,7 @@ export class Thread {
   }
 
   addEvent({ seq, type, ts, data }) {
+    if (data.hidden) return; // a canvas update that only the model reads
     if (type === "message.completed" && data.role === "user") {
       const turn = setFirstSeq(this.#turn(data.run_id), "askedAt", seq);
       turn.question = { ...preferText(turn.question, data), at: ts };

@@ -42,6 +42,8 @@ PLACES = {
     "canvas.action.refused":  ("public", {"canvas"}),
     "canvas.refresh.failed":  ("public", {"canvas"}),
     "canvas.refresh.recovered": ("public", {"canvas"}),
+    "canvas.document.changed":  ("public", {"canvas"}),
+    "canvas.lease.changed":     ("public", {"canvas"}),
 }  # fmt: skip
 
 

@@ -120,6 +120,16 @@ async def test_current_tool_definition_decides_at_every_execution(
         assert (await expect_refusal(canvas.run("go", v="a"))).code == 503
 
 
+async def test_call_that_does_not_fit_the_schema_is_refused_before_anybody_is_asked(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    action = call_tool(tools.strict, args={"n": "{{input.n}}"}, confirm="always")
+    canvas = await CanvasClient.create(action_client, {"go": action})
+    problem = await expect_refusal(canvas.run("go", n=7))
+    assert (problem.code, "test__Strict: n" in problem.error["message"]) == (400, True)
+    assert await canvas.confirmations() == []
+
+
 # --- the call -------------------------------------------------------------------------------------
 
 
@@ -264,8 +274,9 @@ async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel, ending: str
 ) -> None:
     secret = f"Tr0ub4dor-{secrets.token_hex(4)}"
-    tool = tools.strict if ending == "failed" else tools.act
-    action = call_tool(tool, args={"n": "vault login {{input.password}}"}, confirm="always")
+    tool = tools.fail if ending == "failed" else tools.act
+    args = {"name": "refused", "n": "vault login {{input.password}}"}
+    action = call_tool(tool, args=args, confirm="always")
     canvas = await CanvasClient.create(action_client, {"login": action})
     pending = await canvas.run("login", password=secret)
     assert secret in json.dumps(pending["resolved"])
@@ -281,9 +292,7 @@ async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
         case "completed":
             await canvas.confirm(pending)
         case _:
-            problem = await expect_refusal(canvas.confirm(pending))
-            assert problem.code == 400
-            assert "test__Strict: n: the value is not of type" in problem.error["message"]
+            assert "refused" in (await expect_refusal(canvas.confirm(pending))).error["message"]
     [record] = action_easel.sql(f"select * from canvas_actions where event_id = '{event_id}'")
     assert (record["resolved"], record["tool"]) == (None, tool.name)
     assert secret not in json.dumps(record, default=str)

@@ -15,7 +15,6 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from easel.assembly import worker as assembly
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
@@ -23,6 +22,7 @@ from easel.host.audit_chain import verify
 from easel.host.auth import sign_in
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id
+from easel.llm import build as builders
 from easel.llm.scripted import ScriptedModel
 from tests.edges.http.live import LiveEasel, cookie_name, new_session, script
 from tests.host.conftest import TestTool
@@ -90,7 +90,7 @@ def failing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Easel with a tool, a model and a route that raise, with internal details in the message."""
     tools = [TestTool("probe__Break", raise_error), TestTool("probe__Fail", fail)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "ScriptedModel", FailingModel)
+        patch.setattr(builders, "ScriptedModel", FailingModel)
         patch.setattr(RunQueue, "get", get_or_raise)
         with LiveEasel(tmp_path_factory.mktemp("easel"), tools=tools) as live:
             yield live

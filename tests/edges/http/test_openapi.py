@@ -49,7 +49,8 @@ def test_every_described_operation_is_served(small_easel: LiveEasel, described: 
                 ],
                 "canvas_id": "described",
             }
-            small_easel.post("/api/rpc", {"method": "canvas.create", "params": {"canvasId": "described"}})
+            params = {"canvasId": "described", "spec": {"version": 1, "mode": "markdown"}}
+            small_easel.post("/api/rpc", {"method": "canvas.create", "params": params})
             with (
                 small_easel.stranger() as http,
                 http.stream(method.upper(), path.format(**there), headers=small_easel.bearer) as answer,

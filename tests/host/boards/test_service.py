@@ -197,6 +197,9 @@ class UnavailableArtifacts:
     async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
         raise Unavailable(what="The object store")
 
+    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+        raise Unavailable(what="The object store")
+
 
 @case("D7")
 async def test_write_fails_when_its_offloaded_value_cannot_be_stored(harness: RunHarness):

@@ -53,6 +53,8 @@ ANSWERS = {
 class ScriptModel:
     """Plays a script of its own: a script in the user's message has references in place of Base64."""
 
+    is_remote = False
+
     def __init__(self, *steps: dict[str, Any]) -> None:
         self._script = script(*steps)
         self.conversations: list[Conversation] = []
@@ -153,6 +155,8 @@ async def test_short_question_is_one_event(harness: RunHarness):
 
 class PausingModel:
     """A model that sends Base64 in two halves with a pause between them."""
+
+    is_remote = False
 
     def __init__(self, pause: Callable[[], Awaitable[None]]) -> None:
         self._pause = pause

@@ -476,6 +476,8 @@ async def test_taken_over_run_gets_offloaded_values_restored(harness: RunHarness
     seen: list[Conversation] = []
 
     class RecordingModel:
+        is_remote = False
+
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
         ) -> AsyncIterator[Part]:

@@ -255,6 +255,8 @@ async def test_worker_with_one_slot_executes_one_run_at_a_time(harness: RunHarne
 
 async def test_unexpected_error_fails_the_run_with_a_reference_only(harness: RunHarness):
     class FailingModel:
+        is_remote = False
+
         async def reply(
             self, conversation: Conversation, tools: Sequence[ToolDefinition]
         ) -> AsyncIterator[Part]:

@@ -59,7 +59,7 @@ class OpenAIChatVendor:
         messages = body.get("messages") or []
         self._check_order(messages)
         context = [messages[0]] if messages and messages[0]["role"] == "system" else []
-        self.memory.check(context, messages[len(context) :], is_bound=False)
+        self.memory.check(context, _without_empty_reasoning(messages[len(context) :]), is_bound=False)
 
     def _check_order(self, messages: list[dict[str, Any]]) -> None:
         waiting: list[str] = []
@@ -158,7 +158,8 @@ class OpenAIChatVendor:
             chunks.append(self._chunk(body, [], usage))
             if answer.cut_after is None and answer.hangs_after is None:
                 marks = [call["id"] for call in sent.get("tool_calls", [])]
-                self.memory.remember(context, messages[len(context) :], sent, marks)
+                known = _without_empty_reasoning(messages[len(context) :])
+                self.memory.remember(context, known, sent, marks)
         return [to_event(chunk.model_dump_json(exclude_none=True)) for chunk in chunks] + [to_event("[DONE]")]
 
     def _chunk(
@@ -177,6 +178,17 @@ class OpenAIChatVendor:
         code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}.get(status)
         kind = "server_error" if status >= 500 else "invalid_request_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _without_empty_reasoning(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without an empty reasoning field, which means the same as none.
+
+    DeepSeek requires the field in every tool call of a turn that reasons, also where it is empty.
+    """
+    return [
+        {key: value for key, value in message.items() if key != "reasoning_content" or value}
+        for message in messages
+    ]
 
 
 def _reasoning(piece: str) -> ChoiceDelta:

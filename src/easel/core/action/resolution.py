@@ -4,7 +4,7 @@ Owns filling the placeholders. A resolved call is final: the call that a person 
 executed. X6
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from easel.core.shell.arguments import is_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
+
+# Raises `BadInput` if the arguments do not fit the tool's schema, so that no person is asked to approve them.
+CheckArguments = Callable[[ToolDefinition, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,14 @@ def resolve_call(
     definition: ToolDefinition,
     values: Values,
     session_key: str,
+    check_arguments: CheckArguments | None = None,
     *,
     limit: int = MAX_FILLED_LENGTH,
 ) -> ResolvedCall:
     """Fill the placeholders in the arguments. CV-26, CV-27, RS-16, RS-45
 
     The tool's current definition decides which arguments a shell reads. Raises `BadInput` if a template of
-    such an argument is not safe.
+    such an argument is not safe, and the error of `check_arguments`.
     """
     filler = Filler(values, limit=limit)
 
@@ -58,6 +62,8 @@ def resolve_call(
         )
 
     args = filler.fill_tree(action.template, for_shell)
+    if check_arguments is not None:
+        check_arguments(definition, args)
     return ResolvedCall(action.tool, args, session_key, find_shell_args(args, definition))
 
 

@@ -1,8 +1,7 @@
 """The transitions of an execution, each as one change of its canvas. CV-39, CV-41, CV-42
 
 Owns the order of the checks and of the events. Functions receive the snapshot of a locked canvas, so they
-never decide on a stale spec or state. Time and tool definitions are arguments. Does not know stores. The
-table of valid transitions is in `core.canvas.execution`.
+never decide on a stale spec or state. Does not know stores. The valid transitions: `core.canvas.execution`.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ from easel.core.action.policy import (
     may_run_unattended,
     needs_consent,
 )
-from easel.core.action.resolution import Message, ResolvedCall, resolve_call, resolve_message
+from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
@@ -82,6 +81,7 @@ class Rules:
     floor: Confirm
     state_bytes: int
     public_message: Callable[[HostError], str] = str
+    check_arguments: CheckArguments | None = None
     pending_limit: PendingLimit | None = None
     # The content of the artifacts that `MissingArtifacts` named, empty at the first try.
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
@@ -195,7 +195,7 @@ def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -
     match action:
         case CallTool():
             definition = definition_of(action, _definitions(rules))
-            return resolve_call(action, definition, values, canvas.session_key)
+            return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
         case SendMessage():
             return Message(action.session_key or canvas.session_key, resolve_message(action, values))
         case PatchState():

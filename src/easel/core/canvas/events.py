@@ -8,6 +8,8 @@ log. RS-33, RS-68, CV-38
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from easel.core.document.document import Author
+from easel.core.document.lease import Held, Lease
 from easel.core.principal import ActorKind, Principal
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
@@ -85,6 +87,22 @@ class CanvasEvents:
 
     def refresh_recovered(self, revision: int, payload: Mapping[str, Any]) -> Envelope:
         return self._seal("canvas.refresh.recovered", revision, dict(payload))
+
+    def document_changed(self, revision: int, revision_id: str, epoch: int, author: Author) -> Envelope:
+        """Build the event of a new text of a document. `revision` is that of the canvas."""
+        writer = {"kind": author.kind.value, "id": author.id}
+        if author.run_id is not None:
+            writer["run_id"] = author.run_id
+        payload = {"revision_id": revision_id, "canvas_epoch": epoch, "author": writer}
+        return self._seal("canvas.document.changed", revision, payload)
+
+    def lease_changed(self, revision: int, lease: Lease, reason: str) -> Envelope:
+        """Build the event of a lease that began or ended. It does not contain the id of the lease."""
+        held: dict[str, str] | None = None
+        if isinstance(lease, Held):
+            held = {"run_id": lease.run_id, "expires_at": lease.expires_at.isoformat(timespec="milliseconds")}
+        payload = {"canvas_epoch": lease.epoch, "lease": held, "reason": reason}
+        return self._seal("canvas.lease.changed", revision, payload)
 
     def _view(self, revision: int, view_id: str, client_id: str, status: str, count: int) -> Envelope:
         payload = {"viewId": view_id, "clientId": client_id, "status": status, "views": count}

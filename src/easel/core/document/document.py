@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from easel.core.document.lease import Lease
+from easel.core.document.lease import Held, Lease
 from easel.core.stream.envelope import Envelope
 from easel.ids import CanvasId, RunId, SessionId, UserId
 
@@ -44,6 +44,7 @@ class Document:
     canvas_id: CanvasId
     session_id: SessionId  # of the session that owns the canvas
     canvas_revision: int
+    last_seq: int = 0  # of the log of the canvas
     text: str
     revision_id: str
     lease: Lease
@@ -52,6 +53,11 @@ class Document:
     now: datetime
     # Whether the run of the claim that reads was cancelled, or its session has a later message.
     is_interrupted: bool = False
+
+    @property
+    def live_lease(self) -> Held | None:
+        """Return the lease, unless it has expired."""
+        return self.lease if isinstance(self.lease, Held) and self.lease.is_live(self.now) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,16 @@ from easel.errors import LeaseExpired, LockNotAvailable, LockNotOwned, StaleEpoc
 from easel.ids import RunId, SessionId
 
 TTL = timedelta(seconds=15)  # CT-12
+MAX_INTERRUPTED = 20  # runs that a document remembers: more than edit it in the lifetime of one run
 _PREFIX = "lease"
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody has the document. `interrupted_run_id` is the run that the user interrupted last."""
+    """No run has the lease. `interrupted` are the runs that a person has taken it from, oldest first."""
 
     epoch: int
-    interrupted_run_id: RunId | None = None
+    interrupted: tuple[RunId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Held:
     run_id: RunId
     session_id: SessionId
     expires_at: datetime
-    interrupted_run_id: RunId | None = None
+    interrupted: tuple[RunId, ...] = ()
 
     def is_live(self, now: datetime) -> bool:
         return now < self.expires_at
@@ -53,12 +54,12 @@ def check_out(
     `is_interrupted` says that the user has cancelled the run, or sent a message after the one that the run
     answers. Such a run, and a run that was interrupted at this document, gets `StaleEpoch`. CT-19
     """
-    if is_interrupted or lease.interrupted_run_id == run_id:
+    if is_interrupted or run_id in lease.interrupted:
         raise StaleEpoch(epoch=lease.epoch)
     if isinstance(lease, Held) and lease.is_live(now):
         raise LockNotAvailable(expires_at=lease.expires_at.isoformat())
     lease_id = f"{_PREFIX}_{lease.epoch}_{_mark(run_id)}_{randomness}"
-    return Held(lease.epoch, lease_id, run_id, session_id, now + TTL, lease.interrupted_run_id)
+    return Held(lease.epoch, lease_id, run_id, session_id, now + TTL, lease.interrupted)
 
 
 def require(lease: Lease, *, lease_id: str, run_id: RunId, now: datetime) -> Held:
@@ -84,13 +85,13 @@ def renew(held: Held, now: datetime) -> Held:
 
 def release(held: Held) -> Free:
     """Return the lease after check-in, the end of the run or expiry: the epoch stays. CT-16"""
-    return Free(held.epoch, held.interrupted_run_id)
+    return Free(held.epoch, held.interrupted)
 
 
 def preempt(lease: Lease) -> Free:
     """Release the lease because the user acted; the user always wins. CT-18"""
-    interrupted = lease.run_id if isinstance(lease, Held) else lease.interrupted_run_id
-    return Free(lease.epoch + 1, interrupted)
+    interrupted = (*lease.interrupted, lease.run_id) if isinstance(lease, Held) else lease.interrupted
+    return Free(lease.epoch + 1, interrupted[-MAX_INTERRUPTED:])
 
 
 def _mark(run_id: RunId) -> str:

@@ -4,12 +4,12 @@ Owns the internal form of what a model returns (`Part`) and of what it is given 
 the session so far, then the message that the run answers and the run's own steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from easel.core.stream.message_text import take_out_runs
-from easel.ids import CallId, RunId
+from easel.ids import CallId, CanvasId, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,22 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def to_json(self) -> dict[str, int]:
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> "Usage":
+        return cls(**{name: int(members.get(name, 0)) for name in cls().to_json()})
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -79,10 +95,36 @@ class Step:
     results: tuple[ToolResult, ...] = ()
     usage: Usage | None = None
     provider_data: ProviderData | None = field(default=None, repr=False)
+    prefix: str = ""  # digest of what preceded the conversation, which `provider_data` depends on
 
     @property
     def is_finished(self) -> bool:
         return len(self.results) == len(self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStart:
+    """The beginning of the conversation of a run. Stored with its steps, so that all attempts use the same.
+
+    `first_run_id` is the run of the first turn; the run itself if it was given no earlier turn, None if it
+    was given all. `canvas_id` and `revision_id` are set if it was given the whole text of a document.
+    """
+
+    first_run_id: RunId | None = None
+    canvas_id: CanvasId | None = None
+    revision_id: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        members = {
+            "first_run_id": self.first_run_id,
+            "canvas_id": self.canvas_id,
+            "revision_id": self.revision_id,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> "ContextStart":
+        return cls(members.get("first_run_id"), members.get("canvas_id"), members.get("revision_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +153,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a model is given. `note` names the turns that were left out, and precedes the first turn."""
+    """The input of a model. `note` names the turns that were left out, and precedes the first turn."""
 
     user_message: str
     steps: tuple[Step, ...] = field(default=())
@@ -132,6 +174,12 @@ def to_conversation(user_message: str, steps: Sequence[Step]) -> Conversation:
     return Conversation(
         user_message, tuple(replace(step, text=take_out_runs(step.text).text) for step in steps)
     )
+
+
+def total_usage(steps: Sequence[Step]) -> Usage | None:
+    """Return the tokens of all steps, None if no step has a usage."""
+    known = [step.usage for step in steps if step.usage is not None]
+    return sum(known, Usage()) if known else None
 
 
 STEP_BREAK = "\n\n"  # between the texts of two steps

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from easel.core.document.document import Author
 from easel.core.principal import ActorKind
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import ContextStart, Step, ToolCall, ToolResult, Usage
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope, Provenance, seal
+from easel.core.stream.message_text import MessageText
 from easel.ids import MessageId, RunId, answer_id
 
 UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
@@ -49,9 +51,30 @@ class RunEvents:
     def thought(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("reasoning.delta", {"message_id": message_id, "text": text, **self._attempt})
 
-    def step(self, number: int, step: Step) -> Envelope:
+    def step(self, number: int, step: Step, start: ContextStart | None = None) -> Envelope:
+        """Return the event of a model's answer, with what a later worker needs to send it back."""
         calls = [{"call_id": call.call_id, "tool": call.tool, "args": call.args} for call in step.calls]
-        return self._seal("step.completed", {"step": number, "text": step.text, "calls": calls})
+        data: dict[str, Any] = {"step": number, "text": step.text, "calls": calls}
+        if step.usage is not None:
+            data["usage"] = step.usage.to_json()
+        if step.provider_data is not None:
+            data["provider"] = {"name": step.provider_data.provider, "data": step.provider_data.data}
+            data["prefix"] = step.prefix
+        if start is not None:
+            data["context"] = start.to_json()
+        return self._seal("step.completed", data)
+
+    def hidden_update(self, message_id: MessageId, text: str | MessageText, author: Author) -> Envelope:
+        """Return the event of a hidden canvas update, which is internal. CT-51, RS-36"""
+        data = {
+            "role": "user",
+            "message_id": message_id,
+            "run_id": self._run_id,
+            "text": text,
+            "hidden": True,
+            "author": author.kind.value,
+        }
+        return self._seal("message.completed", data)
 
     def tool_call(self, call: ToolCall) -> Envelope:
         return self._seal(
@@ -73,6 +96,7 @@ class RunEvents:
         error: str | None,
         *,
         is_truncated: bool = False,
+        usage: Usage | None = None,
     ) -> list[Envelope]:
         """Return the last events of a claimed run: the assistant's message, the status, and `done`."""
         reason = {"error": error} if error else {}
@@ -85,12 +109,15 @@ class RunEvents:
             **reason,
             **({"truncated": True} if is_truncated else {}),
         }
-        return [self._seal("message.completed", message), *self.end_without_message(status, error)]
+        return [self._seal("message.completed", message), *self.end_without_message(status, error, usage)]
 
-    def end_without_message(self, status: Status, error: str | None = None) -> list[Envelope]:
+    def end_without_message(
+        self, status: Status, error: str | None = None, usage: Usage | None = None
+    ) -> list[Envelope]:
         """Return the last events of a run that never started: its status and `done`."""
         outcome = {"status": status.value, **({"error": error} if error else {})}
-        return [self._seal("run.status", outcome), self._seal("done", outcome)]
+        tokens = {"usage": usage.to_json()} if usage else {}
+        return [self._seal("run.status", outcome), self._seal("done", {**outcome, **tokens})]
 
 
 def message_of_unstarted_run(run_id: RunId) -> Message:

@@ -72,6 +72,7 @@ class Claim:
     cancel_requested: bool
     input_artifact: ArtifactId | None = None
     has_document: bool = False  # whether the session has a document
+    input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
 
     @property
     def is_takeover(self) -> bool:

@@ -68,6 +68,8 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.action.refused", _VISUALS, _PUBLIC),
         EventType("canvas.refresh.failed", _VISUALS, _PUBLIC),
         EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC),
+        EventType("canvas.document.changed", _VISUALS, _PUBLIC),
+        EventType("canvas.lease.changed", _VISUALS, _PUBLIC),
     )
 }
 
@@ -108,10 +110,13 @@ class Envelope(NamedTuple):
 def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> Envelope:
     """Create an envelope. CC-10, CC-11, CC-16
 
-    The visibility is that of the event type. Members `visibility` and `provenance` in the data are ignored,
-    so that a model cannot publish internal events. In a message, `text` may be a `MessageText`.
+    The visibility is that of the event type; a message that is `hidden` is internal (RS-36). Members
+    `visibility` and `provenance` in the data are ignored, so that a model cannot publish internal events. In
+    a message, `text` may be a `MessageText`.
     """
     kind = EVENT_TYPES[event_type]
+    is_hidden = event_type == "message.completed" and data.get("hidden") is True
+    visibility = Visibility.INTERNAL if is_hidden else kind.visibility
     accepted = (
         dict(data)
         if _RESERVED.isdisjoint(data)
@@ -119,17 +124,15 @@ def seal(event_type: str, data: Mapping[str, Any], provenance: Provenance) -> En
     )
     has_text = event_type in MESSAGE_EVENTS and isinstance(accepted.get("text"), (str, MessageText))
     light, text, offloaded = offload_message(accepted) if has_text else offload_event(accepted)
-    sealed = {**light, "visibility": kind.visibility.value}
-    suffix = _VISIBILITY_JSON[kind.visibility]
+    sealed = {**light, "visibility": visibility.value}
+    suffix = _VISIBILITY_JSON[visibility]
     if kind.stream is not Stream.NARRATIVE:
         members, provenance_json = _check_provenance(provenance)
         sealed["provenance"] = dict(members)
         suffix = f'{suffix},"provenance":{provenance_json}'
     # Joined as text, so that the data is encoded only once.
     text = f"{text[:-1]},{suffix}}}" if light else f"{{{suffix}}}"
-    return Envelope(
-        event_type, kind.visibility, sealed, text, offloaded, mentioned_artifacts(text, offloaded)
-    )
+    return Envelope(event_type, visibility, sealed, text, offloaded, mentioned_artifacts(text, offloaded))
 
 
 _RESERVED = frozenset({"visibility", "provenance"})

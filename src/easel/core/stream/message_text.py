@@ -179,6 +179,11 @@ def with_markers_of(text: str, attachments: Sequence[Marker]) -> list[Marker]:
     return [marker for marker in attachments if artifact_id(marker["sha256"]) in named]
 
 
+def find_references(text: str) -> list[ArtifactId]:
+    """Return the artifacts that a text refers to, each once, in order."""
+    return [ArtifactId(name) for name in dict.fromkeys(_REFERENCE.findall(text))]
+
+
 def artifacts_of(attachments: Sequence[Marker]) -> list[ArtifactId]:
     return [artifact_id(marker["sha256"]) for marker in attachments]
 

@@ -5,7 +5,7 @@ A lost notification only delays an event until the next poll: the log is the sou
 
 from dataclasses import dataclass
 
-from easel.ids import CallId, RunId, WorkerId
+from easel.ids import CallId, RunId, UserId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,13 @@ class SignedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """A user has changed a setting."""
+
+    user_id: UserId
+
+
+@dataclass(frozen=True, slots=True)
 class ActionStopped:
     """An execution was cancelled; the instance that runs it must stop it."""
 
@@ -96,6 +103,7 @@ Notification = (
     | CallPending
     | CallAnswered
     | SignedOut
+    | SettingsChanged
     | ActionStopped
 )
 
@@ -122,6 +130,8 @@ def to_text(notification: Notification) -> str:
             return f"s{event_id}"
         case SignedOut(sign_in_id):
             return f"o{sign_in_id}"
+        case SettingsChanged(user_id):
+            return f"p{user_id}"
 
 
 def from_text(text: str) -> Notification | None:
@@ -150,6 +160,8 @@ def from_text(text: str) -> Notification | None:
         return NodeChanged(key, connection_id)
     if kind in ("w", "r"):
         return CallPending(rest) if kind == "w" else CallAnswered(CallId(rest))
+    if kind == "p":
+        return SettingsChanged(UserId(rest))
     if kind in ("o", "s"):
         return SignedOut(rest) if kind == "o" else ActionStopped(rest)
     return None

@@ -10,11 +10,13 @@ from easel.edges.http import (
     canvas_page,
     canvases,
     chat,
+    documents,
     ops,
     pages,
     rpc,
     runs,
     sessions,
+    settings,
     streams,
 )
 from easel.edges.http.artifacts import ArtifactView
@@ -22,6 +24,17 @@ from easel.edges.http.audit import AuditPage, ListAudit
 from easel.edges.http.boards import BoardView, BoardWritten, ReadBoard, WriteBlackboard, WriteWhiteboard
 from easel.edges.http.calls import Access, Handler
 from easel.edges.http.canvases import SnapshotView
+from easel.edges.http.documents import (
+    CompareRevisions,
+    DifferenceView,
+    DocumentView,
+    ListVersions,
+    PromotedView,
+    PutDocument,
+    RestoreDocument,
+    SavedDocument,
+    VersionPage,
+)
 from easel.edges.http.rpc import RpcCall
 from easel.edges.http.sessions import (
     ChatMessage,
@@ -33,6 +46,7 @@ from easel.edges.http.sessions import (
     SessionPage,
     SessionView,
 )
+from easel.edges.http.settings import ChangeSettings, ModelCheckView, SettingsView
 from easel.edges.http.sockets import SocketRow
 from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, StreamQuery, ToolList
 from easel.errors import (
@@ -53,6 +67,8 @@ from easel.errors import (
     RangeNotSatisfiable,
     RevisionConflict,
     RunFinished,
+    SecretsUnavailable,
+    TextConflict,
     TimedOut,
     TooLarge,
     ToolFailed,
@@ -85,6 +101,7 @@ _RPC_ERRORS = (
     Unavailable, TimedOut,
 )  # fmt: skip
 _STREAM_ERRORS = (BadInput, NotFound, CursorOutOfRange, TooMany, Unavailable)
+_DOCUMENT_ERRORS = (NotFound, Unavailable)
 _BOARD_ERRORS = (BadInput, NotFound, RunFinished, VersionConflict, TooLarge, BoardFull, Unavailable)
 
 API: tuple[Row, ...] = (
@@ -142,7 +159,36 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/canvases/{canvas_id}/snapshots", canvases.add_snapshot,
         "Store a snapshot of a canvas and notify its viewers.", takes_file=True, status=201,
         response=SnapshotView, errors=(BadInput, NotFound, TooLarge, Unavailable)),
+    Row("GET", "/api/documents/{canvas_id}", documents.get_document, "Get a document.",
+        response=DocumentView, errors=_DOCUMENT_ERRORS),
+    Row("PUT", "/api/documents/{canvas_id}", documents.put_document,
+        "Save the text of a document as a draft. It wins over an agent that edits.", body=PutDocument,
+        response=SavedDocument, errors=(BadInput, NotFound, TextConflict, TooLarge, Unavailable)),
+    Row("GET", "/api/documents/{canvas_id}/history", documents.list_versions,
+        "List the versions of a document, newest first.", query=ListVersions, response=VersionPage,
+        errors=(BadInput, NotFound, Unavailable)),
+    Row("GET", "/api/documents/{canvas_id}/diff", documents.compare_revisions,
+        "Compare two revisions of a document.", query=CompareRevisions, response=DifferenceView,
+        errors=(BadInput, NotFound, Unavailable)),
+    Row("POST", "/api/documents/{canvas_id}/restore", documents.restore_document,
+        "Make the text of an earlier revision the current draft.", body=RestoreDocument,
+        response=DocumentView, errors=(BadInput, NotFound, Unavailable)),
+    Row("POST", "/api/documents/{canvas_id}/promote", documents.promote_document,
+        "Make the current text a version.", response=PromotedView, errors=_DOCUMENT_ERRORS),
+    Row("POST", "/api/documents/{canvas_id}/take-control", documents.take_control,
+        "End the lease of the agent that edits the document.", response=DocumentView,
+        errors=_DOCUMENT_ERRORS),
     Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
+    Row("GET", "/api/settings", settings.get_settings,
+        "Get your settings, and where each value comes from. A key is masked.", response=SettingsView,
+        errors=(Forbidden, Unavailable)),
+    Row("PUT", "/api/settings", settings.change_settings,
+        "Change the named settings; null clears one. A running run uses them from its next step on.",
+        body=ChangeSettings, response=SettingsView,
+        errors=(BadInput, Forbidden, SecretsUnavailable, Unavailable)),
+    Row("POST", "/api/settings/check", settings.check_model,
+        "Make one small request to your model, and explain what is wrong if it fails.",
+        response=ModelCheckView, errors=(Forbidden, Unavailable)),
     Row("GET", "/api/audit", audit.list_audit, "List audit records, newest first.", _ADMIN, query=ListAudit,
         response=AuditPage, errors=(BadInput, Forbidden, Unavailable)),
     Row("GET", "/openapi.json", pages.openapi_json, "Get this description.", response="application/json"),

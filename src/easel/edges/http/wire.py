@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from easel.core.run.conversation import Usage
 from easel.core.run.run import Run
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.message_text import Marker, cut_text, with_markers_of
@@ -43,6 +44,13 @@ class MarkerView(Struct):
     uri: Annotated[str, Meta(description="Returns the exact bytes.")]
 
 
+class UsageView(Struct):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: Annotated[int, Meta(description="The part of the input that the provider had cached.")]
+    reasoning_tokens: Annotated[int, Meta(description="The part of the output that is reasoning.")]
+
+
 class RunView(Struct, omit_defaults=True):
     run_id: str
     session_id: str
@@ -65,6 +73,9 @@ class RunView(Struct, omit_defaults=True):
     truncated: Annotated[
         bool, Meta(description="`input_text` is its beginning; GET /api/runs/{run_id} has the complete text.")
     ] = False
+    usage: Annotated[
+        UsageView | None, Meta(description="Tokens of an ended run; only in GET /api/runs/{run_id}.")
+    ] = None
 
 
 class ListRuns(Struct):
@@ -119,7 +130,7 @@ def listed_run_view(run: Run) -> RunView:
     return view
 
 
-def run_view(run: Run) -> RunView:
+def run_view(run: Run, usage: Usage | None = None) -> RunView:
     return RunView(
         run_id=run.run_id,
         session_id=run.session_id,
@@ -135,6 +146,7 @@ def run_view(run: Run) -> RunView:
         error_message=run.error_message,
         attachments=marker_views(run.input_attachments),
         truncated=run.input_artifact is not None,
+        usage=UsageView(**usage.to_json()) if usage else None,
     )
 
 

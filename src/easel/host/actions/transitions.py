@@ -145,6 +145,7 @@ class ExecutionTransitions:
             floor=limits.floor,
             state_bytes=limits.state_bytes,
             public_message=lambda problem: public_message(self._audit, problem),
+            check_arguments=self._tools.check_arguments,
             pending_limit=PendingLimit(limits.max_confirmations, limits.confirm_seconds),
             fetched=fetched,
         )

@@ -9,13 +9,15 @@ from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasActionStore, CanvasStore
 from easel.host.ports.deletions import DeletionStore
-from easel.host.ports.documents import DocumentStore
+from easel.host.ports.documents import DocumentStore, LeaseActivity
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
 from easel.host.ports.sessions import SessionStore
+from easel.host.ports.settings import SecretCipher, SettingStore
 from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import Tool, ToolSource
+from easel.host.ports.turns import TurnStore
 
 __all__ = [
     "ArtifactAccess",
@@ -27,6 +29,7 @@ __all__ = [
     "CanvasStore",
     "DeletionStore",
     "DocumentStore",
+    "LeaseActivity",
     "LogSource",
     "Model",
     "ModelSource",
@@ -35,10 +38,13 @@ __all__ = [
     "Notifier",
     "ReferenceStore",
     "RunStore",
+    "SecretCipher",
     "SessionStore",
+    "SettingStore",
     "SignInStore",
     "SweepClaims",
     "TokenStore",
     "Tool",
     "ToolSource",
+    "TurnStore",
 ]

@@ -119,6 +119,10 @@ class ArtifactAccess(Protocol):
         """Return exactly the stored bytes, or raise."""
         ...
 
+    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+        """Return the size in bytes. Raises `NotFound`."""
+        ...
+
 
 class Blobs(Protocol):
     async def put(

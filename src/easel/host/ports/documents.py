@@ -1,4 +1,4 @@
-"""Port of documents: their store."""
+"""Ports of documents: their store, and the activity that keeps their leases."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -46,13 +46,17 @@ class DocumentStore(Protocol):
         ...
 
     async def release_leases(self, run_id: RunId) -> list[CanvasId]:
-        """End the leases of a run that has ended. Returns their documents. CT-16"""
+        """End the leases of a run that has ended, with an event for each. Returns their documents. CT-16"""
         ...
 
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...
 
     async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        """Return the drafts of the session's newest document that no hidden update reports yet, in order."""
+        """Return the drafts of the session's newest document that no hidden update reports yet, in order.
+
+        Closes them: a later text of the same author is another draft, so that a report contains all of what
+        it marks as reported.
+        """
         ...
 
     async def list_versions(
@@ -63,4 +67,32 @@ class DocumentStore(Protocol):
 
     async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
         """Return the text of a version or of the current draft by its revision."""
+        ...
+
+
+class LeaseActivity(Protocol):
+    """Keeps the leases of the runs that this process executes.
+
+    `note_checked_out` and `note_checked_in` are called by the tools, the other methods by the tool loop and
+    the worker. None of them raises when the store is unavailable: a lease that is not renewed expires.
+    """
+
+    def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None: ...
+
+    def note_checked_in(self, run_id: RunId, canvas_id: CanvasId) -> None: ...
+
+    def may_hold(self, run_id: RunId) -> bool:
+        """Return whether the run may hold a lease. RS-70"""
+        ...
+
+    async def note_activity(self, run_id: RunId) -> None:
+        """Renew the leases of the run, at most once per second. CT-14"""
+        ...
+
+    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
+        """Renew the leases of the runs that wait for a provider, in one statement. RS-70"""
+        ...
+
+    async def release(self, claim: Claim) -> None:
+        """End the leases of a run whose tool loop has ended. CT-16"""
         ...

@@ -10,17 +10,18 @@ from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent
+from easel.host.ports.turns import TurnStore
 from easel.ids import RunId, SessionId, UserId, WorkerId
 
 
-class RunStore(Protocol):
+class RunStore(TurnStore, Protocol):
     """Runs, their queue and their logs. The store's clock alone decides whether a claim has expired."""
 
     async def enqueue(self, new: NewRun) -> Enqueued:
         """Enqueue a run durably, and create its session if needed.
 
         A repeated idempotency key returns the first run. If a deleted session of the same id is not purged
-        yet, it is purged first. RX-31
+        yet, it is purged first. A user's message ends the leases of the session's runs. RX-31, CT-18
         """
         ...
 
@@ -48,7 +49,8 @@ class RunStore(Protocol):
         """Cancel a queued run with its `closing` events and `answer`, or flag a running one. RX-12, RS-37
 
         A run that has ended is not changed. `closing` is None if the run was running when the caller read it;
-        if the run is queued by now, it is not changed and the caller must retry.
+        if the run is queued by now, it is not changed and the caller must retry. The leases of the run end
+        in the same transaction. CT-18
         """
         ...
 
@@ -105,7 +107,11 @@ class RunStore(Protocol):
     async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]: ...
 
     async def append(self, batch: Batch) -> Appended | None:
-        """Append a batch to the log. Returns None, and stores nothing, if the claim was lost. RX-13, RX-29"""
+        """Append a batch to the log. Returns None, and stores nothing, if the claim was lost. RX-13, RX-29
+
+        The same transaction stores the hidden messages of the batch, and marks the drafts that they report:
+        before the user's message, or after the answer if the batch ends the run. CT-34, CT-51
+        """
         ...
 
     async def release_claim(self, claim: Claim) -> bool:

@@ -7,18 +7,23 @@ a run for a limited time only.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+from easel.core.document.document import Reported
 from easel.core.principal import MAIN_AGENT
 from easel.core.run.batch import Appended, Batch
+from easel.core.run.conversation import Usage
 from easel.core.run.deltas import DELTA_BYTES, DELTA_SECONDS, MAX_HELD_SECONDS, DeltaSplitter, split_text
 from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.message_text import MessageText
 from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppended
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import Unavailable
@@ -34,6 +39,19 @@ MAX_ARTIFACT_WAIT_SECONDS = 30.0  # for unavailable artifacts, when a run ends
 MAX_SHORTENED_BYTES = 600  # of the text and of the reason in an event that must need no artifact
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Hidden canvas updates of a batch: their events and messages, and the drafts that they report. CT-51"""
+
+    events: Sequence[Envelope] = ()
+    messages: Sequence[Message] = ()
+    reported: Sequence[Reported] = ()
+    texts: Sequence[MessageText] = ()
+
+
+NO_UPDATES = Updates()
 
 
 async def retry_until_available(call: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -72,6 +90,7 @@ class RunLogWriter:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
+        self._updates = NO_UPDATES  # of the next batch; their events are pending
         self._give_up_at: float | None = None  # when unavailable artifacts become a failure
         self._write_task: asyncio.Task[None] | None = None
         self._write_scheduled = False
@@ -83,6 +102,11 @@ class RunLogWriter:
         self._flush_deltas()
         self._pending.extend(events)
         self._schedule_write()
+
+    def write_updates(self, updates: Updates) -> None:
+        """Queue hidden canvas updates: their events, messages and reports are stored in one batch."""
+        self._updates = updates
+        self.write(*updates.events)
 
     def write_text(self, text: str) -> None:
         self._add_to_buffer(self.events.delta, text)
@@ -102,32 +126,50 @@ class RunLogWriter:
         if self.claim_lost:
             raise ClaimLost
 
+    async def settle(self) -> bool:
+        """Write pending events. Returns whether no hidden update is left to write. Never raises."""
+        with contextlib.suppress(Exception):
+            await self.flush()
+        return self._updates is NO_UPDATES
+
     async def apply_backpressure(self) -> None:
         """Wait when too many events are pending. Raises the error of a failed write."""
         if len(self._pending) > MAX_PENDING or self._failure is not None:
             await self.flush()
 
-    async def end(self, text: str, status: Status, error: str | None) -> None:
+    async def end(
+        self,
+        text: str,
+        status: Status,
+        error: str | None,
+        *,
+        usage: Usage | None = None,
+        updates: Updates = NO_UPDATES,
+    ) -> None:
         """Write pending events, the closing events and the run's outcome in one transaction. RX-28
 
         If that fails, the pending events are dropped and the events are shortened, so that they need no
-        artifact: the run must end all the same. Plain text stays whole in the message.
+        artifact: the run must end all the same. Plain text stays whole in the message. Dropped hidden updates
+        are written by the next run of the session.
         """
-        closing = self.events.end_with_message(self._message_id, text, status, error)
+        closing = self.events.end_with_message(self._message_id, text, status, error, usage=usage)
         self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
         self._failure = None
         self._give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
         self._flush_deltas()
-        self._pending += closing
+        if updates.reported:
+            self._updates = updates
+        self._pending += [*updates.events, *closing]
         try:
             await self._write_now()
         except ClaimLost:
             raise
         except Exception:  # noqa: BLE001 - see above
             self._failure = None
+            self._updates = NO_UPDATES
             short, reason = _beginning(text), error and _beginning(error)
             self._pending = self.events.end_with_message(
-                self._message_id, short, status, reason, is_truncated=short != text
+                self._message_id, short, status, reason, is_truncated=short != text, usage=usage
             )
             if self._ending[2].offloaded:
                 self._ending = (*self._ending[:2], message(self._message_id, short))
@@ -208,11 +250,22 @@ class RunLogWriter:
 
     async def _write_pending(self) -> None:
         events: list[Envelope] = []
+        updates = NO_UPDATES
         try:
             while self._pending and not self.claim_lost:
                 events, self._pending = self._pending, []
+                updates, self._updates = self._updates, NO_UPDATES
                 ends_as, error, answer = self._ending or (None, None, None)
-                batch = Batch(self.claim, self._next_batch, events, ends_as, error, answer)
+                batch = Batch(
+                    self.claim,
+                    self._next_batch,
+                    events,
+                    ends_as,
+                    error,
+                    answer,
+                    hidden=updates.messages,
+                    reported=updates.reported,
+                )
                 appended = await self._append(batch)
                 if appended is None:
                     self.mark_claim_lost()
@@ -224,7 +277,7 @@ class RunLogWriter:
         except Exception as problem:  # noqa: BLE001 - raised by the next call of `flush`
             self._failure = problem
             # Keep the refused events in front: later events must not be written without them.
-            self._pending = events + self._pending
+            self._pending, self._updates = events + self._pending, updates
         finally:
             self._write_task = None
 
@@ -243,7 +296,7 @@ class RunLogWriter:
         so that no event refers to a missing artifact. Returns None if the claim is lost. Raises `Unavailable`
         if the run ends and artifacts stay unavailable.
         """
-        sources = (*batch.events, *([batch.answer] if batch.answer else []))
+        sources = (*batch.events, *batch.hidden, *([batch.answer] if batch.answer else []))
         offloaded = [value for source in sources for value in source.offloaded]
         # Once the values are stored, only the append is repeated: after an append without a reply, the batch
         # number must not be used for other events.

@@ -7,8 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from easel.core.principal import Principal
 from easel.core.run.batch import QueueDepth
+from easel.core.run.conversation import Usage
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
@@ -19,8 +22,9 @@ from easel.core.stream.message_text import take_out_runs, take_out_whole
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
+from easel.host.canvas_heads import notify_canvases
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
-from easel.host.ports import ArtifactAccess, Notifier, RunStore
+from easel.host.ports import ArtifactAccess, LogSource, Notifier, RunStore
 from easel.host.runs.history import read_progress
 from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
@@ -38,6 +42,7 @@ class RunQueue:
         notifier: Notifier,
         audit: Audit,
         *,
+        canvases: LogSource,
         max_attempts: int,
         max_message_bytes: int,
     ) -> None:
@@ -45,6 +50,7 @@ class RunQueue:
         self._artifacts = artifacts
         self._audit = audit
         self._notifier = notifier
+        self._canvases = canvases
         self._max_attempts = max_attempts
         self._max_message = max_message_bytes
 
@@ -63,6 +69,7 @@ class RunQueue:
                 self._notifier.notify(
                     ThreadAppended(scoped_key(principal.user_id, session_id), enqueued.thread_seq)
                 )
+            await notify_canvases(self._canvases, self._notifier, principal.user_id, enqueued.preempted)
         return enqueued.run
 
     def _to_new_run(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
@@ -105,6 +112,17 @@ class RunQueue:
         light = take_out_whole(text)
         return replace(run, input_text=light.text, input_attachments=light.attachments, input_artifact=None)
 
+    async def read_usage(self, run: Run) -> Usage | None:
+        """Return the tokens that an ended run used, None if it called no model that counts them.
+
+        They are in the last event of the log, which no retention deletes.
+        """
+        if not run.is_terminal:
+            return None
+        events = await self._runs.events_after(run.run_id, run.last_seq - 1, 1)
+        usage = msgspec.json.decode(events[0].data).get("usage") if events else None
+        return Usage.from_json(usage) if usage else None
+
     async def list_runs(
         self,
         principal: Principal,
@@ -142,6 +160,7 @@ class RunQueue:
             self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), result.thread_seq))
         if result.turn_passed:
             self._notifier.notify(RunReady(prefers=result.prefers))
+        await notify_canvases(self._canvases, self._notifier, run.user_id, result.preempted)
         return run
 
     async def _prepare_end(

@@ -2,15 +2,17 @@
 
 Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each
 result before the next call. So a worker that takes over the run finds in its log which calls were started and
-which have a result.
+which have a result. Also owns when a step is published, the activity that keeps a document's lease, and the
+limits of a loop. Does not know how a conversation is loaded (`context`).
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from easel.core.run.conversation import (
     STEP_BREAK,
-    Conversation,
+    Part,
     ProviderData,
     Step,
     Text,
@@ -19,16 +21,17 @@ from easel.core.run.conversation import (
     ToolResult,
     Usage,
     assistant_text,
-    to_conversation,
+    total_usage,
 )
+from easel.core.run.limits import LoopLimits, check_limits, check_rejections
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
-from easel.errors import StepLimit
-from easel.host.ports import Model
+from easel.host.ports import LeaseActivity, Model, ModelSource
+from easel.host.runs.context import ContextSource, RunContext
 from easel.host.runs.log_writer import RunLogWriter, retry_until_available
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import CallId
+from easel.ids import CallId, RunId
 
 
 class ReleaseRun(Exception):
@@ -47,22 +50,58 @@ class Transcript:
     def text(self) -> str:
         return assistant_text((*self.steps, Step("".join(self.unfinished), ())))
 
+    @property
+    def usage(self) -> Usage | None:
+        return total_usage(self.steps)
+
+
+@dataclass(slots=True)
+class LoopInput:
+    """A run as its loop gets it: the message, the progress of earlier attempts, and its hidden updates."""
+
+    message: str
+    progress: Progress
+    updates: tuple[str, ...] = ()
+
 
 class ToolLoop:
-    def __init__(self, model: Model, tools: ToolRegistry, *, max_steps: int) -> None:
-        self._model = model
+    def __init__(
+        self,
+        models: ModelSource,
+        tools: ToolRegistry,
+        contexts: ContextSource,
+        leases: LeaseActivity | None = None,
+        *,
+        limits: LoopLimits,
+        step_lease_seconds: float = 120.0,
+    ) -> None:
+        self._models = models
         self._tools = tools
-        self._max_steps = max_steps
+        self._contexts = contexts
+        self._leases = leases
+        self._limits = limits
+        self._step_lease_seconds = step_lease_seconds
+        self._requests: dict[RunId, float] = {}  # when each request to a provider in flight began
 
     async def run(
+        self, given: LoopInput, log: RunLogWriter, should_release: Callable[[], bool], transcript: Transcript
+    ) -> None:
+        """Execute the run from its last finished step to its end, and keep the transcript current."""
+        context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress.start)
+        try:
+            await self._run(context, given.progress, log, should_release, transcript)
+        finally:
+            if self._leases is not None and not log.claim_lost:
+                await self._leases.release(log.claim)
+
+    async def _run(
         self,
-        message: str,
+        context: RunContext,
         progress: Progress,
         log: RunLogWriter,
         should_release: Callable[[], bool],
         transcript: Transcript,
     ) -> None:
-        """Execute the run from its last finished step to its end, and keep the transcript current."""
         steps = list(progress.steps)
         started_calls = progress.started_calls
         transcript.is_loaded = True
@@ -76,39 +115,69 @@ class ToolLoop:
                 return
             if should_release():
                 raise ReleaseRun
-            if len(steps) >= self._max_steps:
-                raise StepLimit(limit=self._max_steps)
-            step = await self._ask_model(to_conversation(message, steps), log, transcript)
+            check_rejections(steps, self._limits)
+            check_limits(steps, self._limits)
+            step = await self._ask_model(context, steps, log, transcript)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
+            if step.calls or context.start is not None:  # of a model that was given the session
+                log.write(log.events.step(len(steps), step, context.start))
             if step.calls:
-                log.write(log.events.step(len(steps), step))
                 await log.flush()
 
-    async def _ask_model(self, conversation: Conversation, log: RunLogWriter, transcript: Transcript) -> Step:
-        lead = STEP_BREAK if assistant_text(conversation.steps) else ""
-        calls: list[ToolCall] = []
-        usage: Usage | None = None
-        provider_data: ProviderData | None = None
-        transcript.unfinished = []
-        definitions = await retry_until_available(lambda: self._tools.definitions(log.claim.user_id))
-        async for part in self._model.reply(conversation, list(definitions.values())):
-            match part:
-                case Text(text):
-                    log.write_text(lead + text)
-                    lead = ""
-                    transcript.unfinished.append(text)
-                case Thought(text):
-                    log.write_thought(text)
-                case ToolCall():
-                    calls.append(part)
-                case Usage():
-                    usage = part
-                case ProviderData():
-                    provider_data = part
-            await log.apply_backpressure()
-        text, transcript.unfinished = "".join(transcript.unfinished), []
-        return Step(text, tuple(calls), usage=usage, provider_data=provider_data)
+    # -- the model -------------------------------------------------------------------------------------------
+
+    async def _ask_model(
+        self, context: RunContext, steps: Sequence[Step], log: RunLogWriter, transcript: Transcript
+    ) -> Step:
+        """Return the model's answer.
+
+        While the run holds a lease, nothing of the answer is published before it is complete. An answer
+        without calls ends the lease first. CT-46, RS-70
+        """
+        run_id, user_id = log.claim.run_id, log.claim.user_id
+        await self._note_activity(run_id)
+        definitions = await retry_until_available(lambda: self._tools.definitions(user_id))
+        choice, model = await retry_until_available(lambda: self._models.choose(user_id))
+        conversation, tools = await retry_until_available(
+            lambda: context.build(choice, model, list(definitions.values()), steps)
+        )
+        answer = _Answer(log, transcript, assistant_text(tuple(steps)), is_published=not self._holds(run_id))
+        parts = model.reply(conversation, tools)
+        try:
+            self._note_request(run_id, model)
+            async for part in parts:
+                answer.add(part)
+                await self._note_activity(run_id)
+                await log.apply_backpressure()
+        finally:
+            self._requests.pop(run_id, None)
+            if isinstance(parts, AsyncGenerator):  # end the provider's request if this task is cancelled
+                await parts.aclose()
+        await self._note_activity(run_id)
+        if not answer.calls and self._leases is not None and self._holds(run_id):
+            await self._leases.release(log.claim)
+        return replace(answer.complete(), prefix=context.prefix)
+
+    def _holds(self, run_id: RunId) -> bool:
+        return self._leases is not None and self._leases.may_hold(run_id)
+
+    async def _note_activity(self, run_id: RunId) -> None:
+        if self._leases is not None and self._leases.may_hold(run_id):
+            await self._leases.note_activity(run_id)
+
+    def _note_request(self, run_id: RunId, model: Model) -> None:
+        if model.is_remote:
+            self._requests[run_id] = time.monotonic()
+
+    async def renew_leases(self) -> None:
+        """Renew the leases of runs whose request to a provider is in flight, for a limited time. RS-70"""
+        began_after = time.monotonic() - self._step_lease_seconds
+        waiting = [run_id for run_id, began_at in self._requests.items() if began_at > began_after]
+        if self._leases is not None and waiting:
+            await self._leases.renew_in_flight(waiting)
+
+    # -- tools -----------------------------------------------------------------------------------------------
 
     async def _run_tools(
         self,
@@ -125,12 +194,14 @@ class ToolLoop:
         for call in step.calls[len(step.results) :]:
             if should_release():
                 raise ReleaseRun
+            await self._note_activity(log.claim.run_id)
             if call.call_id in started_calls and not await self._may_repeat(call, log):
                 result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
             else:
                 log.write(log.events.tool_call(call))
                 await log.flush()  # a tool may have effects, so its call must be durable first
                 result = await self._run_tool(call, log)
+            await self._note_activity(log.claim.run_id)
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
@@ -145,3 +216,49 @@ class ToolLoop:
         except ClaimLost:
             log.mark_claim_lost()
             raise
+
+
+class _Answer:
+    """Collects the parts of one answer, and publishes its text at once or when it is complete."""
+
+    def __init__(
+        self, log: RunLogWriter, transcript: Transcript, text_before: str, *, is_published: bool
+    ) -> None:
+        self._log = log
+        self._transcript = transcript
+        self._lead = STEP_BREAK if text_before else ""
+        self._is_published = is_published
+        self._held: list[Text | Thought] = []
+        self.calls: list[ToolCall] = []
+        self._usage: Usage | None = None
+        self._provider_data: ProviderData | None = None
+        transcript.unfinished = []
+
+    def add(self, part: Part) -> None:
+        match part:
+            case Text() | Thought():
+                if self._is_published:
+                    self._publish(part)
+                else:
+                    self._held.append(part)
+            case ToolCall():
+                self.calls.append(part)
+            case Usage():
+                self._usage = part
+            case ProviderData():
+                self._provider_data = part
+
+    def _publish(self, part: Text | Thought) -> None:
+        if isinstance(part, Thought):
+            self._log.write_thought(part.text)
+            return
+        self._log.write_text(self._lead + part.text)
+        self._lead = ""
+        self._transcript.unfinished.append(part.text)
+
+    def complete(self) -> Step:
+        """Publish what was held back, and return the step."""
+        for part in self._held:
+            self._publish(part)
+        text, self._transcript.unfinished = "".join(self._transcript.unfinished), []
+        return Step(text, tuple(self.calls), usage=self._usage, provider_data=self._provider_data)

@@ -2,7 +2,7 @@
 
 Owns the claims of one process: capacity, renewal, cancellation, take-over and drain. The store's clock
 decides when a claim expires; the worker stops an unrenewed run before then, by its own monotonic clock. Does
-not know what a run does (`tool_loop`) or how its log is written (`log_writer`).
+not know how a run is executed (`execution`) or how its log is written (`log_writer`).
 """
 
 import asyncio
@@ -14,20 +14,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from easel.core.run.deltas import shorten
+from easel.core.document.lease import TTL
 from easel.core.run.events import RunEvents
-from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
-from easel.core.run.status import Status
-from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
-from easel.errors import HostError, InternalError, RunTimedOut, Unavailable
-from easel.host.audit import Audit, agent_of
+from easel.errors import Unavailable
+from easel.host.audit import Audit
 from easel.host.metrics import (
     CLAIM_SECONDS,
     CLAIMS_LOST,
     QUEUE_SECONDS,
-    RUNS_ENDED,
     RUNS_RELEASED,
     RUNS_RUNNING,
     TAKEOVERS,
@@ -35,11 +31,10 @@ from easel.host.metrics import (
 from easel.host.periodic import Periodic, Work
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
-from easel.host.runs.history import read_progress, read_text_so_far
+from easel.host.runs.execution import RunExecution
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
 from easel.host.runs.preferred_worker import PreferredWorkerDelay
-from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
-from easel.ids import RunId, WorkerId, new_reference
+from easel.ids import RunId, WorkerId
 
 # A claim searches the queue only from this many turns before the latest turn claimed here. One claim per poll
 # searches the whole queue, so that the slow scan of old entries at its head happens once per poll.
@@ -59,7 +54,6 @@ class WorkerLimits:
     claim_seconds: float
     poll_seconds: float
     drain_seconds: float
-    run_timeout_seconds: float
     prefer_seconds: float = 0  # head start of the worker that last executed a run of the session
     retention_seconds: float = 0  # 0: keep logs for ever
 
@@ -71,7 +65,7 @@ class RunWorker:
         runs: RunStore,
         artifacts: ArtifactAccess,
         notifier: Notifier,
-        tool_loop: ToolLoop,
+        execution: RunExecution,
         *,
         limits: WorkerLimits,
         audit: Audit,
@@ -81,7 +75,7 @@ class RunWorker:
         self._runs = runs
         self._artifacts = artifacts
         self._notifier = notifier
-        self._tool_loop = tool_loop
+        self._execution = execution
         self._limits = limits
         self._audit = audit
         self._running: dict[RunId, ClaimedRun] = {}
@@ -97,6 +91,7 @@ class RunWorker:
             self._periodic("worker.renew", limits.claim_seconds / 3, self.renew_claims),
             self._periodic("worker.guard", limits.claim_seconds * SAFETY / 2, self.stop_expiring_runs),
             self._periodic("worker.cancel", limits.poll_seconds, self._poll_cancels),
+            self._periodic("worker.leases", TTL.total_seconds() / 3, execution.renew_leases),
             *map(self._audited, background_tasks),
         ]
         if limits.retention_seconds:
@@ -317,84 +312,16 @@ class RunWorker:
     # -- executing one run -----------------------------------------------------------------------------------
 
     async def _execute(self, run: ClaimedRun) -> None:
-        transcript = Transcript()
         run.has_started = True
         try:
-            outcome = await self._outcome(run, transcript)
-            run.is_ending = True
-            if outcome is None:
-                await self._release(run)
+            if await self._execution.execute(run, lambda: self._is_draining):
                 return
-            status, error = outcome
-            text = (
-                transcript.text
-                if transcript.is_loaded
-                else await read_text_so_far(self._runs, self._artifacts, run.claim)
-            )
-            await run.log.end(text, status, error)
-            RUNS_ENDED.labels(status.value).inc()
+            await self._release(run)
         except (ClaimLost, asyncio.CancelledError):
             if run.stop_reason is not StopReason.CLAIM_LOST and not run.log.claim_lost:
                 raise
             CLAIMS_LOST.inc()
             log.warning("run.claim_lost", run_id=run.claim.run_id, attempt=run.claim.attempt)
-
-    async def _outcome(self, run: ClaimedRun, transcript: Transcript) -> tuple[Status, str | None] | None:
-        """Execute the run. Returns its final status and reason; None when it must go back into the queue."""
-        claim = run.claim
-        timeout = asyncio.timeout(max(0.0, self._limits.run_timeout_seconds - claim.running_seconds))
-        try:
-            run.check_may_start()
-            if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
-                return Status.CANCELLED, None
-            async with timeout:
-                message, progress = await retry_until_available(lambda: self._load_input_and_progress(claim))
-                await self._tool_loop.run(message, progress, run.log, lambda: self._is_draining, transcript)
-        except ReleaseRun:
-            return None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if run.stop_reason in (None, StopReason.CLAIM_LOST) or task is None:
-                raise
-            task.uncancel()
-            return None if run.stop_reason is StopReason.RELEASE else (Status.CANCELLED, None)
-        except HostError as problem:
-            # A model provider's error message may quote the API key or the whole request.
-            reason = shorten(self._audit.redact(problem.message))
-            log.info("run.failed", run_id=claim.run_id, reason=reason)
-            self._audit.record_exception(
-                agent_of(claim.user_id, claim.run_id), "run.failed", problem, subject=claim.run_id
-            )
-            return Status.FAILED, reason
-        except ClaimLost:
-            raise
-        except Exception as problem:
-            if isinstance(problem, TimeoutError) and timeout.expired():
-                timed_out = RunTimedOut(seconds=f"{self._limits.run_timeout_seconds:g}")
-                self._audit.record_exception(
-                    agent_of(claim.user_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
-                )
-                return Status.FAILED, timed_out.message
-            reference = new_reference()
-            log.exception("run.error", run_id=claim.run_id, reference=reference)
-            self._audit.record_exception(
-                agent_of(claim.user_id, claim.run_id),
-                "run.error",
-                problem,
-                reference=reference,
-                subject=claim.run_id,
-            )
-            return Status.FAILED, InternalError(reference=reference).message
-        return Status.COMPLETED, None
-
-    async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
-        message = claim.input_text
-        if claim.input_artifact is not None:
-            stored = await self._artifacts.read(claim.user_id, claim.input_artifact)  # by a former release
-            message = take_out_runs(stored.decode()).text
-        return message, await read_progress(
-            self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
-        )
 
     async def _release(self, run: ClaimedRun) -> None:
         """Put the run back into the queue for another worker."""

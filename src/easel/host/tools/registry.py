@@ -112,7 +112,7 @@ class ToolRegistry:
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
             raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
-        self._validate(tool.definition, args)
+        self.check_arguments(tool.definition, args)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
@@ -137,7 +137,7 @@ class ToolRegistry:
                 return offered
         return None
 
-    def _validate(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
+    def check_arguments(self, definition: ToolDefinition, args: Mapping[str, Any]) -> None:
         """Raise `BadInput` if the arguments do not fit the tool's schema."""
         name = definition.name
         if is_too_deep(args):

@@ -11,14 +11,17 @@ from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.deletions import PostgresDeletions
+from easel.stores.postgres.documents import PostgresDocuments
 from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.postgres.sessions import PostgresSessions
+from easel.stores.postgres.settings import PostgresSettings
 from easel.stores.postgres.sign_ins import PostgresSignIns
 from easel.stores.postgres.sweeps import PostgresSweeps
 from easel.stores.postgres.tokens import PostgresTokens
+from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
@@ -32,7 +35,13 @@ async def _skip_reset(_: "asyncpg.connection.Connection[asyncpg.Record]") -> Non
     """Do nothing: no statement changes the state of a connection, and a reset would cost a round trip."""
 
 
-async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> PostgresDatabase:
+async def open_postgres(
+    url: str,
+    *,
+    pool: int = 8,
+    timeout: float = 8.0,
+    max_document_versions: int = DEFAULT_MAX_VERSIONS,
+) -> PostgresDatabase:
     options: dict[str, Any] = {
         "dsn": url,
         "timeout": timeout,
@@ -56,6 +65,7 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.sessions = PostgresSessions(database)
     database.canvases = PostgresCanvases(database)
     database.canvas_actions = PostgresCanvasActions(database)
+    database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)
     database.artifacts = PostgresArtifacts(database)
     database.references = PostgresReferences(database)
@@ -65,5 +75,6 @@ async def open_postgres(url: str, *, pool: int = 8, timeout: float = 8.0) -> Pos
     database.nodes = PostgresNodes(database)
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)
+    database.settings = PostgresSettings(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

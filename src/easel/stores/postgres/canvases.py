@@ -16,6 +16,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
+from easel.stores.postgres import document_changes
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.canvases import (
     build_outcome,
@@ -25,6 +26,7 @@ from easel.stores.rows.canvases import (
     to_snapshot,
     transition_arguments,
 )
+from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
 
 if TYPE_CHECKING:
@@ -58,13 +60,23 @@ class PostgresCanvases:
             **_asset_columns(new.assets),
             **_job_columns(new.refreshes),
         }
-        row = await self._database.row(SQL["create_canvas"], **arguments)
+        row = await self._create(new, arguments)
         if row is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
             await self._database.deletions.finish_canvas(new.user_id, new.canvas_id)
-            row = await self._database.row(SQL["create_canvas"], **arguments)
+            row = await self._create(new, arguments)
         return (
             CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda asset: asset.path)) if row else None
         )
+
+    async def _create(self, new: NewCanvas, arguments: dict[str, Any]) -> Any:
+        if not has_document(new.spec):
+            return await self._database.row(SQL["create_canvas"], **arguments)
+        async with self._database.connection() as connection, connection.transaction():
+            row = await _row(connection, "create_canvas", arguments)
+            if row is not None:
+                ids = {"user_id": new.user_id, "canvas_id": new.canvas_id}
+                await document_changes.open_document(connection, ids)
+            return row
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
@@ -100,6 +112,10 @@ class PostgresCanvases:
                 {**ids, **arguments, **columns(change.events), **mentions._asdict()},
             )
             await _store_related(connection, ids, change, seconds)
+            if change.spec is not None and not has_document(change.spec):
+                await document_changes.close_document(connection, ids)
+            elif change.spec is not None or change.owner_session_key is not None:
+                await document_changes.open_document(connection, ids)
             if change.transition is not None:
                 await _store_transition(connection, change.transition, stored, seconds)
             return build_outcome(snapshot, change, **stored)
@@ -114,6 +130,7 @@ class PostgresCanvases:
             await _row(connection, "mark_canvas", ids)
             for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
                 await _row(connection, name, ids)
+            await document_changes.close_document(connection, ids)
             return [asset.blob_key for asset in snapshot.assets]
 
     # -- assets and views ------------------------------------------------------------------------------------

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.deletions import PostgresDeletions
+    from easel.stores.postgres.documents import PostgresDocuments
     from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
     from easel.stores.postgres.sessions import PostgresSessions
+    from easel.stores.postgres.settings import PostgresSettings
     from easel.stores.postgres.sign_ins import PostgresSignIns
     from easel.stores.postgres.sweeps import PostgresSweeps
     from easel.stores.postgres.tokens import PostgresTokens
@@ -82,6 +84,7 @@ class PostgresDatabase:
     sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
     canvas_actions: "PostgresCanvasActions"
+    documents: "PostgresDocuments"
     audit: "PostgresAudit"
     artifacts: "PostgresArtifacts"
     references: "PostgresReferences"
@@ -91,6 +94,7 @@ class PostgresDatabase:
     nodes: "PostgresNodes"
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"
+    settings: "PostgresSettings"
     notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

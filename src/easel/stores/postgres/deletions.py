@@ -70,7 +70,13 @@ async def _purge_session(connection: "Connection", ids: Ids) -> int:
 
 
 async def _purge_canvas(connection: "Connection", ids: Ids) -> int:
-    for name in ("purge_canvas_events", "purge_executions", "purge_canvas_references"):
+    for name in (
+        "purge_canvas_events",
+        "purge_executions",
+        "purge_canvas_references",
+        "purge_versions",
+        "purge_drafts",
+    ):
         if deleted := await _delete(connection, name, ids):
             return deleted
     await _fetch(connection, "end_canvas", ids)

@@ -7,6 +7,7 @@ from easel.core.run.batch import Batch, thread_positions
 from easel.core.run.run import NewRun
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
+from easel.stores.rows.documents import ENDED_BY_MESSAGE
 from easel.stores.rows.runs import to_stored_attachments
 
 
@@ -21,6 +22,7 @@ def enqueue_arguments(new: NewRun) -> dict[str, Any]:
         "request_digest": new.request_digest,
         "input_attachments": to_stored_attachments(new.input_attachments),
         "title": new.title,
+        "ended_lease": ENDED_BY_MESSAGE.json,
         **_question_arguments(new.question),
     }
 
@@ -102,7 +104,7 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
 def _reference_arguments(batches: Sequence[Batch]) -> dict[str, list[str]]:
     pairs: set[tuple[str, str]] = set()
     for batch in batches:
-        for source in (*batch.events, *([batch.answer] if batch.answer else [])):
+        for source in (*batch.events, *batch.hidden, *([batch.answer] if batch.answer else [])):
             pairs.update((batch.claim.run_id, artifact_id) for artifact_id in source.refers_to)
     ordered = sorted(pairs)
     return {

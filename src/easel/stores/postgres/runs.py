@@ -18,8 +18,10 @@ from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
+from easel.stores.postgres.document_changes import preempt_run, report_drafts
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
-from easel.stores.rows.runs import list_statement, to_events, to_run
+from easel.stores.postgres.turns import PostgresTurns
+from easel.stores.rows.runs import from_stored_attachments, list_statement, to_events, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -33,8 +35,9 @@ PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked only briefly
 
 
-class PostgresRuns:
+class PostgresRuns(PostgresTurns):
     def __init__(self, database: "PostgresDatabase") -> None:
+        super().__init__(database)
         self._database = database
         self._appends = AppendBatcher(
             self._append_all,
@@ -62,7 +65,11 @@ class PostgresRuns:
             if row is not None:
                 thread_seq = row["thread_seq"] if new.question else None
                 return Enqueued(
-                    to_run(row), is_new=True, thread_seq=thread_seq, prefers=row["preferred_worker"]
+                    to_run(row),
+                    is_new=True,
+                    thread_seq=thread_seq,
+                    prefers=row["preferred_worker"],
+                    preempted=tuple(row["preempted"] or ()),
                 )
             await self._database.deletions.finish_session(new.user_id, new.session_id)
         raise Unavailable(what="The session")
@@ -122,6 +129,7 @@ class PostgresRuns:
                 return CancelAnswer(
                     to_run((await _fetch(connection, "flag_cancel", run_id=run_id))[0]),
                     changed=run.cancel_requested_at is None,
+                    preempted=await preempt_run(connection, run),
                 )
             if closing is None:
                 return CancelAnswer(run, changed=False, must_retry=True)
@@ -137,6 +145,7 @@ class PostgresRuns:
                 turn_passed=bool(passed),
                 thread_seq=row["thread_seq"],
                 prefers=prefers,
+                preempted=await preempt_run(connection, run),
             )
 
     async def claim_queued(
@@ -211,7 +220,35 @@ class PostgresRuns:
         }
 
     async def append(self, batch: Batch) -> Appended | None:
+        if batch.hidden or batch.reported:
+            return await self._append_report(batch)
         return await self._appends.submit(batch)
+
+    async def _append_report(self, batch: Batch) -> Appended | None:
+        """Append a batch with hidden messages in a transaction of its own. CT-34, CT-51"""
+        claim, statement = batch.claim, SQL["append_batches"]
+        ids = {"user_id": claim.user_id, "run_id": claim.run_id}
+        async with self._database.connection() as connection, connection.transaction():
+            await _fetch(connection, "lock_session", user_id=claim.user_id, session_id=claim.session_id)
+            await _fetch(connection, "lock_run", **ids)
+            rows = await connection.fetch(statement.sql, *statement.arguments(append_arguments([batch])))
+            row = rows[0] if rows and rows[0]["last_seq"] is not None else None
+            if row is not None:
+                await _fetch(
+                    connection,
+                    "add_hidden_messages",
+                    run_id=claim.run_id,
+                    message_ids=[message.message_id for message in batch.hidden],
+                    contents=[message.content for message in batch.hidden],
+                    follows_answer=batch.ends_as is not None,
+                )
+                ended = [claim] if batch.ends_as is not None else []
+                passed = await _pass_turns(connection, ended, [row["thread_seq"]] * len(ended))
+                await report_drafts(
+                    connection, claim.user_id, batch.reported, self._database.documents.max_versions
+                )
+                return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], bool(passed))
+        return await self._first_answer(batch)
 
     async def _append_all(self, batches: Sequence[Batch]) -> list[Appended | Skipped | None]:
         """Append batches of several runs in one transaction. The claim of each run is checked separately.
@@ -357,4 +394,6 @@ def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:
 
 
 def _to_claim(worker_id: WorkerId, row: Any) -> Claim:
-    return Claim(worker_id=worker_id, **row)
+    columns: dict[str, Any] = dict(row)
+    columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
+    return Claim(worker_id=worker_id, **columns)

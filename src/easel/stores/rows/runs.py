@@ -52,13 +52,16 @@ def to_run(row: Row, time: Time = None) -> Run:
         "cancel_requested_at",
     )
     columns["status"] = Status(columns["status"])
-    stored = columns["input_attachments"]
-    columns["input_attachments"] = tuple(msgspec.json.decode(stored)) if stored else ()
+    columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
     return Run(**columns)
 
 
 def to_stored_attachments(attachments: Sequence[Marker]) -> str | None:
     return to_json(list(attachments)) if attachments else None
+
+
+def from_stored_attachments(stored: str | None) -> tuple[Marker, ...]:
+    return tuple(msgspec.json.decode(stored)) if stored else ()
 
 
 def to_session(row: Row, time: Time = None) -> Session:

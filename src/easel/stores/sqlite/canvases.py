@@ -30,7 +30,9 @@ from easel.stores.rows.canvases import (
     to_snapshot,
     transition_arguments,
 )
+from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
+from easel.stores.sqlite import canvas_log, document_changes
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -65,10 +67,12 @@ class SqliteCanvases:
                 return None
             for asset in new.assets:
                 _rows(connection, "put_asset", **ids, **asdict(asset))
-            _add_events(connection, {**ids, "now": now}, [event], rows[0]["last_seq"])
+            canvas_log.add_events(connection, ids, [event], rows[0]["last_seq"], now)
             _add_references(connection, ids, rows[0]["last_seq"], Mentions(sorted(refers_to), []))
             for job in new.refreshes:
                 _rows(connection, "add_refresh", now=now, **ids, **_job_columns(job))
+            if has_document(new.spec):
+                document_changes.open_document(connection, ids)
             return CanvasSnapshot(
                 to_canvas(rows[0], to_datetime), sorted(new.assets, key=lambda asset: asset.path)
             )
@@ -114,9 +118,13 @@ class SqliteCanvases:
             [stored] = _rows(
                 connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
             )
-            _add_events(connection, {**ids, "now": now}, change.events, stored["last_seq"])
+            canvas_log.add_events(connection, ids, change.events, stored["last_seq"], now)
             _add_references(connection, ids, stored["last_seq"], mentions)
             _store_related(connection, ids, change, now + microseconds(seconds), now)
+            if change.spec is not None and not has_document(change.spec):
+                document_changes.close_document(connection, ids)
+            elif change.spec is not None or change.owner_session_key is not None:
+                document_changes.open_document(connection, ids)
             if change.transition is not None:
                 _store_transition(
                     connection,
@@ -149,6 +157,7 @@ class SqliteCanvases:
             _rows(connection, "mark_canvas", now=now, **ids)
             for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
                 _rows(connection, name, **ids)
+            document_changes.close_document(connection, ids)
             return [asset.blob_key for asset in snapshot.assets]
 
         return await self._database.write(work)
@@ -233,25 +242,6 @@ class SqliteCanvases:
 
 def _rows(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
     return connection.execute(SQL[name].sql, arguments).fetchall()
-
-
-def _add_events(
-    connection: sqlite3.Connection,
-    columns: dict[str, Any],
-    events: Sequence[Envelope],
-    last_seq: int,
-) -> None:
-    rows = [
-        {
-            "seq": seq,
-            "event_type": event.type,
-            "visibility": event.visibility.value,
-            "payload": event.json,
-            **columns,
-        }
-        for seq, event in enumerate(events, last_seq - len(events) + 1)
-    ]
-    connection.executemany(SQL["add_canvas_event"].sql, rows)
 
 
 def _add_references(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from easel.errors import BadSettings
+from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.boards import SqliteBoards
@@ -21,6 +22,7 @@ from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
 from easel.stores.sqlite.deletions import SqliteDeletions
+from easel.stores.sqlite.documents import SqliteDocuments
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.notifier import LocalNotifier
@@ -28,6 +30,7 @@ from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
 from easel.stores.sqlite.sessions import SqliteSessions
+from easel.stores.sqlite.settings import SqliteSettings
 from easel.stores.sqlite.sign_ins import SqliteSignIns
 from easel.stores.sqlite.sweeps import SqliteSweeps
 from easel.stores.sqlite.tokens import SqliteTokens
@@ -59,7 +62,14 @@ class SqliteDatabase:
     """Provides the stores and the notifier. Belongs to the event loop that opened it."""
 
     def __init__(
-        self, path: Path, connector: Connector, clock: Clock, lease_clock: Clock, lock: IO[str]
+        self,
+        path: Path,
+        connector: Connector,
+        clock: Clock,
+        lease_clock: Clock,
+        lock: IO[str],
+        *,
+        max_document_versions: int,
     ) -> None:
         self.path = path
         self.clock = clock
@@ -71,6 +81,7 @@ class SqliteDatabase:
         self.sessions = SqliteSessions(self)
         self.canvases = SqliteCanvases(self)
         self.canvas_actions = SqliteCanvasActions(self)
+        self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
         self.artifacts = SqliteArtifacts(self)
         self.references = SqliteReferences(self)
@@ -80,6 +91,7 @@ class SqliteDatabase:
         self.nodes = SqliteNodes(self)
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)
+        self.settings = SqliteSettings(self)
         self.notifier = LocalNotifier()
 
     @property
@@ -115,6 +127,7 @@ async def open_sqlite(
     clock: Clock = wall_clock,
     lease_clock: Clock | None = None,
     busy_seconds: float = BUSY_SECONDS,
+    max_document_versions: int = DEFAULT_MAX_VERSIONS,
 ) -> SqliteDatabase:
     """Open or create the file and lock its folder for this process. The caller must call `migrate` next.
 
@@ -132,7 +145,10 @@ async def open_sqlite(
             problem=f"EASEL_SQLITE_SYNCHRONOUS must be {' or '.join(SYNCHRONOUS)}, not {synchronous!r}."
         )
     lock = await asyncio.to_thread(_prepare, path)
-    database = SqliteDatabase(path, Connector(path, synchronous, busy_seconds), clock, lease_clock, lock)
+    connector = Connector(path, synchronous, busy_seconds)
+    database = SqliteDatabase(
+        path, connector, clock, lease_clock, lock, max_document_versions=max_document_versions
+    )
     try:
         await database.write(lambda _: None)  # fail now if the file is unusable
     except BaseException:

@@ -79,7 +79,13 @@ def _purge_session(connection: sqlite3.Connection, ids: Ids) -> int:
 
 
 def _purge_canvas(connection: sqlite3.Connection, ids: Ids) -> int:
-    for name in ("purge_canvas_events", "purge_executions", "purge_canvas_references"):
+    for name in (
+        "purge_canvas_events",
+        "purge_executions",
+        "purge_canvas_references",
+        "purge_versions",
+        "purge_drafts",
+    ):
         if deleted := _delete(connection, name, ids):
             return deleted
     _rows(connection, "end_canvas", ids)

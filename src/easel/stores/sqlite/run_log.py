@@ -15,6 +15,7 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
+from easel.stores.sqlite.document_changes import report_drafts
 
 SQL = named_sql.load("sqlite", "runs")
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
@@ -31,8 +32,13 @@ def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Ro
     return next(iter(fetch_all(connection, name, **arguments)), None)
 
 
-def append(connection: sqlite3.Connection, batch: Batch, now: int, lease_now: int) -> Appended | None:
-    """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29"""
+def append(
+    connection: sqlite3.Connection, batch: Batch, now: int, lease_now: int, *, max_versions: int
+) -> Appended | None:
+    """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29
+
+    `max_versions` is for the documents whose drafts the batch reports.
+    """
     claim, fence = batch.claim, fence_arguments(batch.claim)
     arguments = {
         "count": len(batch.events),
@@ -51,8 +57,25 @@ def append(connection: sqlite3.Connection, batch: Batch, now: int, lease_now: in
     if batch.answer is not None and thread_seq is not None:
         add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
+    _add_hidden_messages(connection, batch, now)
+    report_drafts(connection, claim.user_id, batch.reported, max_versions, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
+
+
+def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int) -> None:
+    """Store the hidden messages of a batch: after the answer if the batch ends the run. CT-51"""
+    for message in batch.hidden:
+        fetch_all(
+            connection,
+            "add_hidden_message",
+            run_id=batch.claim.run_id,
+            message_id=message.message_id,
+            content=message.content,
+            follows_answer=int(batch.ends_as is not None),
+            now=now,
+        )
+        add_references(connection, batch.claim, message.refers_to)
 
 
 def _first_answer(connection: sqlite3.Connection, batch: Batch) -> Appended | None:

@@ -18,9 +18,16 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
-from easel.ids import RunId, SessionId, UserId, WorkerId
-from easel.stores.rows.runs import list_statement, to_events, to_run, to_stored_attachments
+from easel.ids import CanvasId, RunId, SessionId, UserId, WorkerId
+from easel.stores.rows.runs import (
+    from_stored_attachments,
+    list_statement,
+    to_events,
+    to_run,
+    to_stored_attachments,
+)
 from easel.stores.sqlite import run_log
+from easel.stores.sqlite.document_changes import preempt_leases, session_has_document
 from easel.stores.sqlite.run_log import (
     Row,
     event_columns,
@@ -31,6 +38,7 @@ from easel.stores.sqlite.run_log import (
     run_key,
 )
 from easel.stores.sqlite.times import microseconds, to_datetime
+from easel.stores.sqlite.turns import SqliteTurns
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -39,8 +47,9 @@ MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
-class SqliteRuns:
+class SqliteRuns(SqliteTurns):
     def __init__(self, database: "SqliteDatabase") -> None:
+        super().__init__(database)
         self._database = database
 
     async def enqueue(self, new: NewRun) -> Enqueued:
@@ -136,7 +145,7 @@ class SqliteRuns:
                 opens=int(opening is not None),
                 **arguments,
             )
-            claims = [_to_claim(worker_id, row) for row in rows]
+            claims = [_to_claim(connection, worker_id, row) for row in rows]
             if opening is None:
                 return claims
             return [_open_log(connection, claim, opening, now) for claim in claims]
@@ -156,7 +165,7 @@ class SqliteRuns:
                 now=self._now(),
                 **self._lease(seconds),
             )
-            return [_to_claim(worker_id, row) for row in rows]
+            return [_to_claim(connection, worker_id, row) for row in rows]
 
         return await self._database.write(work)
 
@@ -178,7 +187,13 @@ class SqliteRuns:
 
     async def append(self, batch: Batch) -> Appended | None:
         return await self._database.write(
-            lambda connection: run_log.append(connection, batch, self._now(), self._database.lease_clock())
+            lambda connection: run_log.append(
+                connection,
+                batch,
+                self._now(),
+                self._database.lease_clock(),
+                max_versions=self._database.documents.max_versions,
+            )
         )
 
     async def release_claim(self, claim: Claim) -> bool:
@@ -277,11 +292,14 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
+    preempted = preempt_leases(
+        connection, new.user_id, new.session_id, of_run=None, by_run=new.run_id, reason="message", now=now
+    )
     thread_seq: int = session["last_thread_seq"]
     run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
-    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers)
+    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers, preempted=preempted)
 
 
 class Closing(NamedTuple):
@@ -302,7 +320,8 @@ def _request_cancel(
         return CancelAnswer(run, changed=False)
     if run.status is Status.RUNNING:
         flagged = _run(fetch_all(connection, "flag_cancel", run_id=run_id, now=now)[0])
-        return CancelAnswer(flagged, changed=run.cancel_requested_at is None)
+        preempted = _preempt_run(connection, run, now)
+        return CancelAnswer(flagged, changed=run.cancel_requested_at is None, preempted=preempted)
     if closing.events is None:
         return CancelAnswer(run, changed=False, must_retry=True)
     rows = fetch_all(connection, "cancel_queued", run_id=run_id, count=len(closing.events), now=now)
@@ -316,9 +335,26 @@ def _request_cancel(
             run_log.add_message(connection, run, closing.answer, thread_seq, now, status=cancelled.status)
             run_log.add_references(connection, run, closing.answer.refers_to)
     passed = run_log.pass_turn(connection, cancelled, now)
-    prefers = passed.prefers if passed else None
     return CancelAnswer(
-        cancelled, changed=True, turn_passed=passed is not None, thread_seq=thread_seq, prefers=prefers
+        cancelled,
+        changed=True,
+        turn_passed=passed is not None,
+        thread_seq=thread_seq,
+        prefers=passed.prefers if passed else None,
+        preempted=_preempt_run(connection, run, now),
+    )
+
+
+def _preempt_run(connection: sqlite3.Connection, run: Run, now: int) -> tuple[CanvasId, ...]:
+    """End the leases of a run that is cancelled. A queued run has them from an attempt before. CT-18"""
+    return preempt_leases(
+        connection,
+        run.user_id,
+        run.session_id,
+        of_run=run.run_id,
+        by_run=run.run_id,
+        reason="cancel",
+        now=now,
     )
 
 
@@ -349,7 +385,12 @@ def _run(row: Row) -> Run:
     return to_run(row, to_datetime)
 
 
-def _to_claim(worker_id: WorkerId, row: Row) -> Claim:
+def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> Claim:
     columns: dict[str, Any] = dict(row)
     del columns["cancel_requested_at"]
-    return Claim(worker_id=worker_id, cancel_requested=is_cancel_requested(row), **columns)
+    columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
+    # Not a subquery of the `returning` clause, which some versions of SQLite compute wrongly.
+    has_document = session_has_document(connection, row["user_id"], row["session_id"])
+    return Claim(
+        worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
+    )

@@ -114,6 +114,26 @@ with gone as (
 )
 select count(*) as count from gone;
 
+-- name: purge_versions
+-- Delete some versions of the document of a deleted canvas.
+with gone as (
+  delete from artefacts
+   where ctid = any(array(select ctid from artefacts
+                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+  returning 1
+)
+select count(*) as count from gone;
+
+-- name: purge_drafts
+-- Delete some drafts of the document of a deleted canvas.
+with gone as (
+  delete from artefact_drafts
+   where ctid = any(array(select ctid from artefact_drafts
+                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+  returning 1
+)
+select count(*) as count from gone;
+
 -- name: end_canvas
 -- Store the last log position of a deleted canvas, so that a new canvas of the same id continues from it.
 insert into ended_canvases (user_id, canvas_id, last_seq)

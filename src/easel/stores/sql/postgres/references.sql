@@ -19,14 +19,16 @@ select r.user_id, r.input_artifact,
   from runs r where r.run_id = :run_id;
 
 -- name: run_mentions
--- Return what a run still has and names artifacts: messages with their events, values of boards, its input,
--- and the remaining events. The condition on messages is that of their partial index.
+-- Return what a run still has and names artifacts: messages with their events, hidden messages, values of
+-- boards, its input, and the remaining events. The condition on messages is that of their partial index.
 select content::text as text from messages
  where run_id = :run_id and (content::text like '%art\_%' or payload::text like '%art\_%')
 union all
 select payload::text from messages
  where run_id = :run_id and (content::text like '%art\_%' or payload::text like '%art\_%')
    and payload is not null
+union all
+select content::text from hidden_messages where run_id = :run_id
 union all
 select value::text from boards where run_id = :run_id and value::text like '%art\_%'
 union all

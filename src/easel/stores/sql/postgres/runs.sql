@@ -12,6 +12,7 @@
 -- deleted and not purged yet; the caller purges it and repeats the statement. RS-34
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
+-- The message ends the leases of the session's runs. CT-18
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where user_id = :user_id and session_id = :session_id
@@ -59,7 +60,10 @@ with ended as (
    where user_id = :user_id and artifact_id = any(:refers_to::text[]) and is_stored
      for key share of a
 )
-select queued.*, place.last_thread_seq as thread_seq from queued, place;
+select queued.*, place.last_thread_seq as thread_seq,
+       case when :message_id is not null
+            then end_leases(:user_id, :session_id, null, :run_id, :ended_lease::text) end as preempted
+  from queued, place;
 
 -- name: run_by_key
 -- Return the run that this user started with this idempotency key.
@@ -192,6 +196,12 @@ with ended as (
 )
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
+-- define: session_has_document
+-- Whether the session of a claimed run has a document. A scalar subquery instead of `exists`, for which
+-- Postgres may read all documents.
+(select true from documents d
+  where d.user_id = taken.user_id and d.session_id = taken.session_id and d.is_active limit 1) is not null;
+
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
 -- locked are skipped. RX-22, RX-23, RS-60
@@ -222,11 +232,13 @@ with next as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where :opening is not null
 )
-select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
        last_seq - (:opening is not null)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested
+       cancel_requested_at is not null as cancel_requested,
+       -- include: session_has_document
+       as has_document
   from taken;
 
 -- name: claim_expired
@@ -259,11 +271,13 @@ with lost as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where opens
 )
-select run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
        last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested
+       cancel_requested_at is not null as cancel_requested,
+       -- include: session_has_document
+       as has_document
   from taken;
 
 -- name: claim_unacknowledged
@@ -276,17 +290,22 @@ with held as materialized (
   select r.run_id from held join runs r using (run_id)
    where held.owner_id = :worker_id and not r.run_id = any(:acknowledged::text[])
      for update of r skip locked
+), taken as (
+  update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+    from free
+   where r.run_id = free.run_id
+     and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
+     and r.lease_until > clock_timestamp()
+  returning r.*
 )
-update runs r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-  from free
- where r.run_id = free.run_id
-   and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
-   and r.lease_until > clock_timestamp()
-returning r.run_id, r.attempt, r.user_id, r.session_id, r.input_text, r.input_artifact, r.max_attempts,
-          r.last_seq - (:opened::bool and r.attempt <= r.max_attempts)::int as last_seq, r.turn_no,
-          extract(epoch from clock_timestamp() - r.created_at)::float8 as queued_seconds,
-          extract(epoch from clock_timestamp() - r.started_at)::float8 as running_seconds,
-          r.cancel_requested_at is not null as cancel_requested;
+select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+       last_seq - (:opened::bool and attempt <= max_attempts)::int as last_seq, turn_no,
+       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
+       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
+       cancel_requested_at is not null as cancel_requested,
+       -- include: session_has_document
+       as has_document
+  from taken;
 
 -- name: renew_claims
 -- Extend the claims that this worker still holds. Expired claims are not extended. Returns whether a cancel
@@ -395,6 +414,14 @@ with asked as (
 select h.run_id, g.last_seq, g.cancel_requested,
        case when g.spoken > 0 then g.thread_base + g.spoken end as thread_seq
   from held h left join grown g using (run_id);
+
+-- name: add_hidden_messages
+-- Store messages that only the model reads. Requires the lock of the run. CT-51
+insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer)
+select :run_id::text,
+       m.nth + (select coalesce(max(hidden_no), 0) from hidden_messages where run_id = :run_id),
+       m.message_id, m.content::jsonb, :follows_answer
+  from unnest(:message_ids::text[], :contents::text[]) with ordinality as m(message_id, content, nth);
 
 -- name: repeated_batch
 -- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was

@@ -89,6 +89,12 @@ update canvases
  where user_id = :user_id and canvas_id = :canvas_id
 returning revision, last_seq, spec_revision, is_accepted, updated_at;
 
+-- name: take_canvas_positions
+-- Take the log positions of events, which the caller adds in the same transaction. The revision of the canvas
+-- stays.
+update canvases set last_seq = last_seq + :events where user_id = :user_id and canvas_id = :canvas_id
+returning last_seq, revision;
+
 -- name: count_pending_executions
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from canvas_actions

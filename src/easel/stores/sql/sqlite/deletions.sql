@@ -80,6 +80,18 @@ delete from artifact_refs
  where rowid in (select rowid from artifact_refs
                  where user_id = :user_id and canvas_id = :canvas_id limit :limit);
 
+-- name: purge_versions
+-- Delete some versions of the document of a deleted canvas.
+delete from artefacts
+ where rowid in (select rowid from artefacts
+                 where user_id = :user_id and canvas_id = :canvas_id limit :limit);
+
+-- name: purge_drafts
+-- Delete some drafts of the document of a deleted canvas.
+delete from artefact_drafts
+ where rowid in (select rowid from artefact_drafts
+                 where user_id = :user_id and canvas_id = :canvas_id limit :limit);
+
 -- name: end_canvas
 -- Store the last log position of a deleted canvas, so that a new canvas of the same id continues from it.
 insert into ended_canvases (user_id, canvas_id, last_seq)

@@ -27,6 +27,12 @@ insert into messages (message_id, user_id, session_id, run_id, role, content, st
 values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
         :now);
 
+-- name: add_hidden_message
+-- Store a message that only the model reads. CT-51
+insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer, created_at)
+select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows_answer, :now
+  from hidden_messages where run_id = :run_id;
+
 -- name: extend_thread
 -- Take the next `count` positions in the thread of a session.
 update sessions set last_thread_seq = last_thread_seq + :count
@@ -158,7 +164,8 @@ update runs
                      and (preferred_worker <> :worker_id and turn_at > :prefers_since
                           and turn_at <= :now) is not true
                    order by turn_no limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+          last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
@@ -176,7 +183,8 @@ update runs
                      and (:last_chance is null
                           or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
                    order by lease_until limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts, last_seq, turn_no,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+          last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
 
@@ -189,7 +197,7 @@ update runs
                    where status = 'running' and lease_until > :lease_now and owner_id = :worker_id
                      and batch_no = 0
                      and run_id not in (select value from json_each(:acknowledged)))
-returning run_id, attempt, user_id, session_id, input_text, input_artifact, max_attempts,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;

@@ -1,0 +1,94 @@
+"""Open the models of users, and what the settings of users need: the host's default model and the secret key.
+
+Owns where the secret key comes from: EASEL_SECRET_KEY, or on SQLite a file in the data folder.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+from easel.assembly.storage import generated_file, open_admin_store
+from easel.core.model.choice import Provider
+from easel.core.model.settings import (
+    DEFAULT_TOKEN_BUDGET,
+    ApiKey,
+    ModelValues,
+    check_base_url,
+    needs_key,
+    resolve,
+    server_of,
+)
+from easel.host.model_check import ModelCheck, check_model
+from easel.host.models import ChosenModels, build_safely
+from easel.host.ports import SecretCipher
+from easel.host.user_settings import UserSettings, rotate
+from easel.llm.build import Models, RequestSettings
+from easel.llm.retries import NO_RETRIES
+from easel.settings import Settings
+
+KEY_FILE = "secret-key"
+SETTINGS_SCHEMA_VERSION = 27  # the first schema with settings of users
+
+
+def host_model(settings: Settings) -> ModelValues:
+    """Return the host's default model, for users who have set none of their own."""
+    provider = Provider(settings.provider) if settings.provider else None
+    base_url = check_base_url(settings.base_url) if settings.base_url else None
+    server = server_of(provider or Provider.SCRIPTED, base_url or "")
+    return ModelValues(
+        provider=provider,
+        model=settings.model or None,
+        api_key=ApiKey(settings.api_key, server) if settings.api_key else None,
+        base_url=base_url,
+        reasoning_effort=settings.reasoning_effort or None,
+        token_budget=None if settings.token_budget == DEFAULT_TOKEN_BUDGET else settings.token_budget,
+    )
+
+
+def open_cipher(settings: Settings) -> SecretCipher:
+    """Return the encryption of secrets.
+
+    On Postgres there is no key unless EASEL_SECRET_KEY is set: instances do not share a data folder. A key in
+    the data folder can still read after EASEL_SECRET_KEY was set.
+    """
+    from easel.stores.encryption import SecretBox
+
+    path = settings.data_folder / KEY_FILE
+    key, earlier = settings.secret_key or None, list(settings.earlier_keys)
+    if not settings.on_postgres:
+        if key is None:
+            key = generated_file(path)
+        elif path.exists():
+            earlier.append(generated_file(path))
+    return SecretBox(key, earlier)
+
+
+# A check waits only a few seconds, so a failed request must not be repeated.
+CHECK_REQUESTS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6.0)
+
+
+@contextlib.asynccontextmanager
+async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
+    """Open the models of users; at the end, close their connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        models, checks = Models(), Models(CHECK_REQUESTS)
+        stack.push_async_callback(models.close)
+        stack.push_async_callback(checks.close)
+        yield ChosenModels(settings, models.build_model, checks.build_model)
+
+
+async def rotate_secrets(settings: Settings) -> int:
+    """Encrypt the stored secrets again with the current secret key. Returns how many there were."""
+    async with open_admin_store(settings, SETTINGS_SCHEMA_VERSION) as store:
+        return await rotate(store.settings, open_cipher(settings))
+
+
+async def check_host_model(settings: Settings) -> ModelCheck:
+    """Make one small request to the host's default model, without a server."""
+    choice = resolve(ModelValues(), host_model(settings)).choice
+    if needs_key(choice):
+        return ModelCheck(is_ok=False, text=f"{choice.provider}: EASEL_API_KEY is not set.")
+    models = Models(CHECK_REQUESTS)
+    try:
+        return await check_model(choice, build_safely(choice, models.build_model))
+    finally:
+        await models.close()

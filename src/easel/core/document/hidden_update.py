@@ -1,0 +1,67 @@
+"""Hidden updates: messages that give a model the changes of a document, or its whole text. CT-51, RS-23
+
+Owns the exact form. A fence is longer than every run of backticks inside, so that no line of a document ends
+it. Does not know conversations or who made a change.
+"""
+
+import re
+from dataclasses import dataclass
+
+from easel.core.document.diff import make_diff
+from easel.core.document.lines import is_terminated
+
+DIFF_HEADER = "Canvas update (do not display to user). Apply this diff to your internal canvas state:"
+TEXT_HEADER = "Canvas text (do not display to user). Replace your internal canvas state with this text:"
+NO_NEWLINE_NOTE = "The text has no newline at its end."
+
+_MIN_FENCE = 3
+_BACKTICKS = re.compile("`+")
+_OPENING = re.compile(r"(`{3,})(diff|markdown)")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffUpdate:
+    diff: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextUpdate:
+    text: str
+
+
+def format_diff_update(old: str, new: str) -> str | None:
+    """Return the hidden update for a change of the text, or None if nothing has changed. CT-53, CT-54"""
+    diff = make_diff(old, new)
+    return f"{DIFF_HEADER}\n{_enclose('diff', diff)}" if diff else None
+
+
+def format_text_update(text: str) -> str:
+    """Return the hidden update with the whole text, in place of earlier updates that are not sent."""
+    if is_terminated(text):
+        return f"{TEXT_HEADER}\n{_enclose('markdown', text)}"
+    return f"{TEXT_HEADER}\n{_enclose('markdown', text + chr(10))}\n{NO_NEWLINE_NOTE}"
+
+
+def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
+    """Return the content of a hidden update byte for byte, or None if the message is none. Case P2"""
+    header, _, rest = message.partition("\n")
+    opening, _, content = rest.partition("\n")
+    found = _OPENING.fullmatch(opening)
+    if found is None or header != (DIFF_HEADER if found[2] == "diff" else TEXT_HEADER):
+        return None
+    ends_without_newline = content.endswith(f"\n{NO_NEWLINE_NOTE}")
+    if ends_without_newline:
+        content = content.removesuffix(f"\n{NO_NEWLINE_NOTE}")
+    if not content.endswith(found[1]):
+        return None
+    content = content.removesuffix(found[1])
+    if found[2] == "diff":
+        return DiffUpdate(content)
+    return TextUpdate(content[:-1] if ends_without_newline else content)
+
+
+def _enclose(language: str, content: str) -> str:
+    """Return the content, which is empty or ends with a newline, inside a fence. RS-23"""
+    longest = max((len(run) for run in _BACKTICKS.findall(content)), default=0)
+    fence = "`" * max(_MIN_FENCE, longest + 1)
+    return f"{fence}{language}\n{content}{fence}"

@@ -1,0 +1,377 @@
+"""Applying a patch to a document: strict, all or nothing, byte-exact. RS-17 to RS-22
+
+A hunk is applied at the old start line of its header and nowhere else, and only if its old lines are there
+byte for byte. Counts and new starts are derived from the bodies. Does not know leases or stores.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
+
+from easel.core.document.document import LineRange
+from easel.core.document.hunks import Hunk, parse_patch, reject_gutter, reject_two_files
+from easel.core.document.lines import (
+    GUTTER,
+    NO_NEWLINE,
+    LineEnds,
+    is_terminated,
+    join_lines,
+    line_ends,
+    split_lines,
+)
+from easel.core.document.rejection import (
+    Reason,
+    divergent_column,
+    explain_signs,
+    find_block,
+    lines_around,
+    name_places,
+    reject,
+    show_line,
+    visible_part,
+)
+
+MAX_PATCH_BYTES = 1024 * 1024
+MAX_PATCH_LINES = 100_000
+MAX_HUNKS = 1_000
+MAX_TEXT_BYTES = 2 * 1024 * 1024  # of the document after the patch
+
+_MAX_STEP = 16 * 1024  # characters that are counted at once to find a line
+_MIN_STEP = 256
+_USUAL_LINE_LENGTH = 60.0
+_READ_AGAIN = "Read these lines again with canvas_read_lines and send a corrected patch."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The document after a patch.
+
+    `old_ranges` has for each hunk the lines of the old text that it names, context included. An insertion
+    after line N names none: its range is `(N + 1, N)`. `corrections` name headers that were wrong. RS-18
+    """
+
+    text: str
+    applied_hunks: int
+    old_ranges: Sequence[LineRange]
+    corrections: Sequence[str]
+
+
+def apply_patch(
+    text: str,
+    patch: str,
+    *,
+    revision_id: str,
+    base_revision_id: str | None = None,
+    max_patch_bytes: int = MAX_PATCH_BYTES,
+    max_patch_lines: int = MAX_PATCH_LINES,
+    max_hunks: int = MAX_HUNKS,
+    max_text_bytes: int = MAX_TEXT_BYTES,
+    allows_mixed_line_ends: bool = False,
+) -> Applied:
+    """Return the document after the patch. Raises `PatchRejected` unless all of it applies. CT-06, CT-25
+
+    `revision_id` is the revision of the text. A patch that inserts without old lines needs the same one as
+    `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so,
+    unless `allows_mixed_line_ends`.
+    """
+    _check_size(patch, max_patch_bytes, revision_id)
+    if base_revision_id is not None and base_revision_id != revision_id:
+        reject(
+            Reason.BASE_REVISION,
+            f"The patch was made for revision {base_revision_id[:100]}, but the document has changed since.",
+            revision_id=revision_id,
+            advice="Read the lines again and make the patch from them. Line numbers may have changed.",
+        )
+    ends = line_ends(text)
+    hunks = parse_patch(
+        patch,
+        revision_id=revision_id,
+        max_hunks=max_hunks,
+        max_lines=max_patch_lines,
+        strips_cr=ends in (LineEnds.NONE, LineEnds.LF),
+    )
+    application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
+    new_text = application.apply(hunks)
+    if not allows_mixed_line_ends:
+        application.check_line_ends(hunks, ends, has_cr="\r" in patch)
+    if new_text == text:
+        reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
+    size = len(new_text.encode("utf-8", "surrogatepass"))
+    if size > max_text_bytes and len(new_text) >= len(text):
+        reject(
+            Reason.TOO_LARGE,
+            f"The document would become larger than the limit of {max_text_bytes} bytes.",
+            revision_id=revision_id,
+            advice="Shorten the text.",
+        )
+    return Applied(
+        text=new_text,
+        applied_hunks=len(hunks),
+        old_ranges=[(hunk.start + 1, hunk.start + len(hunk.old)) for hunk in hunks],
+        corrections=_corrections(hunks),
+    )
+
+
+def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
+    """Reject a patch that is too large before anything of it is copied. Case C8"""
+    try:
+        is_too_large = len(patch) > max_patch_bytes or len(patch.encode()) > max_patch_bytes
+    except UnicodeEncodeError:
+        reject(
+            Reason.BAD_CHARACTERS,
+            "The patch must be valid Unicode; it has a lone surrogate.",
+            revision_id=revision_id,
+        )
+    if is_too_large:
+        reject(
+            Reason.TOO_LARGE,
+            f"The patch is larger than the limit of {max_patch_bytes} bytes.",
+            revision_id=revision_id,
+            advice="Split it into several patches with few lines of context.",
+        )
+    if "\x00" in patch:
+        reject(
+            Reason.BAD_CHARACTERS,
+            "A document must not contain the character U+0000.",
+            revision_id=revision_id,
+        )
+
+
+def _corrections(hunks: Sequence[Hunk]) -> list[str]:
+    corrections: list[str] = []
+    shift = 0
+    for hunk in hunks:
+        claimed = hunk.header
+        new_start = hunk.start + shift + bool(hunk.new)
+        if claimed != (claimed.old_start, len(hunk.old), new_start, len(hunk.new)):
+            corrections.append(f"Hunk {hunk.number}: the header was read as `{hunk.format_header(shift)}`.")
+        shift += len(hunk.new) - len(hunk.old)
+    return corrections
+
+
+class _Application:
+    def __init__(self, text: str, revision_id: str, *, has_base: bool) -> None:
+        self._text = text
+        self._is_terminated = is_terminated(text)
+        self._revision_id = revision_id
+        self._has_base = has_base
+        self._line_length = _USUAL_LINE_LENGTH
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """The lines, for a rejection: applying does not need to split the text."""
+        return split_lines(self._text)
+
+    def apply(self, hunks: Sequence[Hunk]) -> str:
+        """Return the new text. Every hunk is compared with the old text before it is used."""
+        text = self._text
+        parts: list[str] = []
+        done = line = 0  # the offset up to which the text is used, and the lines before it
+        unterminated: Hunk | None = None  # the hunk that says that its last new line has no newline
+        for hunk in hunks:
+            if hunk.start < line:
+                self._reject_order(hunk)
+            offset = self._skip_lines(done, hunk.start - line)
+            old = join_lines(hunk.old, is_terminated=hunk.old_is_terminated)
+            if hunk.is_insertion:
+                self._check_insertion(hunk, offset)
+            if offset is None or not text.startswith(old, offset):
+                self._reject_old_text(hunk)
+            if not hunk.old_is_terminated and offset + len(old) < len(text):
+                self._reject_old_text(hunk)
+            if unterminated is not None and (offset > done or hunk.new):
+                self._reject_new_newline(unterminated)
+            if not hunk.new_is_terminated:
+                unterminated = hunk
+            parts += (text[done:offset], join_lines(hunk.new, is_terminated=hunk.new_is_terminated))
+            done, line = offset + len(old), hunk.start + len(hunk.old)
+        if unterminated is not None and done < len(text):
+            self._reject_new_newline(unterminated)
+        parts.append(text[done:])
+        return "".join(parts)
+
+    def _skip_lines(self, offset: int, count: int) -> int | None:
+        """Return the offset after `count` lines, None if there are fewer.
+
+        Counts the newlines up to just before the place where the line is likely to be, by the usual length of
+        lines: three times as fast as splitting the text.
+        """
+        text, start, wanted = self._text, offset, count
+        while (step := min(int(0.95 * count * self._line_length), _MAX_STEP)) >= _MIN_STEP:
+            lines = text.count("\n", offset, offset + step)
+            if lines >= count:
+                self._line_length = 0.8 * step / lines  # too far
+            elif offset + step >= len(text):
+                break
+            else:
+                offset, count = offset + step, count - lines
+        while count:
+            end = text.find("\n", offset)
+            if end < 0:
+                return len(text) if count == 1 and offset < len(text) else None
+            offset, count = end + 1, count - 1
+        if wanted:
+            self._line_length = max(1.0, (offset - start) / wanted)
+        return offset
+
+    def check_line_ends(self, hunks: Sequence[Hunk], ends: LineEnds, *, has_cr: bool) -> None:
+        """Reject new lines that end otherwise than the lines of the document. Case C6"""
+        if ends is LineEnds.MIXED or (ends is LineEnds.LF and not has_cr):
+            return
+        for hunk in hunks:
+            terminated = hunk.new if hunk.new_is_terminated else hunk.new[:-1]
+            crlf_count = sum(line.endswith("\r") for line in terminated)
+            if ends is LineEnds.NONE and terminated:
+                ends = LineEnds.CRLF if crlf_count == len(terminated) else LineEnds.LF
+            if crlf_count != (len(terminated) if ends is LineEnds.CRLF else 0):
+                reject(
+                    Reason.LINE_ENDS,
+                    f"Its lines must end with {ends}, as those of the document do.",
+                    revision_id=self._revision_id,
+                    hunk=hunk.number,
+                    advice=f"End every line of the hunk with {ends}.",
+                )
+
+    def _check_insertion(self, hunk: Hunk, offset: int | None) -> None:
+        if not self._has_base:
+            reject(
+                Reason.NEEDS_BASE_REVISION,
+                "It inserts lines without old lines, so that only `base_revision_id` can show that its line "
+                "number is right.",
+                revision_id=self._revision_id,
+                hunk=hunk.number,
+                advice="Add base_revision_id, or a context line before or after the new lines.",
+            )
+        if offset is None:
+            self._reject_past_end(hunk)
+        if offset == len(self._text) and not self._is_terminated:
+            self._reject_missing_marker(hunk)
+
+    def _reject_old_text(self, hunk: Hunk) -> NoReturn:
+        """Reject a hunk whose old text is not at its address: for its lines, else for its last newline."""
+        end = hunk.start + len(hunk.old)
+        if self._lines[hunk.start : end] != hunk.old:
+            self._reject_mismatch(hunk)
+        if hunk.old_is_terminated:
+            self._reject_missing_marker(hunk)
+        self._reject_newline(
+            hunk,
+            f"`{NO_NEWLINE}` follows an old line that has a newline at its end.",
+            "Remove that marker.",
+        )
+
+    def _reject_missing_marker(self, hunk: Hunk) -> NoReturn:
+        self._reject_newline(
+            hunk,
+            "The last line of the document has no newline at its end.",
+            f"Include that line as an old line, with `{NO_NEWLINE}` in the next line of the patch.",
+        )
+
+    def _reject_new_newline(self, hunk: Hunk) -> NoReturn:
+        self._reject_newline(
+            hunk,
+            f"`{NO_NEWLINE}` follows a new line that is not the last of the document.",
+            "Remove that marker.",
+        )
+
+    def _reject_newline(self, hunk: Hunk, problem: str, advice: str) -> NoReturn:
+        reject(
+            Reason.NEWLINE,
+            f"{problem} The lines there:\n{self._around(len(self._lines))}\n",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice=advice,
+            line=len(self._lines),
+            lines=self._around(len(self._lines)),
+        )
+
+    def _reject_order(self, hunk: Hunk) -> NoReturn:
+        around = self._around(hunk.header.old_start)
+        reject(
+            Reason.ORDER,
+            f"It begins at line {hunk.header.old_start}, which is not after the lines of the hunk before. "
+            f"The lines there:\n{around}\n",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice="Sort the hunks by line and let none overlap. All line numbers are those before it.",
+            line=hunk.header.old_start,
+            lines=around,
+        )
+
+    def _reject_past_end(self, hunk: Hunk) -> NoReturn:
+        number = hunk.header.old_start
+        around = self._around(len(self._lines))
+        reject(
+            Reason.PAST_END,
+            f"It inserts after line {number}, but the document has only {len(self._lines)} lines. "
+            f"The last ones:\n{around}\n",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice=_READ_AGAIN,
+            line=number,
+            lines=around,
+        )
+
+    def _reject_mismatch(self, hunk: Hunk) -> NoReturn:
+        """Name the first divergent line of a hunk, the lines there, and where its text occurs. RS-22"""
+        offset = 0
+        while hunk.start + offset < len(self._lines) and self._lines[hunk.start + offset] == hunk.old[offset]:
+            offset += 1
+        number, expected = hunk.start + offset + 1, hunk.old[offset]
+        is_past_end = number > len(self._lines)
+        actual = None if is_past_end else self._lines[number - 1]
+        sent = _old_lines_of(hunk)[offset]
+        around = self._around(number)
+        if sent.startswith("--- ") and hunk.body[-1].startswith("+++ "):
+            reject_two_files(revision_id=self._revision_id, hunk=hunk.number, line=number, lines=around)
+        if GUTTER.match(expected) and (actual is None or not GUTTER.match(actual)):
+            reject_gutter(
+                expected, revision_id=self._revision_id, hunk=hunk.number, line=number, lines=around
+            )
+        column = 0 if actual is None else divergent_column(expected, actual)
+        wanted = visible_part(expected, column)
+        found = "" if actual is None else visible_part(actual, column)
+        named = "the end of the document" if actual is None else f"`{found}`"
+        places = find_block(self._text, hunk.old, near=hunk.header.old_start)
+        hint = _mismatch_hint(hunk, sent, expected, actual)
+        reject(
+            Reason.PAST_END if is_past_end else Reason.MISMATCH,
+            f"Line {number} of the document differs from the patch. Expected by the patch: `{wanted}`; "
+            f"actual: {named}{explain_signs(wanted, found)}. The lines there:\n{around}\n"
+            f"{hint}{name_places(places).lstrip()}",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice=_READ_AGAIN,
+            line=number,
+            expected=wanted,
+            actual=None if actual is None else found,
+            lines=around,
+            found_at=places,
+            hint=hint.strip(),
+        )
+
+    def _around(self, number: int) -> str:
+        return lines_around(self._lines, number, is_terminated=self._is_terminated)
+
+
+def _old_lines_of(hunk: Hunk) -> list[str]:
+    """Return the old lines of a hunk as they were sent, with their signs."""
+    return [line for line in hunk.body if line[:1] in ("", " ", "-")]
+
+
+def _mismatch_hint(hunk: Hunk, sent: str, expected: str, actual: str | None) -> str:
+    """Return a sentence about a common mistake that explains the difference, with a space at its end."""
+    if actual is not None and sent == actual and sent[:1] == "-":
+        return (
+            f"The document's line itself begins with `-`: write {show_line('-' + actual)} to delete it, "
+            f"or {show_line(' ' + actual)} to keep it. "
+        )
+    if actual is not None and sent == actual:
+        return "The sign before the line is missing: write a space before the whole line to keep it. "
+    if actual is not None and expected.rstrip("\r") == actual.rstrip("\r"):
+        end = "CRLF" if actual.endswith("\r") else "LF"
+        return f"The lines of the document end with {end} there, and those of the patch do not. "
+    if not sent and not any(_old_lines_of(hunk)[-1:]):
+        return "An empty line at the end of a hunk counts as a blank context line; remove it. "
+    return ""

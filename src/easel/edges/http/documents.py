@@ -1,0 +1,168 @@
+"""Documents over HTTP: the shapes of requests and responses, and calls of the document service."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.responses import Response
+
+from easel.core.document.document import Document, Version
+from easel.core.stream.log import LAST_CURSOR
+from easel.edges.http.calls import Call, json_response
+from easel.edges.paging import read_page
+
+RevisionId = Annotated[str, Meta(max_length=100, description="The SHA-256 of a text.")]
+
+
+class LeaseView(Struct):
+    run_id: Annotated[str, Meta(description="The run whose agent edits the document.")]
+    expires_at: datetime
+
+
+class SavedDocument(Struct):
+    canvas_id: str
+    revision_id: RevisionId
+    canvas_epoch: Annotated[int, Meta(description="Grows when a person acts; older leases are invalid.")]
+    version_revision_id: Annotated[
+        str | UnsetType, Meta(description="The revision of the newest version, if there is one.")
+    ] = UNSET
+    lease: Annotated[LeaseView | UnsetType, Meta(description="Present while an agent has the lease.")] = UNSET
+
+
+class DocumentView(SavedDocument, kw_only=True):
+    text: str
+
+
+class PutDocument(Struct, forbid_unknown_fields=True):
+    text: str
+    base_revision_id: Annotated[
+        RevisionId | None,
+        Meta(description="The revision that was edited; if it is not the current one, the answer is 409."),
+    ] = None
+
+
+class RestoreDocument(Struct, forbid_unknown_fields=True):
+    revision_id: RevisionId
+
+
+class PromotedView(SavedDocument, kw_only=True):
+    promoted: Annotated[bool, Meta(description="False if the newest version has the same text.")]
+
+
+class ListVersions(Struct):
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    before: Annotated[
+        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
+        Meta(description="`next` of the previous page."),
+    ] = None
+
+
+class VersionAuthor(Struct):
+    kind: Annotated[str, Meta(description="`person` or `assistant`")]
+    id: str
+    run_id: str | UnsetType = UNSET
+
+
+class VersionView(Struct):
+    version: int
+    revision_id: str
+    author: VersionAuthor
+    created_at: datetime
+    size: Annotated[int, Meta(description="Bytes of UTF-8.")]
+
+
+class VersionPage(Struct, omit_defaults=True):
+    versions: list[VersionView]
+    next: int | None = None
+
+
+class CompareRevisions(Struct, rename={"from_revision": "from", "to_revision": "to"}):
+    from_revision: Annotated[
+        RevisionId | None, Meta(description="A revision; by default the newest version.")
+    ] = None
+    to_revision: Annotated[
+        RevisionId | None, Meta(description="A revision; by default the current text.")
+    ] = None
+
+
+class DifferenceView(Struct, rename={"from_revision": "from", "to_revision": "to"}):
+    from_revision: str | None
+    to_revision: str
+    diff: Annotated[str, Meta(description="A unified diff; empty if the texts are equal.")]
+
+
+async def get_document(call: Call) -> Response:
+    document = await call.host.documents.get(call.principal, call.path["canvas_id"])
+    return json_response(DocumentView(text=document.text, **_fields(document)))
+
+
+async def put_document(call: Call) -> Response:
+    params: PutDocument = call.params
+    document = await call.host.documents.put(
+        call.principal, call.path["canvas_id"], params.text, params.base_revision_id
+    )
+    return json_response(SavedDocument(**_fields(document)))
+
+
+async def restore_document(call: Call) -> Response:
+    params: RestoreDocument = call.params
+    document = await call.host.documents.restore(call.principal, call.path["canvas_id"], params.revision_id)
+    return json_response(DocumentView(text=document.text, **_fields(document)))
+
+
+async def promote_document(call: Call) -> Response:
+    promoted = await call.host.documents.promote(call.principal, call.path["canvas_id"])
+    return json_response(PromotedView(promoted=promoted.is_new, **_fields(promoted.document)))
+
+
+async def take_control(call: Call) -> Response:
+    document = await call.host.documents.take_control(call.principal, call.path["canvas_id"])
+    return json_response(DocumentView(text=document.text, **_fields(document)))
+
+
+async def list_versions(call: Call) -> Response:
+    params: ListVersions = call.params
+
+    async def read(before: int | None, count: int) -> Sequence[Version]:
+        return await call.host.documents.list_versions(call.principal, call.path["canvas_id"], before, count)
+
+    versions, more = await read_page(
+        read,
+        to_view=_version_view,
+        position=lambda version: version.version_no,
+        start=params.before,
+        limit=params.limit,
+        step=params.limit,
+    )
+    return json_response(VersionPage(versions, more))
+
+
+async def compare_revisions(call: Call) -> Response:
+    params: CompareRevisions = call.params
+    difference = await call.host.documents.compare(
+        call.principal, call.path["canvas_id"], params.from_revision, params.to_revision
+    )
+    return json_response(DifferenceView(difference.from_revision, difference.to_revision, difference.diff))
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    held = document.live_lease
+    return {
+        "canvas_id": document.canvas_id,
+        "revision_id": document.revision_id,
+        "canvas_epoch": document.lease.epoch,
+        "version_revision_id": document.artefact_revision_id or UNSET,
+        "lease": UNSET if held is None else LeaseView(held.run_id, held.expires_at),
+    }
+
+
+def _version_view(version: Version) -> VersionView:
+    author = version.author
+    return VersionView(
+        version.version_no,
+        version.revision_id,
+        VersionAuthor(author.kind.value, author.id, author.run_id or UNSET),
+        version.created_at,
+        version.size,
+    )

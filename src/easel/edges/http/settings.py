@@ -1,0 +1,73 @@
+"""The settings of the caller over HTTP. A key is accepted, and never returned."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.responses import Response
+
+from easel.edges.http.calls import Call, json_response
+from easel.host.user_settings import ShownSettings
+
+ProviderName = Annotated[
+    str, Meta(description="scripted, openai-chat, openai-responses, gemini or anthropic")
+]
+
+
+class ChangeSettings(Struct, forbid_unknown_fields=True):
+    """The settings to change. A setting that is not named stays; null clears one."""
+
+    provider: ProviderName | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    api_key: Annotated[
+        str | UnsetType | None, Meta(description="Stored encrypted; sent only to the server it was set for.")
+    ] = UNSET
+    base_url: str | UnsetType | None = UNSET
+    reasoning_effort: Annotated[str | UnsetType | None, Meta(description="none, low, medium or high")] = UNSET
+    token_budget: Annotated[
+        int | UnsetType | None, Meta(description="Tokens of the conversation that a model call is given.")
+    ] = UNSET
+
+
+class SettingsView(Struct):
+    provider: ProviderName
+    model: str
+    api_key: Annotated[str | None, Meta(description="Masked: its ends, or `set`; null: none.")]
+    base_url: Annotated[str | None, Meta(description="null: the provider's own address.")]
+    reasoning_effort: Annotated[str | None, Meta(description="null: the model's default.")]
+    token_budget: int
+    sources: Annotated[
+        dict[str, str], Meta(description="Where each value comes from: user, host or default.")
+    ]
+    note: Annotated[str | UnsetType, Meta(description="What to do if a key is not used.")] = UNSET
+
+
+class ModelCheckView(Struct):
+    ok: bool
+    text: Annotated[str, Meta(description="Which model answered, or what is wrong and what to do.")]
+
+
+async def get_settings(call: Call) -> Response:
+    return json_response(_view(await call.host.settings.get(call.principal)))
+
+
+async def change_settings(call: Call) -> Response:
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.structs.asdict(call.params).items()
+        if not isinstance(value, UnsetType)
+    }
+    return json_response(_view(await call.host.settings.change(call.principal, changes)))
+
+
+async def check_model(call: Call) -> Response:
+    """Make one small request to the caller's model. A failure is an answer too."""
+    check = await call.host.models.check(call.principal)
+    return json_response(ModelCheckView(check.is_ok, check.text))
+
+
+def _view(shown: ShownSettings) -> SettingsView:
+    values: dict[str, Any] = dict(shown.values)
+    return SettingsView(
+        **values, sources=dict(shown.sources), note=UNSET if shown.note is None else shown.note
+    )

@@ -1,0 +1,139 @@
+"""The leases of the runs that this process executes: renewed by activity, released at the end.
+
+Owns which runs may hold a lease, so that a run without a document costs no statement. The store's clock
+alone decides whether a lease is live; a lease that is not renewed expires. Does not know tools or models.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from easel.core.canvas.events import CanvasEvents
+from easel.core.document.document import Document, DocumentChange
+from easel.core.document.lease import TTL, Held, release
+from easel.core.principal import host_for
+from easel.core.run.run import Claim
+from easel.core.stream.notifications import CanvasAppended
+from easel.errors import Unavailable
+from easel.host.canvas_heads import notify_canvases
+from easel.host.periodic import Periodic
+from easel.host.ports import DocumentStore, LogSource, Notifier
+from easel.ids import CanvasId, RunId, UserId, new_event_id, scoped_key
+
+RENEW_SECONDS = 1.0  # the leases of a run are renewed at most this often
+EXPIRY_SECONDS = 2.0
+FORGET_SECONDS = 4 * TTL.total_seconds()  # after the last renewal
+MAX_EXPIRED = 100  # leases that are released in one round
+
+log = structlog.get_logger("documents")
+
+
+class LeaseKeeper:
+    """Implements `LeaseActivity`."""
+
+    def __init__(
+        self,
+        documents: DocumentStore,
+        canvases: LogSource,
+        notifier: Notifier,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._documents = documents
+        self._canvases = canvases
+        self._notifier = notifier
+        self._clock = clock
+        self._held: dict[RunId, set[CanvasId]] = {}
+        self._renewed_at: dict[RunId, float] = {}
+
+    def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None:
+        """Remember that the run has a lease, which was renewed just now."""
+        self._held.setdefault(run_id, set()).add(canvas_id)
+        self._renewed_at[run_id] = self._clock()
+
+    def note_checked_in(self, run_id: RunId, canvas_id: CanvasId) -> None:
+        held = self._held.get(run_id)
+        if held is not None:
+            held.discard(canvas_id)
+            if not held:
+                self._forget(run_id)
+
+    def _forget(self, run_id: RunId) -> None:
+        self._held.pop(run_id, None)
+        self._renewed_at.pop(run_id, None)
+
+    def may_hold(self, run_id: RunId) -> bool:
+        return run_id in self._held
+
+    async def note_activity(self, run_id: RunId) -> None:
+        """Renew the leases of the run, at most once per `RENEW_SECONDS`. CT-14"""
+        if run_id in self._held and self._clock() - self._renewed_at[run_id] >= RENEW_SECONDS:
+            await self._renew([run_id])
+
+    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
+        """Renew the leases of the runs that wait for a provider, in one statement. RS-70"""
+        if holders := [run_id for run_id in run_ids if run_id in self._held]:
+            await self._renew(holders)
+
+    async def _renew(self, run_ids: list[RunId]) -> None:
+        now = self._clock()
+        for run_id in run_ids:  # before the statement, so that concurrent activity sends no second one
+            self._renewed_at[run_id] = now
+        try:
+            await self._documents.renew_leases(run_ids, TTL.total_seconds())
+        except Unavailable:
+            log.info("lease.not_renewed", runs=len(run_ids))
+
+    async def release(self, claim: Claim) -> None:
+        """End the leases of a run whose tool loop has ended. CT-16
+
+        An earlier attempt may have left a lease that this process does not know of. While the store is
+        unavailable, the leases are left to expire.
+        """
+        if claim.run_id not in self._held and not (claim.is_takeover and claim.has_document):
+            return
+        self._forget(claim.run_id)
+        with contextlib.suppress(Unavailable):
+            released = await self._documents.release_leases(claim.run_id)
+            await notify_canvases(self._canvases, self._notifier, claim.user_id, released)
+
+    # -- expiry ----------------------------------------------------------------------------------------------
+
+    def periodic(self) -> Periodic:
+        """Return the periodic release of expired leases. Several instances may run it at the same time."""
+        return Periodic("leases.expire", EXPIRY_SECONDS, self.release_expired)
+
+    async def release_expired(self) -> int:
+        """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
+        self._forget_expired()
+        expired = await self._documents.list_expired_leases(MAX_EXPIRED)
+        for user_id, canvas_id in expired:
+            await self._release_expired(user_id, canvas_id)
+        return len(expired)
+
+    def _forget_expired(self) -> None:
+        """Forget runs whose leases have surely expired, such as those whose claim was lost."""
+        now = self._clock()
+        for run_id, renewed_at in list(self._renewed_at.items()):
+            if now - renewed_at > FORGET_SECONDS:
+                self._forget(run_id)
+
+    async def _release_expired(self, user_id: UserId, canvas_id: CanvasId) -> None:
+        events = CanvasEvents.by(host_for(user_id), canvas_id, event_id=new_event_id())
+        is_released = False
+
+        def decide(document: Document) -> DocumentChange | None:
+            nonlocal is_released
+            lease = document.lease
+            is_released = isinstance(lease, Held) and not lease.is_live(document.now)
+            if not isinstance(lease, Held) or not is_released:
+                return None
+            free = release(lease)
+            event = events.lease_changed(document.canvas_revision, free, "expired")
+            return DocumentChange(lease=free, events=[event])
+
+        document = await self._documents.change(user_id, canvas_id, decide)
+        if document is not None and is_released:
+            self._notifier.notify(CanvasAppended(scoped_key(user_id, canvas_id), document.last_seq))

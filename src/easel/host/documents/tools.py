@@ -1,0 +1,364 @@
+"""The tools with which an agent reads and edits a document under its lease. CT-20
+
+Owns the order of a call: read the document, check the lease, compute outside of any lock, then check again
+and store under the document's lock. So a user never waits for an agent's patch, and a patch that was computed
+while the user acted is refused. Every failure at a document is a result with a code and the current
+`revision_id`, which the model reads (CT-07, CT-29). Does not know models or how documents are stored.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from easel.core.canvas.events import CanvasEvents
+from easel.core.document.document import (
+    Author,
+    AuthorKind,
+    Decide,
+    Document,
+    DocumentChange,
+    revision_of,
+)
+from easel.core.document.lease import Held, check_out, release, renew, require
+from easel.core.principal import MAIN_AGENT
+from easel.core.run.run import Claim
+from easel.core.tool.context import ToolContext
+from easel.core.tool.definition import ToolDefinition
+from easel.errors import (
+    HostError,
+    LeaseExpired,
+    LockNotAvailable,
+    LockNotOwned,
+    NotFound,
+    StaleEpoch,
+    ToolFailed,
+    Unavailable,
+)
+from easel.host.audit import agent_of
+from easel.host.documents.answers import (
+    CallFailed,
+    Computed,
+    ToolRules,
+    compute_edit,
+    compute_grep,
+    compute_read_all,
+    compute_read_lines,
+    describe_failure,
+    describe_success,
+)
+from easel.host.documents.definitions import definitions
+from easel.host.documents.transactions import DocumentTransactions, parse_document_id
+from easel.host.ports import LeaseActivity, Tool
+from easel.host.tools.native import Args, NativeTool
+from easel.ids import CanvasId, is_name, new_event_id
+
+MAX_ATTEMPTS = 5  # of a call while others write the document
+MAX_INLINE_LENGTH = 20_000  # characters of text and patch; with more, the work is done in a thread
+NO_DOCUMENT = (
+    "This session has no document. Create one with gsv__Canvas, for example "
+    '{"operation":"upsert","canvasId":"notes","title":"Notes","spec":{"version":1,"mode":"markdown"}}, '
+    "then call canvas_check_out again."
+)
+NOT_A_DOCUMENT = (
+    "There is no document {id}: you have no canvas of this name, or its mode is not `markdown`. "
+    "gsv__Canvas with the operation `list` returns your canvases."
+)
+TURNED_OFF = "this host does not offer the canvas_ tools now; continue without them and inform the user."
+# The codes after which the run does not have the lease.
+LEASE_ENDED = (LockNotOwned, StaleEpoch, LeaseExpired)
+
+Work = Callable[[Args, Claim], Awaitable[Any]]
+
+
+class _TextMoved(Exception):
+    """The document has another revision than the one that the call was computed on."""
+
+
+def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> list[Tool]:
+    """Return the seven tools."""
+    own = _DocumentTools(transactions, leases, rules)
+    work: dict[str, Work] = {
+        "canvas_check_out": own.check_out,
+        "canvas_renew_lease": own.renew_lease,
+        "canvas_check_in": own.check_in,
+        "canvas_grep": own.grep,
+        "canvas_read_lines": own.read_lines,
+        "canvas_read_all": own.read_all,
+        "canvas_apply_patch": own.apply_patch,
+    }
+    return [
+        NativeTool(definition, partial(own.use, definition, work[name]))
+        for name, definition in definitions(needs_lease=rules.needs_lease).items()
+    ]
+
+
+class _DocumentTools:
+    def __init__(self, transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> None:
+        self._transactions = transactions
+        self._store = transactions.store
+        self._leases = leases
+        self._rules = rules
+
+    async def use(self, definition: ToolDefinition, work: Work, args: Args, context: ToolContext) -> Any:
+        """Call a tool. A failure at a document is returned as a result with its code. CT-07"""
+        claim = context.run
+        if self._rules.is_turned_off:
+            raise ToolFailed(tool=definition.name, reason=TURNED_OFF)
+        try:
+            return await work(args, claim)
+        except CallFailed as failure:
+            return describe_failure(failure, args, claim)
+
+    # -- the lease -------------------------------------------------------------------------------------------
+
+    async def check_out(self, args: Args, claim: Claim) -> Any:
+        canvas_id = await self._find_canvas(args, claim)
+        events = _events_of(claim, canvas_id)
+        randomness = f"{secrets.token_hex(4)}_{canvas_id}"
+
+        def decide(document: Document) -> DocumentChange:
+            held = check_out(
+                document.lease,
+                run_id=claim.run_id,
+                session_id=claim.session_id,
+                now=document.now,
+                randomness=randomness,
+                is_interrupted=document.is_interrupted,
+            )
+            event = events.lease_changed(document.canvas_revision, held, "checked_out")
+            return DocumentChange(lease=held, inspected=(), events=[event])
+
+        document = await self._apply(canvas_id, args, claim, decide, locks_session=True)
+        self._leases.note_checked_out(claim.run_id, canvas_id)
+        return {
+            **describe_success(document, claim),
+            "canvas_id": canvas_id,
+            "revision_id_at_checkout": document.revision_id,
+            **_describe_lease(document),
+        }
+
+    async def renew_lease(self, args: Args, claim: Claim) -> Any:
+        canvas_id = await self._find_canvas(args, claim)
+
+        def decide(document: Document) -> DocumentChange:
+            return DocumentChange(lease=renew(_require(document, args, claim), document.now))
+
+        document = await self._apply(canvas_id, args, claim, decide)
+        self._leases.note_checked_out(claim.run_id, canvas_id)
+        return {**describe_success(document, claim), **_describe_lease(document)}
+
+    async def check_in(self, args: Args, claim: Claim) -> Any:
+        """Release the lease. A lease that has already ended is not a failure. CT-17"""
+        canvas_id = await self._find_canvas(args, claim)
+        events = _events_of(claim, canvas_id)
+
+        def decide(document: Document) -> DocumentChange:
+            free = release(_require(document, args, claim))
+            event = events.lease_changed(document.canvas_revision, free, "checked_in")
+            return DocumentChange(lease=free, inspected=(), events=[event])
+
+        is_released, note = True, {}
+        try:
+            document = await self._apply(canvas_id, args, claim, decide)
+        except CallFailed as failure:
+            if not isinstance(failure.problem, StaleEpoch | LeaseExpired) or failure.document is None:
+                raise
+            is_released, document = False, failure.document
+            note = {"message": "The lease had already ended."}
+        self._leases.note_checked_in(claim.run_id, canvas_id)
+        return {
+            **describe_success(document, claim),
+            "lease_id": args["lease_id"],
+            "released": is_released,
+            **note,
+        }
+
+    # -- reading and editing ---------------------------------------------------------------------------------
+
+    async def grep(self, args: Args, claim: Claim) -> Any:
+        is_slow = bool(args.get("regex"))
+        return await self._work(args, claim, partial(compute_grep, args, self._rules), is_slow=is_slow)
+
+    async def read_lines(self, args: Args, claim: Claim) -> Any:
+        return await self._work(args, claim, partial(compute_read_lines, args, self._rules))
+
+    async def read_all(self, args: Args, claim: Claim) -> Any:
+        return await self._work(args, claim, partial(compute_read_all, self._rules))
+
+    async def apply_patch(self, args: Args, claim: Claim) -> Any:
+        return await self._work(args, claim, partial(compute_edit, args, self._rules))
+
+    async def _work(
+        self, args: Args, claim: Claim, compute: Callable[[Document], Computed], *, is_slow: bool = False
+    ) -> Any:
+        """Compute the answer of a call on one revision, and store its change if that is still current."""
+        canvas_id = await self._find_canvas(args, claim)
+        for _ in range(MAX_ATTEMPTS):
+            document = await self._read(canvas_id, args, claim)
+            size = len(document.text) + len(args.get("patch", ""))
+            if is_slow or size > MAX_INLINE_LENGTH:
+                computed = await asyncio.to_thread(compute, document)
+            else:
+                computed = compute(document)
+            try:
+                stored = await self._store_computed(canvas_id, args, claim, document, computed)
+            except _TextMoved:
+                continue
+            if computed.problem is not None:
+                raise CallFailed(computed.problem, stored)
+            return {**describe_success(stored, claim), **computed.answer}
+        raise Unavailable(what=f"Document {canvas_id}")
+
+    async def _read(self, canvas_id: CanvasId, args: Args, claim: Claim) -> Document:
+        """Return the document. A call without a valid lease fails before the text is used. CT-11"""
+        document = await self._store.get(claim.user_id, canvas_id)
+        if document is None:
+            raise CallFailed(_no_document(canvas_id, args), None)
+        try:
+            self._check(document, args, claim)
+        except LEASE_ENDED:
+
+            def fail(current: Document) -> None:
+                self._check(current, args, claim)
+
+            # The code depends on the run too, which is read under the lock.
+            return await self._apply(canvas_id, args, claim, fail)
+        return document
+
+    async def _store_computed(
+        self, canvas_id: CanvasId, args: Args, claim: Claim, base: Document, computed: Computed
+    ) -> Document:
+        """Store what a call computed on `base`. Raises `_TextMoved` if the document changed since."""
+        events = _events_of(claim, canvas_id)
+        author = Author(AuthorKind.ASSISTANT, MAIN_AGENT, claim.run_id)
+        has_lease = False
+
+        def decide(document: Document) -> DocumentChange | None:
+            nonlocal has_lease
+            held = self._check(document, args, claim)
+            has_lease = held is not None
+            if document.revision_id != base.revision_id:
+                raise _TextMoved
+            if computed.text is not None:
+                event = events.document_changed(
+                    document.canvas_revision, revision_of(computed.text), document.lease.epoch, author
+                )
+                change = DocumentChange(text=computed.text, author=author, inspected=(), events=[event])
+            elif held is not None:
+                change = DocumentChange(inspected=computed.inspected)
+            else:
+                return None
+            return replace(change, lease=None if held is None else renew(held, document.now))
+
+        # Without a lease, only the lock of the session excludes a message that arrives during the change.
+        stored = await self._apply(
+            canvas_id,
+            args,
+            claim,
+            decide,
+            locks_session=not has_lease_id(args) and computed.text is not None,
+        )
+        if has_lease:
+            self._leases.note_checked_out(claim.run_id, canvas_id)
+        return stored
+
+    def _check(self, document: Document, args: Args, claim: Claim) -> Held | None:
+        """Return the lease of the call. Returns None for a call without one, if that is allowed. CT-60"""
+        if has_lease_id(args) or self._rules.needs_lease:
+            return _require(document, args, claim)
+        if document.is_interrupted:
+            raise StaleEpoch(epoch=document.lease.epoch)
+        return None
+
+    async def _apply(
+        self, canvas_id: CanvasId, args: Args, claim: Claim, decide: Decide, *, locks_session: bool = False
+    ) -> Document:
+        """Apply a change of the run. Raises `CallFailed` with the document at which a rule failed."""
+        current: Document | None = None
+
+        def keep_current(document: Document) -> DocumentChange | None:
+            nonlocal current
+            current = document
+            return decide(document)
+
+        try:
+            return await self._transactions.apply(
+                claim.user_id,
+                canvas_id,
+                keep_current,
+                claim=claim,
+                locks_session=locks_session,
+                is_repeatable=False,
+            )
+        except (*LEASE_ENDED, LockNotAvailable, NotFound) as problem:
+            if isinstance(problem, LEASE_ENDED):
+                self._leases.note_checked_in(claim.run_id, canvas_id)
+            cause = _no_document(canvas_id, args) if isinstance(problem, NotFound) else problem
+            raise CallFailed(cause, current) from problem
+
+    async def _find_canvas(self, args: Args, claim: Claim) -> CanvasId:
+        """Return the canvas that the call names by its lease or its id, or the session's newest document."""
+        lease_id: str | None = args.get("lease_id")
+        if lease_id is not None:
+            canvas_id = canvas_of(lease_id)
+            if canvas_id is None:
+                newest = await self._store.find_newest(claim.user_id, claim.session_id)
+                document = None if newest is None else await self._store.get(claim.user_id, newest)
+                raise CallFailed(LockNotOwned(lease_id=lease_id[:100]), document)
+            return canvas_id
+        if (name := args.get("canvas_id")) is not None:
+            try:
+                return parse_document_id(name)
+            except NotFound as problem:
+                raise CallFailed(_no_document(name[:200], args), None) from problem
+        newest = await self._store.find_newest(claim.user_id, claim.session_id)
+        if newest is None:
+            raise CallFailed(NotFound.with_message(NO_DOCUMENT, what="document"), None)
+        return newest
+
+
+def canvas_of(lease_id: str) -> CanvasId | None:
+    """Return the canvas that a `lease_id` ends with, or None if it has not the form of one.
+
+    So one call concerns one canvas (CT-61), on any instance and without a lookup. The row of the document
+    alone decides whether the lease is valid.
+    """
+    canvas_id = (lease_id.split("_", 4) + [""] * 4)[4]
+    return CanvasId(canvas_id) if is_name(canvas_id) else None
+
+
+def has_lease_id(args: Args) -> bool:
+    return "lease_id" in args
+
+
+def _require(document: Document, args: Args, claim: Claim) -> Held:
+    """Return the lease of the call. The lease of a run that the user interrupted is stale. RS-48, CT-19"""
+    try:
+        return require(document.lease, lease_id=args["lease_id"], run_id=claim.run_id, now=document.now)
+    except LeaseExpired as problem:
+        if document.is_interrupted:
+            raise StaleEpoch(epoch=document.lease.epoch) from problem
+        raise
+
+
+def _no_document(canvas_id: str, args: Args) -> HostError:
+    """Return the error of a call whose document does not exist."""
+    if (lease_id := args.get("lease_id")) is not None:
+        return LockNotOwned(lease_id=lease_id[:100])
+    return NotFound.with_message(NOT_A_DOCUMENT.format(id=canvas_id), what="document", id=canvas_id)
+
+
+def _describe_lease(document: Document) -> dict[str, Any]:
+    lease = document.lease
+    expiry = (
+        {"expires_at": lease.expires_at.isoformat(timespec="milliseconds")} if isinstance(lease, Held) else {}
+    )
+    return {"canvas_epoch": lease.epoch, **expiry}
+
+
+def _events_of(claim: Claim, canvas_id: CanvasId) -> CanvasEvents:
+    principal = agent_of(claim.user_id, claim.run_id)
+    return CanvasEvents.by(principal, canvas_id, event_id=new_event_id(), node_id="document")

@@ -1,0 +1,182 @@
+"""The context of a run: the earlier turns of its session, loaded once per run, and the system prompt.
+
+Owns what is loaded and what is kept in memory: a finished turn never changes, so its decoded form is reused
+by the next runs of the session. A model that needs no history (`is_remote` is false) costs no statement.
+Long histories are decoded in a thread. Which turns are chosen is decided in `core/run/context.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from easel.core.document.hidden_update import format_text_update
+from easel.core.model.choice import ModelChoice
+from easel.core.run.context import (
+    DOCUMENT_SHARE,
+    IMAGE_TOKENS,
+    MAX_LISTED_TURNS,
+    choose_start,
+    estimate_tokens,
+    keep_valid_data,
+    omission_note,
+    prefix_digest,
+    to_model_step,
+)
+from easel.core.run.conversation import ContextStart, Conversation, Image, Step, Turn, to_conversation
+from easel.core.run.prompt import build_prompt
+from easel.core.run.run import Claim
+from easel.core.tool.definition import ToolDefinition
+from easel.host.ports import DocumentStore, Model
+from easel.host.runs.images import ImageReader
+from easel.host.runs.turns import LoadedTurn, TurnLoader
+from easel.ids import RunId
+
+READ_AGAIN = (
+    "Canvas update (do not display to user). The document changed by more than fits here: "
+    "read it with canvas_check_out and canvas_read_lines before you use or edit it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLimits:
+    max_result_bytes: int = 32_768  # of a tool result; a larger one is shortened
+
+
+class ContextSource:
+    """Builds the contexts of runs. `documents` is None if the tools for documents are turned off. CT-02"""
+
+    def __init__(
+        self,
+        turns: TurnLoader,
+        images: ImageReader,
+        documents: DocumentStore | None = None,
+        *,
+        limits: ContextLimits,
+    ) -> None:
+        self.turns = turns
+        self.images = images
+        self.documents = documents
+        self.limits = limits
+
+    def of_run(
+        self, claim: Claim, message: str, updates: tuple[str, ...], start: ContextStart | None
+    ) -> "RunContext":
+        """Return the context of a run. `start` is that of an earlier attempt, which must not change."""
+        return RunContext(self, claim, message, updates, start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The part of a conversation before the run's own steps."""
+
+    system: str
+    note: str | None
+    turns: Sequence[LoadedTurn]
+    has_updates: bool  # whether the updates of the turns are given
+    updates: tuple[str, ...]
+    images: tuple[Image, ...]
+    first: RunId  # of the first turn; part of the prefix
+
+
+class RunContext:
+    def __init__(
+        self,
+        source: ContextSource,
+        claim: Claim,
+        message: str,
+        updates: tuple[str, ...],
+        start: ContextStart | None,
+    ) -> None:
+        self._source = source
+        self._claim = claim
+        self._message = message
+        self._updates = updates
+        self.start = start
+        self.prefix = ""
+        self._loaded: _Loaded | None = None
+        self._tools: Sequence[ToolDefinition] = ()
+        self._model = ""
+        self._turns: tuple[Turn, ...] = ()  # with the provider data that is valid after this prefix
+        self._steps: list[Step] = []  # the run's own, as the model gets them
+
+    async def build(
+        self, choice: ModelChoice, model: Model, tools: Sequence[ToolDefinition], steps: Sequence[Step]
+    ) -> tuple[Conversation, Sequence[ToolDefinition]]:
+        """Return the conversation and the tools of this step. The tools stay those of the first step."""
+        if not model.is_remote:
+            return to_conversation(self._message, steps), tools
+        if self._loaded is None:
+            self._tools = sorted(tools, key=lambda tool: tool.name)
+            self._loaded = await self._load(choice.token_budget)
+        loaded = self._loaded
+        used = f"{choice.provider}/{choice.model}"
+        if used != self._model:
+            self._model = used
+            defined = [[tool.name, tool.description, tool.schema] for tool in self._tools]
+            self.prefix = prefix_digest(loaded.system, loaded.note, loaded.first, defined, used)
+            self._turns = self._valid_turns(loaded)
+        max_bytes = self._source.limits.max_result_bytes
+        self._steps += [to_model_step(step, max_bytes) for step in steps[len(self._steps) :]]
+        conversation = Conversation(
+            self._message,
+            keep_valid_data(tuple(self._steps), self.prefix),
+            loaded.system,
+            loaded.note,
+            self._turns,
+            loaded.updates,
+            loaded.images,
+        )
+        return conversation, self._tools
+
+    async def _load(self, budget: int) -> _Loaded:
+        source, claim = self._source, self._claim
+        system = build_prompt([tool.name for tool in self._tools], documents=source.documents is not None)
+        images = await source.images.read(claim.user_id, self._message)
+        own = sum(map(estimate_tokens, (system, self._message, *self._updates))) + IMAGE_TOKENS * len(images)
+        history = await source.turns.load(claim, budget, self.start)
+        at = history.start if self.start else choose_start(history.sizes, budget, own, history.start)
+        kept = history.turns[at:]
+        is_cut = at > 0 or history.has_more
+        first = kept[0].turn.run_id if kept else claim.run_id
+        note = await self._note(first) if is_cut else None
+        updates, has_updates = self._updates, source.documents is not None
+        if source.documents is not None and is_cut and claim.has_document:
+            # The updates of the omitted turns are missing, so the whole text replaces all of them. CT-52
+            has_updates = False
+            self.start, updates = await self._whole_document(source.documents, first, budget)
+        if self.start is None:
+            self.start = ContextStart(first if is_cut else None)
+        return _Loaded(system, note, kept, has_updates, updates, images, first)
+
+    def _valid_turns(self, loaded: _Loaded) -> tuple[Turn, ...]:
+        turns = (turn.after(self.prefix) for turn in loaded.turns)
+        return tuple(turns) if loaded.has_updates else tuple(map(_without_updates, turns))
+
+    async def _note(self, first: RunId) -> str | None:
+        omitted = await self._source.turns.list_omitted(self._claim, first, MAX_LISTED_TURNS + 1)
+        return omission_note(omitted[-MAX_LISTED_TURNS:], has_more=len(omitted) > MAX_LISTED_TURNS)
+
+    async def _whole_document(
+        self, documents: DocumentStore, first: RunId, budget: int
+    ) -> tuple[ContextStart, tuple[str, ...]]:
+        """Return the text of the session's document at the start of the run, as one update."""
+        claim, start = self._claim, self.start
+        text: str | None = None
+        if start is not None and start.canvas_id is not None and start.revision_id is not None:
+            text = await documents.read_revision(claim.user_id, start.canvas_id, start.revision_id)
+        else:
+            start = ContextStart(first_run_id=start.first_run_id if start else first)
+            canvas_id = await documents.find_newest(claim.user_id, claim.session_id)
+            document = await documents.get(claim.user_id, canvas_id) if canvas_id is not None else None
+            if document is None:
+                return start, self._updates
+            text = document.text
+            start = replace(start, canvas_id=document.canvas_id, revision_id=document.revision_id)
+        if text is None or estimate_tokens(text) > budget // DOCUMENT_SHARE:
+            return start, (READ_AGAIN,)
+        return start, (format_text_update(text),)
+
+
+def _without_updates(turn: Turn) -> Turn:
+    if not turn.updates_before and not turn.updates_after:
+        return turn
+    return replace(turn, updates_before=(), updates_after=())

@@ -1,0 +1,135 @@
+"""The execution of one claimed run, from loading its input to storing its end.
+
+Owns the outcome of a run: completed, failed with a reason, cancelled, or back into the queue. Hidden canvas
+updates are written at its start and with its end. Does not know claims of other runs (`worker`).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from easel.core.run.deltas import shorten
+from easel.core.run.progress import Progress
+from easel.core.run.run import Claim, ClaimLost
+from easel.core.run.status import Status
+from easel.core.stream.message_text import take_out_runs
+from easel.errors import HostError, InternalError, RunTimedOut
+from easel.host.audit import Audit, agent_of
+from easel.host.metrics import RUNS_ENDED
+from easel.host.ports import ArtifactAccess, RunStore
+from easel.host.runs.claimed_run import ClaimedRun, StopReason
+from easel.host.runs.hidden_updates import HiddenUpdates
+from easel.host.runs.history import read_progress, read_text_so_far
+from easel.host.runs.log_writer import NO_UPDATES, Updates, retry_until_available
+from easel.host.runs.tool_loop import LoopInput, ReleaseRun, ToolLoop, Transcript
+from easel.ids import new_reference
+
+log = structlog.get_logger("worker")
+
+
+class RunExecution:
+    def __init__(
+        self,
+        runs: RunStore,
+        artifacts: ArtifactAccess,
+        tool_loop: ToolLoop,
+        updates: HiddenUpdates,
+        *,
+        audit: Audit,
+        timeout_seconds: float,
+    ) -> None:
+        self._runs = runs
+        self._artifacts = artifacts
+        self._tool_loop = tool_loop
+        self._updates = updates
+        self._audit = audit
+        self._timeout_seconds = timeout_seconds
+        self.renew_leases = tool_loop.renew_leases
+
+    async def execute(self, run: ClaimedRun, should_release: Callable[[], bool]) -> bool:
+        """Execute the run and store its end. Returns False if it must go back into the queue."""
+        transcript = Transcript()
+        outcome = await self._outcome(run, should_release, transcript)
+        run.is_ending = True
+        if outcome is None:
+            return False
+        status, error = outcome
+        text = (
+            transcript.text
+            if transcript.is_loaded
+            else await read_text_so_far(self._runs, self._artifacts, run.claim)
+        )
+        updates = await self._collect_updates(run, transcript)
+        await run.log.end(text, status, error, usage=transcript.usage, updates=updates)
+        RUNS_ENDED.labels(status.value).inc()
+        return True
+
+    async def _outcome(
+        self, run: ClaimedRun, should_release: Callable[[], bool], transcript: Transcript
+    ) -> tuple[Status, str | None] | None:
+        """Execute the run. Returns its final status and reason; None when it must go back into the queue."""
+        claim = run.claim
+        timeout = asyncio.timeout(max(0.0, self._timeout_seconds - claim.running_seconds))
+        try:
+            run.check_may_start()
+            if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
+                return Status.CANCELLED, None
+            async with timeout:
+                message, progress = await retry_until_available(lambda: self._load_input_and_progress(claim))
+                updates = await self._updates.report_at_start(run.log, progress)
+                given = LoopInput(message, progress, updates)
+                await self._tool_loop.run(given, run.log, should_release, transcript)
+        except ReleaseRun:
+            return None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if run.stop_reason in (None, StopReason.CLAIM_LOST) or task is None:
+                raise
+            task.uncancel()
+            return None if run.stop_reason is StopReason.RELEASE else (Status.CANCELLED, None)
+        except HostError as problem:
+            # A model provider's error message may quote the API key or the whole request.
+            reason = shorten(self._audit.redact(problem.message))
+            log.info("run.failed", run_id=claim.run_id, reason=reason)
+            self._audit.record_exception(
+                agent_of(claim.user_id, claim.run_id), "run.failed", problem, subject=claim.run_id
+            )
+            return Status.FAILED, reason
+        except ClaimLost:
+            raise
+        except Exception as problem:
+            if isinstance(problem, TimeoutError) and timeout.expired():
+                timed_out = RunTimedOut(seconds=f"{self._timeout_seconds:g}")
+                self._audit.record_exception(
+                    agent_of(claim.user_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
+                )
+                return Status.FAILED, timed_out.message
+            reference = new_reference()
+            log.exception("run.error", run_id=claim.run_id, reference=reference)
+            self._audit.record_exception(
+                agent_of(claim.user_id, claim.run_id),
+                "run.error",
+                problem,
+                reference=reference,
+                subject=claim.run_id,
+            )
+            return Status.FAILED, InternalError(reference=reference).message
+        return Status.COMPLETED, None
+
+    async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
+        message = claim.input_text
+        if claim.input_artifact is not None:
+            stored = await self._artifacts.read(claim.user_id, claim.input_artifact)  # by a former release
+            message = take_out_runs(stored.decode()).text
+        return message, await read_progress(
+            self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
+        )
+
+    async def _collect_updates(self, run: ClaimedRun, transcript: Transcript) -> Updates:
+        """Return the hidden updates of the run's end. If they cannot be made, the next run reports them."""
+        try:
+            return await self._updates.collect_at_end(run.log, transcript.steps)
+        except HostError:
+            log.exception("run.updates_left", run_id=run.claim.run_id)
+            return NO_UPDATES

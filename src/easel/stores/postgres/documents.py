@@ -1,0 +1,163 @@
+"""Documents, their leases, drafts and versions in Postgres.
+
+The rules are in `core/document/` and in the statements of `sql/postgres/documents.sql`. Rows are locked in
+this order: session, run, canvas, document.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.run.run import Claim, ClaimLost
+from easel.core.stream.log import LAST_CURSOR
+from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.stores.postgres import document_changes
+from easel.stores.postgres.document_changes import SQL, Ids, fetch_all
+from easel.stores.postgres.run_arguments import columns
+from easel.stores.rows.documents import (
+    apply_change,
+    draft_arguments,
+    lease_arguments,
+    to_document,
+    to_drafts,
+    to_version,
+)
+
+if TYPE_CHECKING:
+    from easel.stores.postgres.database import Connection, PostgresDatabase
+
+
+class PostgresDocuments:
+    def __init__(self, database: "PostgresDatabase", max_versions: int) -> None:
+        self._database = database
+        self.max_versions = max_versions  # of one document
+
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        row = await self._database.row(SQL["rt_get_canvas_v1"], **ids)
+        if row is not None:
+            return to_document(row, row["now"])
+        async with self._database.connection() as connection, connection.transaction():
+            return await _lock_and_load(connection, ids)
+
+    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
+        row = await self._database.row(SQL["find_newest_document"], user_id=user_id, session_id=session_id)
+        return CanvasId(row["canvas_id"]) if row else None
+
+    async def change(
+        self,
+        user_id: UserId,
+        canvas_id: CanvasId,
+        decide: Decide,
+        *,
+        claim: Claim | None = None,
+        locks_session: bool = False,
+    ) -> Document | None:
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        async with self._database.connection() as connection, connection.transaction():
+            is_interrupted = False
+            if claim is not None:
+                is_interrupted = await _lock_claim(connection, user_id, claim, locks_session=locks_session)
+            before = await _lock_and_load(connection, ids, is_interrupted=is_interrupted)
+            if before is None:
+                return None
+            change = decide(before)
+            if change is None:
+                return before
+            after = apply_change(before, change)
+            await fetch_all(
+                connection, "change_document", **ids, **lease_arguments(after), **columns(change.events)
+            )
+            if after.revision_id != before.revision_id:
+                draft = draft_arguments(before, after, change.author)
+                await fetch_all(connection, "rt_save_artefact_draft", **ids, **draft)
+            if change.promotes and await document_changes.promote(connection, ids, self.max_versions):
+                return replace(after, artefact_revision_id=after.revision_id)
+            return after
+
+    async def renew_leases(self, run_ids: Sequence[RunId], seconds: float) -> None:
+        if run_ids:
+            await self._database.rows(SQL["renew_leases"], run_ids=list(run_ids), seconds=seconds)
+
+    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
+        leased = await self._database.rows(SQL["list_leases_of_run"], run_id=run_id)
+        if not leased:  # the usual case
+            return []
+        async with self._database.connection() as connection, connection.transaction():
+            return [
+                CanvasId(row["canvas_id"])
+                for row in leased
+                if await document_changes.release_lease(connection, dict(row), run_id)
+            ]
+
+    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:
+        rows = await self._database.rows(SQL["list_expired_leases"], limit=limit)
+        return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+
+    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
+        canvas_id = await self.find_newest(user_id, session_id)
+        if canvas_id is None:
+            return []
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        rows = await self._database.rows(SQL["list_unreported_drafts"], **ids)
+        if all(row["is_closed"] for row in rows):
+            return to_drafts(rows)
+        async with self._database.connection() as connection, connection.transaction():
+            await fetch_all(connection, "lock_document", **ids)
+            await fetch_all(connection, "close_drafts", **ids)
+            return to_drafts(await fetch_all(connection, "list_unreported_drafts", **ids))
+
+    async def list_versions(
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+    ) -> list[Version]:
+        rows = await self._database.rows(
+            SQL["list_versions"],
+            user_id=user_id,
+            canvas_id=canvas_id,
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
+        )
+        return [to_version(row) for row in rows]
+
+    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+        row = await self._database.row(
+            SQL["read_revision"], user_id=user_id, canvas_id=canvas_id, revision_id=revision_id
+        )
+        return row["text"] if row else None
+
+
+async def _lock_claim(
+    connection: "Connection", user_id: UserId, claim: Claim, *, locks_session: bool
+) -> bool:
+    """Lock the run of a claim, and its session if asked. Returns whether the user has interrupted the run.
+
+    Raises `ClaimLost` if the claim is not valid.
+    """
+    if locks_session:
+        # A separate statement: the next one must see a message that was stored while this one waited.
+        await fetch_all(connection, "lock_session", user_id=user_id, session_id=claim.session_id)
+    rows = await fetch_all(
+        connection,
+        "lock_claimed_run",
+        user_id=user_id,
+        run_id=claim.run_id,
+        worker_id=claim.worker_id,
+        attempt=claim.attempt,
+    )
+    if not rows:
+        raise ClaimLost
+    return rows[0]["is_interrupted"]
+
+
+async def _lock_and_load(
+    connection: "Connection", ids: Ids, *, is_interrupted: bool = False
+) -> Document | None:
+    """Lock a document and return it. Creates its row if an older release has created the canvas. D6"""
+    # A separate statement: the next one must see the changes that were committed while this one waited for
+    # the lock.
+    await fetch_all(connection, "lock_document", **ids)
+    rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
+    if not rows and await document_changes.open_document(connection, ids):
+        rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
+    return to_document(rows[0], rows[0]["now"], is_interrupted=is_interrupted) if rows else None

@@ -1,0 +1,205 @@
+-- name: open_document
+-- Create or update the document of a canvas of mode `markdown`. Without effect for another canvas.
+insert into documents (user_id, canvas_id, session_id, created_at)
+select user_id, canvas_id,
+       iif(substr(session_key, 1, 11) = 'agent:main:', substr(session_key, 12), session_key), created_at
+  from (select *, coalesce(owner_session_key, 'agent:' || agent_id || ':' || 'main') as session_key
+          from canvases
+         where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
+ where json_extract(spec, '$.mode') = 'markdown'
+on conflict (user_id, canvas_id) do update set session_id = excluded.session_id, is_active = 1
+returning canvas_id;
+
+-- name: close_document
+-- Keep the text of a canvas that is deleted or changes its mode, but let no run write to it any more.
+update documents
+   set is_active = 0, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
+       lease_session_id = null, lease_expires_at = null
+ where user_id = :user_id and canvas_id = :canvas_id and is_active;
+
+-- name: rt_get_canvas_v1
+-- Return a document with its text, its lease and its newest version. CT-33, RS-51
+select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
+       d.lease_expires_at, d.interrupted_run_ids, d.inspected, c.revision as canvas_revision, c.last_seq,
+       n.text, n.revision_id,
+       (select a.revision_id from artefacts a
+         where a.user_id = d.user_id and a.canvas_id = d.canvas_id
+         order by a.version_no desc limit 1) as artefact_revision_id
+  from documents d
+  join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id and c.deleted_at is null
+  left join artefact_drafts n
+    on n.user_id = d.user_id and n.canvas_id = d.canvas_id
+   and n.draft_no = (select max(draft_no) from artefact_drafts l
+                      where l.user_id = d.user_id and l.canvas_id = d.canvas_id)
+ where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
+
+-- name: find_newest_document
+-- Return the newest document whose canvas belongs to the session.
+select canvas_id from documents indexed by documents_session_idx
+ where user_id = :user_id and session_id = :session_id and is_active
+ order by created_at desc, canvas_id desc limit 1;
+
+-- name: has_document
+-- Return a row if the session has a document.
+select 1 from documents indexed by documents_session_idx
+ where user_id = :user_id and session_id = :session_id and is_active limit 1;
+
+-- name: read_claimed_run
+-- Return the state of a run if the worker still holds the claim of its attempt, and whether its session has a
+-- later message. RX-13, CT-19
+select cancel_requested_at,
+       exists (select 1 from runs l indexed by runs_session_idx
+                where l.user_id = r.user_id and l.session_id = r.session_id and l.queue_no > r.queue_no)
+         as has_later_message
+  from runs r
+ where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
+   and status = 'running' and lease_until > :lease_now;
+
+-- name: change_document
+-- Store the lease of a document and the lines that its holder was shown.
+update documents
+   set epoch = :epoch, lease_id = :lease_id, lease_run_id = :lease_run_id,
+       lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
+       interrupted_run_ids = :interrupted_run_ids, inspected = :inspected
+ where user_id = :user_id and canvas_id = :canvas_id;
+
+-- name: rt_save_artefact_draft
+-- Store a text. It replaces the newest draft if that is of the same author and is not closed. CT-33, RS-51
+insert into artefact_drafts (user_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
+                             author_id, author_run_id, updated_at)
+select :user_id, :canvas_id, coalesce(max(n.draft_no), 0)
+         + coalesce(n.is_closed or n.author_kind <> :author_kind or n.author_id <> :author_id
+                    or n.author_run_id is not :author_run_id, 1),
+       :text, :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id, :now
+  from artefact_drafts n where n.user_id = :user_id and n.canvas_id = :canvas_id
+on conflict (user_id, canvas_id, draft_no) do update
+  set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at;
+
+-- name: compare_hashes
+-- Return the hashes of the newest draft and of the newest version. CT-35
+select (select revision_id from artefact_drafts
+         where user_id = :user_id and canvas_id = :canvas_id
+         order by draft_no desc limit 1) as draft_hash,
+       (select revision_id from artefacts
+         where user_id = :user_id and canvas_id = :canvas_id
+         order by version_no desc limit 1) as artefact_hash;
+
+-- name: add_version
+-- Make the newest draft a version.
+insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
+                       author_run_id, created_at)
+select user_id, canvas_id,
+       1 + coalesce((select max(version_no) from artefacts
+                      where user_id = :user_id and canvas_id = :canvas_id), 0),
+       text, length(cast(text as blob)), revision_id, author_kind, author_id, author_run_id, :now
+  from artefact_drafts where user_id = :user_id and canvas_id = :canvas_id
+ order by draft_no desc limit 1;
+
+-- name: rt_append_node_to_ref_v1
+-- Make the drafts that a run's batch reports versions, each if its hash differs from the version before. The
+-- batch is stored in the same transaction. CT-34, CT-35, RS-51
+insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
+                       author_run_id, created_at)
+select user_id, canvas_id,
+       coalesce((select max(version_no) from artefacts
+                  where user_id = :user_id and canvas_id = :canvas_id), 0)
+         + row_number() over (order by draft_no),
+       text, length(cast(text as blob)), revision_id, author_kind, author_id, author_run_id, :now
+  from (select *,
+               lag(revision_id, 1, (select revision_id from artefacts
+                                     where user_id = :user_id and canvas_id = :canvas_id
+                                     order by version_no desc limit 1)) over (order by draft_no) as former
+          from artefact_drafts
+         where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported)
+ where revision_id is not former;
+
+-- name: mark_reported
+-- Mark the drafts up to a number as reported by a hidden message.
+update artefact_drafts set is_closed = 1, is_reported = 1
+ where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
+
+-- name: delete_reported_drafts
+-- Delete the reported drafts except the newest, which is the base of the next draft.
+delete from artefact_drafts
+ where user_id = :user_id and canvas_id = :canvas_id and is_reported
+   and draft_no < (select max(draft_no) from artefact_drafts
+                    where user_id = :user_id and canvas_id = :canvas_id and is_reported);
+
+-- name: trim_versions
+-- Delete the oldest versions, so that `max_versions` are left.
+delete from artefacts
+ where user_id = :user_id and canvas_id = :canvas_id
+   and version_no <= (select max(version_no) from artefacts
+                       where user_id = :user_id and canvas_id = :canvas_id) - :max_versions;
+
+-- name: end_leases
+-- End the leases that runs of a session hold, or those of one run, because the user acted. CT-18
+update documents
+   set epoch = epoch + 1, inspected = '[]', lease_id = null,
+       lease_run_id = null, lease_session_id = null, lease_expires_at = null
+ where rowid in (select rowid from documents indexed by documents_leased_idx
+                  where lease_id is not null and lease_session_id = :session_id and user_id = :user_id
+                    and (:run_id is null or lease_run_id = :run_id))
+returning canvas_id, epoch;
+
+-- name: renew_leases
+-- Extend the leases of these runs that have not expired. CT-14
+update documents set lease_expires_at = :until
+ where rowid in (select rowid from documents indexed by documents_leased_idx
+                  where lease_id is not null and lease_run_id in (select value from json_each(:run_ids))
+                    and lease_expires_at > :now);
+
+-- name: release_leases
+-- End the leases of a run that has ended. The epoch stays. CT-16
+update documents
+   set inspected = '[]', lease_id = null, lease_run_id = null, lease_session_id = null,
+       lease_expires_at = null
+ where rowid in (select rowid from documents indexed by documents_leased_idx
+                  where lease_id is not null and lease_run_id = :run_id)
+returning user_id, canvas_id, epoch;
+
+-- name: list_expired_leases
+-- List documents whose lease has expired.
+select user_id, canvas_id from documents indexed by documents_leased_idx
+ where lease_id is not null and lease_expires_at <= :now limit :limit;
+
+-- name: close_drafts
+-- Close the drafts of a document that are not reported, so that later texts are other drafts.
+update artefact_drafts set is_closed = 1
+ where user_id = :user_id and canvas_id = :canvas_id and not is_reported and not is_closed;
+
+-- name: list_unreported_drafts
+-- Return the drafts of a document that no hidden message reports, each with the text before.
+select * from (
+  select canvas_id, draft_no, text, author_kind, author_id, author_run_id, is_closed, is_reported,
+         lag(text, 1, '') over (order by draft_no) as before
+    from artefact_drafts where user_id = :user_id and canvas_id = :canvas_id)
+ where not is_reported order by draft_no;
+
+-- define: document_is_active
+-- Whether the document exists for its user.
+exists (select 1 from documents d join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id
+         where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+
+-- name: list_versions
+-- Return a page of versions, newest first.
+select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id, v.created_at, v.size
+  from artefacts v
+ where v.user_id = :user_id and v.canvas_id = :canvas_id and v.version_no < :before
+   and
+   -- include: document_is_active
+ order by v.version_no desc limit :limit;
+
+-- name: read_revision
+-- Return the text of the current draft or of a version by its revision.
+select text from (
+  select text, 0 as nth from artefact_drafts
+   where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id
+     and draft_no = (select max(draft_no) from artefact_drafts
+                      where user_id = :user_id and canvas_id = :canvas_id)
+  union all
+  select text, 1 from artefacts indexed by artefacts_revision_idx
+   where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id)
+ where
+   -- include: document_is_active
+ order by nth limit 1;

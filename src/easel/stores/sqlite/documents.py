@@ -1,0 +1,179 @@
+"""Documents, their leases, drafts and versions in SQLite.
+
+The rules are in `core/document/` and in the statements of `sql/sqlite/documents.sql`. SQLite has one writer,
+so no other write can interleave.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.run.run import Claim, ClaimLost
+from easel.core.stream.log import LAST_CURSOR
+from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.stores.rows.documents import (
+    apply_change,
+    draft_arguments,
+    lease_arguments,
+    to_document,
+    to_drafts,
+    to_version,
+)
+from easel.stores.sqlite import canvas_log, document_changes
+from easel.stores.sqlite.document_changes import Ids, fetch_all
+from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
+
+if TYPE_CHECKING:
+    from easel.stores.sqlite.database import SqliteDatabase
+
+
+class SqliteDocuments:
+    def __init__(self, database: "SqliteDatabase", max_versions: int) -> None:
+        self._database = database
+        self.max_versions = max_versions  # of one document
+
+    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        document = await self._database.read(lambda connection: _load(connection, ids, self._now()))
+        if document is None:
+            return await self._database.write(lambda connection: _load_or_open(connection, ids, self._now()))
+        return document
+
+    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
+        rows = await self._read("find_newest_document", user_id=user_id, session_id=session_id)
+        return CanvasId(rows[0]["canvas_id"]) if rows else None
+
+    async def change(
+        self,
+        user_id: UserId,
+        canvas_id: CanvasId,
+        decide: Decide,
+        *,
+        claim: Claim | None = None,
+        locks_session: bool = False,  # noqa: ARG002  (there is one writer)
+    ) -> Document | None:
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+
+        def work(connection: sqlite3.Connection) -> Document | None:
+            now = self._now()
+            lease_now = self._database.lease_clock()
+            is_interrupted = claim is not None and _check_claim(connection, user_id, claim, lease_now)
+            before = _load_or_open(connection, ids, now, is_interrupted=is_interrupted)
+            if before is None:
+                return None
+            change = decide(before)
+            if change is None:
+                return before
+            after = apply_change(before, change)
+            fetch_all(connection, "change_document", **ids, **_lease_columns(after))
+            if after.revision_id != before.revision_id:
+                draft = draft_arguments(before, after, change.author)
+                fetch_all(connection, "rt_save_artefact_draft", now=now, **ids, **draft)
+            canvas_log.append_events(connection, ids, change.events, now)
+            if change.promotes and document_changes.promote(connection, ids, self.max_versions, now):
+                return replace(after, artefact_revision_id=after.revision_id)
+            return after
+
+        return await self._database.write(work)
+
+    async def renew_leases(self, run_ids: Sequence[RunId], seconds: float) -> None:
+        if not run_ids:
+            return
+        named, now = msgspec.json.encode(list(run_ids)).decode(), self._now()
+        until = now + microseconds(seconds)
+        await self._database.write(
+            lambda connection: fetch_all(connection, "renew_leases", run_ids=named, now=now, until=until)
+        )
+
+    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
+        return await self._database.write(
+            lambda connection: document_changes.release_leases(connection, run_id, self._now())
+        )
+
+    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:
+        rows = await self._read("list_expired_leases", now=self._now(), limit=limit)
+        return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+
+    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
+        canvas_id = await self.find_newest(user_id, session_id)
+        if canvas_id is None:
+            return []
+        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        rows = await self._read("list_unreported_drafts", **ids)
+        if all(row["is_closed"] for row in rows):  # the usual case does not occupy the writer
+            return to_drafts(rows)
+
+        def work(connection: sqlite3.Connection) -> list[Draft]:
+            fetch_all(connection, "close_drafts", **ids)
+            return to_drafts(fetch_all(connection, "list_unreported_drafts", **ids))
+
+        return await self._database.write(work)
+
+    async def list_versions(
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+    ) -> list[Version]:
+        rows = await self._read(
+            "list_versions",
+            user_id=user_id,
+            canvas_id=canvas_id,
+            before=LAST_CURSOR if before is None else before,
+            limit=limit,
+        )
+        return [to_version(row, to_datetime) for row in rows]
+
+    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+        rows = await self._read(
+            "read_revision", user_id=user_id, canvas_id=canvas_id, revision_id=revision_id
+        )
+        return rows[0]["text"] if rows else None
+
+    def _now(self) -> int:
+        return self._database.clock()
+
+    async def _read(self, name: str, **arguments: Any) -> list[Any]:
+        return await self._database.read(lambda connection: fetch_all(connection, name, **arguments))
+
+
+def _load(
+    connection: sqlite3.Connection, ids: Ids, now: int, *, is_interrupted: bool = False
+) -> Document | None:
+    rows = fetch_all(connection, "rt_get_canvas_v1", **ids)
+    if not rows:
+        return None
+    return to_document(rows[0], to_datetime(now), to_datetime, is_interrupted=is_interrupted)
+
+
+def _load_or_open(
+    connection: sqlite3.Connection, ids: Ids, now: int, *, is_interrupted: bool = False
+) -> Document | None:
+    """Return the document. Creates its row if an older release has created the canvas. D6"""
+    document = _load(connection, ids, now, is_interrupted=is_interrupted)
+    if document is None and document_changes.open_document(connection, ids):
+        return _load(connection, ids, now, is_interrupted=is_interrupted)
+    return document
+
+
+def _check_claim(connection: sqlite3.Connection, user_id: UserId, claim: Claim, lease_now: int) -> bool:
+    """Return whether the user has interrupted the run. Raises `ClaimLost` if the claim is not valid."""
+    rows = fetch_all(
+        connection,
+        "read_claimed_run",
+        user_id=user_id,
+        run_id=claim.run_id,
+        worker_id=claim.worker_id,
+        attempt=claim.attempt,
+        lease_now=lease_now,
+    )
+    if not rows:
+        raise ClaimLost
+    return rows[0]["cancel_requested_at"] is not None or bool(rows[0]["has_later_message"])
+
+
+def _lease_columns(document: Document) -> dict[str, Any]:
+    columns = lease_arguments(document)
+    expires_at = columns["lease_expires_at"]
+    return {**columns, "lease_expires_at": None if expires_at is None else from_datetime(expires_at)}

@@ -1,0 +1,555 @@
+"""Documents on every store: text, drafts, versions and leases, changed under the lock of the document."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.canvas.canvas import Change
+from easel.core.canvas.events import CanvasEvents
+from easel.core.document.document import Document, DocumentChange, revision_of
+from easel.core.document.lease import Free, Held
+from easel.core.run.run import ClaimLost
+from easel.errors import LockNotAvailable, StaleEpoch
+from easel.ids import OWNER, CanvasId, SessionId, UserId
+from tests.requirements import case, rule
+from tests.stores.documents import (
+    ANN,
+    BOB,
+    NAME,
+    SESSION,
+    ask,
+    assistant,
+    change,
+    check_out_for,
+    create_document,
+    expire_leases,
+    get_document,
+    is_free,
+    write,
+)
+from tests.stores.harness import (
+    CONSTRAINT_ERRORS,
+    B,
+    Store,
+    decode_payload,
+    ending_batch,
+    open_migrated_store,
+    start_run,
+    start_runs,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from easel.host.ports import CanvasStore, DocumentStore, RunStore
+
+EVENTS = CanvasEvents(NAME, agent_id="owner", event_id="evt_3")
+
+
+@pytest.fixture
+def documents(store: Store) -> DocumentStore:
+    return store.database.documents
+
+
+@pytest.fixture
+def canvases(store: Store) -> CanvasStore:
+    return store.database.canvases
+
+
+async def set_spec(canvases: CanvasStore, **changed: Any) -> None:
+    outcome = await canvases.change(
+        OWNER, NAME, lambda _: Change(events=[EVENTS.updated(2, ["$spec"])], **changed)
+    )
+    assert outcome is not None
+
+
+async def canvas_events(canvases: CanvasStore, name: str = NAME) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events of the canvas after its creation."""
+    events = await canvases.events_after(f"{OWNER}/{name}", 1, 1_000)
+    return [(event.type, decode_payload(event)) for event in events]
+
+
+# --- existence ----------------------------------------------------------------------------------------------
+
+
+@rule("CT-33", "CT-30", "RS-51")
+async def test_new_markdown_canvas_has_an_empty_document(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    document = await get_document(documents)
+    assert (document.text, document.revision_id) == ("", revision_of(""))
+    assert (document.session_id, document.canvas_revision) == (SESSION, 1)
+    assert (document.lease, document.inspected, document.artefact_revision_id) == (Free(0), (), None)
+    assert abs(document.now - datetime.now(UTC)) < timedelta(minutes=5)
+    assert await documents.get(UserId("ann"), NAME) is None
+    assert await documents.get(OWNER, CanvasId("none")) is None
+    assert await documents.change(OWNER, CanvasId("none"), write("x")) is None
+
+
+async def test_document_follows_the_mode_of_its_canvas_and_keeps_its_text(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases, spec={"mode": "html"})
+    assert await documents.get(OWNER, NAME) is None
+    assert await documents.find_newest(OWNER, SESSION) is None
+    await set_spec(canvases, spec={"mode": "markdown"})
+    await change(documents, write("kept", promotes=True))
+    held = await check_out_for(documents, await start_run(runs))
+
+    await set_spec(canvases, spec={"mode": "html"})
+    assert await documents.get(OWNER, NAME) is None
+    assert await documents.change(OWNER, NAME, write("x")) is None
+    assert await documents.find_newest(OWNER, SESSION) is None
+    assert await documents.list_unreported(OWNER, SESSION) == []
+    assert await documents.list_versions(OWNER, NAME, before=None, limit=9) == []
+    assert await documents.read_revision(OWNER, NAME, revision_of("kept")) is None
+
+    await set_spec(canvases, spec={"mode": "markdown"})
+    document = await get_document(documents)
+    assert document.text == "kept"
+    assert (is_free(document), document.lease.epoch) == (True, held.epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "owner, agent, session",
+    [
+        ("agent:main:work", "main", "work"),
+        ("agent:coder:work", "coder", "agent:coder:work"),
+        (None, "main", "main"),
+        (None, "coder", "agent:coder:main"),
+    ],
+)
+async def test_document_belongs_to_the_session_of_its_canvas(
+    canvases: CanvasStore, documents: DocumentStore, owner: str | None, agent: str, session: str
+) -> None:
+    await create_document(canvases, owner_session_key=owner, agent_id=agent)
+    assert (await get_document(documents)).session_id == session
+    assert await documents.find_newest(OWNER, SessionId(session)) == NAME
+    await set_spec(canvases, owner_session_key="agent:main:other")
+    assert (await get_document(documents)).session_id == "other"
+    assert await documents.find_newest(OWNER, SessionId(session)) is None
+
+
+async def test_newest_document_of_a_session_is_found_and_claims_name_it(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases, "z-old")
+    await create_document(canvases, "a-new")
+    await create_document(canvases, "elsewhere", owner_session_key="agent:main:other")
+    assert await documents.find_newest(OWNER, SESSION) == "a-new"
+    assert await documents.find_newest(UserId("ann"), SESSION) is None
+    [here, there] = await start_runs(runs, ask(), ask("nowhere"))
+    assert (here.has_document, there.has_document) == (True, False)
+    [again, _] = await runs.claim_unacknowledged(here.worker_id, [], 60, opened=False)
+    assert again.has_document
+    await store.expire_claim(here.run_id)
+    [taken] = await runs.claim_expired(B, 5, 60)
+    assert taken.has_document
+    assert await canvases.delete(OWNER, CanvasId("a-new"), lambda _: None) is not None
+    assert await documents.find_newest(OWNER, SESSION) == "z-old"
+
+
+@case("D6")
+async def test_canvas_that_an_older_release_created_gets_its_document(
+    store: Store, canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    await create_document(canvases, "second")
+    await store.sql("delete from documents")
+    assert (await get_document(documents)).text == ""
+    assert (await change(documents, write("text"), "second")).text == "text"
+    assert (await get_document(documents, "second")).text == "text"
+
+
+async def test_migration_creates_the_documents_of_existing_canvases(own_store: Store) -> None:
+    store, canvases = own_store, own_store.database.canvases
+    await create_document(canvases, "plan")
+    await create_document(canvases, "coder", owner_session_key=None, agent_id="coder")
+    await create_document(canvases, "main", owner_session_key=None)
+    await create_document(canvases, "page", spec={"mode": "html"})
+    await create_document(canvases, "gone")
+    assert await canvases.delete(OWNER, CanvasId("gone"), lambda _: None) is not None
+    for table in ("artefacts", "artefact_drafts", "documents", "hidden_messages"):
+        await store.sql(f"drop table {table}")
+    if store.kind == "postgres":
+        await store.sql("drop function end_leases")
+    await store.sql("delete from schema_migrations where version >= 24")
+    assert "0024 documents" in await store.database.migrate()
+    rows = await store.sql("select canvas_id, session_id, created_at, is_active from documents")
+    created = await store.sql("select canvas_id, created_at from canvases")
+    assert {row["canvas_id"]: row["session_id"] for row in rows} == {
+        "plan": SESSION,
+        "coder": "agent:coder:main",
+        "main": "main",
+    }
+    times = {row["canvas_id"]: row["created_at"] for row in created}
+    assert all(row["is_active"] and row["created_at"] == times[row["canvas_id"]] for row in rows)
+
+
+async def test_deleted_canvas_has_no_document_and_its_rows_are_purged(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    await change(documents, write("text", promotes=True))
+    await check_out_for(documents, await start_run(runs))
+    assert await canvases.delete(OWNER, NAME, lambda _: None) is not None
+    assert await documents.get(OWNER, NAME) is None
+    assert await documents.find_newest(OWNER, SESSION) is None
+    await expire_leases(store)
+    assert await documents.list_expired_leases(9) == []
+    await store.purge()
+    for table in ("documents", "artefact_drafts", "artefacts"):
+        assert await store.sql(f"select * from {table}") == [], table
+    await create_document(canvases)
+    assert (await get_document(documents)).text == ""
+
+
+# --- change -------------------------------------------------------------------------------------------------
+
+
+@rule("CT-33", "CT-30")
+async def test_change_stores_text_and_events_and_keeps_the_revision_of_the_canvas(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    text = "# Plan\r\n\tone ü\U0001f600\n`last`"
+    stored = await change(documents, write(text))
+    assert (stored.text, stored.revision_id) == (text, revision_of(text))
+    read = await get_document(documents)
+    assert replace(read, now=stored.now) == stored
+    assert read.canvas_revision == 1
+    [(kind, payload)] = await canvas_events(canvases)
+    assert (kind, payload["author"]) == ("canvas.document.changed", {"kind": "person", "id": "ann"})
+    snapshot = await canvases.get(OWNER, NAME)
+    assert snapshot is not None
+    assert (snapshot.canvas.revision, snapshot.canvas.last_seq) == (1, 2)
+
+
+async def test_refused_or_empty_change_stores_nothing(
+    store: Store, canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    before = await change(documents, write("first"))
+
+    def refuse(_: Document) -> DocumentChange:
+        raise StaleEpoch(epoch=1)
+
+    with pytest.raises(StaleEpoch):
+        await documents.change(OWNER, NAME, refuse)
+    assert (await change(documents, lambda _: None)).text == "first"
+    assert (await change(documents, write("first"))).revision_id == before.revision_id
+    assert len(await store.sql("select * from artefact_drafts")) == 1
+
+
+async def test_new_text_without_an_author_is_an_error(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    with pytest.raises(ValueError, match="author"):
+        await documents.change(OWNER, NAME, lambda _: DocumentChange(text="x"))
+    assert (await get_document(documents)).text == ""
+
+
+@rule("RS-47")
+async def test_shown_lines_belong_to_one_lease_and_one_revision(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    claim = await start_run(runs)
+    held = await check_out_for(documents, claim)
+
+    async def show() -> None:
+        await change(documents, lambda _: DocumentChange(inspected=[(1, 3), (7, 9)]))
+        assert (await get_document(documents)).inspected == ((1, 3), (7, 9))
+
+    await show()
+    assert (await change(documents, lambda _: DocumentChange(events=[]))).inspected == ((1, 3), (7, 9))
+    assert (await change(documents, write("new"))).inspected == ()
+    await show()
+    kept = DocumentChange(text="newer", author=ANN, inspected=[(2, 2)])
+    assert (await change(documents, lambda _: kept)).inspected == ((2, 2),)
+    renewed = replace(held, expires_at=held.expires_at + timedelta(seconds=1))
+    assert (await change(documents, lambda _: DocumentChange(lease=renewed))).inspected == ((2, 2),)
+    assert (await change(documents, lambda _: DocumentChange(lease=Free(0)))).inspected == ()
+    assert (await get_document(documents)).inspected == ()
+
+
+# --- drafts and versions ------------------------------------------------------------------------------------
+
+
+@rule("CT-55", "RS-49")
+async def test_successive_texts_of_one_author_are_one_draft(
+    store: Store, canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    for text, author in (
+        ("a", ANN),
+        ("ab", ANN),
+        ("abc", assistant("run_1")),
+        ("abcd", assistant("run_1")),
+        ("abcde", assistant("run_2")),
+        ("abcdef", BOB),
+    ):
+        await change(documents, write(text, author))
+    drafts = await documents.list_unreported(OWNER, SESSION)
+    assert [(draft.draft_no, draft.author, draft.before, draft.text) for draft in drafts] == [
+        (1, ANN, "", "ab"),
+        (2, assistant("run_1"), "ab", "abcd"),
+        (3, assistant("run_2"), "abcd", "abcde"),
+        (4, BOB, "abcde", "abcdef"),
+    ]
+    bases = await store.sql("select base_revision_id as base from artefact_drafts order by draft_no")
+    assert [row["base"] for row in bases] == [revision_of(text) for text in ("", "ab", "abcd", "abcde")]
+    assert await documents.list_versions(OWNER, NAME, before=None, limit=9) == []
+    assert await store.sql("select * from messages") == []
+
+
+@rule("CT-53")
+async def test_text_written_while_a_report_is_made_is_another_draft(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    """Otherwise the report would mark a text as reported that it does not contain."""
+    await create_document(canvases)
+    await change(documents, write("one"))
+    [listed] = await documents.list_unreported(OWNER, SESSION)
+    await change(documents, write("two"))
+    await change(documents, write("three"))
+    drafts = await documents.list_unreported(OWNER, SESSION)
+    assert [(draft.draft_no, draft.before, draft.text) for draft in drafts] == [
+        (listed.draft_no, "", "one"),
+        (listed.draft_no + 1, "one", "three"),
+    ]
+
+
+@rule("CT-35", "RS-49")
+async def test_text_is_promoted_only_if_it_differs_from_the_newest_version(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    assert (await change(documents, lambda _: DocumentChange(promotes=True))).artefact_revision_id is None
+    first = await change(documents, write("ü", promotes=True))
+    assert first.artefact_revision_id == first.revision_id
+    await change(documents, lambda _: DocumentChange(promotes=True))
+    await change(documents, write("other", assistant("run_1")))
+    await change(documents, write("ü", BOB, promotes=True))
+    second = await change(documents, write("more", assistant("run_1"), promotes=True))
+    assert (await get_document(documents)).artefact_revision_id == second.revision_id
+    versions = await documents.list_versions(OWNER, NAME, before=None, limit=9)
+    assert [(v.version_no, v.revision_id, v.author, v.size) for v in versions] == [
+        (2, revision_of("more"), assistant("run_1"), 4),
+        (1, revision_of("ü"), ANN, 2),
+    ]
+    assert [v.version_no for v in await documents.list_versions(OWNER, NAME, before=2, limit=1)] == [1]
+    assert abs(versions[0].created_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+async def test_revision_is_read_from_versions_and_the_current_draft(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    await change(documents, write("one", promotes=True))
+    await change(documents, write("two", BOB))
+    await change(documents, write("three"))
+
+    async def read(text: str, user: UserId = OWNER) -> str | None:
+        return await documents.read_revision(user, NAME, revision_of(text))
+
+    assert [await read(text) for text in ("one", "two", "three", "")] == ["one", None, "three", None]
+    assert await read("one", UserId("ann")) is None
+
+
+async def test_oldest_versions_are_deleted(
+    store: Store, canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    store.database.documents.max_versions = 3
+    for n in range(5):
+        await change(documents, write(f"text {n}", promotes=True))
+    versions = await documents.list_versions(OWNER, NAME, before=None, limit=9)
+    assert [version.version_no for version in versions] == [5, 4, 3]
+
+
+async def test_large_text_is_stored_exactly(canvases: CanvasStore, documents: DocumentStore) -> None:
+    await create_document(canvases)
+    text = "".join(f"line {n} ü\r\n" for n in range(80_000))
+    await change(documents, write(text, promotes=True))
+    assert (await get_document(documents)).text == text
+    [version] = await documents.list_versions(OWNER, NAME, before=None, limit=9)
+    assert version.size == len(text.encode())
+
+
+# --- leases -------------------------------------------------------------------------------------------------
+
+
+@rule("CT-36", "CT-09")
+async def test_lease_is_stored_and_refuses_another_holder_until_it_expires(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    first, second = await start_runs(runs, ask(), ask("other"))
+    held = await check_out_for(documents, first)
+    assert (await get_document(documents)).lease == held
+    with pytest.raises(LockNotAvailable):
+        await check_out_for(documents, second)
+    assert await documents.list_expired_leases(9) == []
+    await expire_leases(store)
+    assert await documents.list_expired_leases(9) == [(OWNER, NAME)]
+    assert (await check_out_for(documents, second)).run_id == second.run_id
+    assert await documents.list_expired_leases(9) == []
+
+
+@rule("CT-14")
+async def test_live_leases_are_renewed_and_expired_ones_are_not(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    for name in ("plan", "second", "third"):
+        await create_document(canvases, name)
+    first, second = await start_runs(runs, ask(), ask("other"))
+    before = [
+        await check_out_for(documents, first),
+        await check_out_for(documents, first, "second"),
+        await check_out_for(documents, second, "third"),
+    ]
+    await store.sql(f"update documents set lease_expires_at = {store.ago(1)} where canvas_id = 'second'")
+    await documents.renew_leases([], 100)
+    await documents.renew_leases([first.run_id], 100)
+    plan, expired, third = [await get_document(documents, name) for name in ("plan", "second", "third")]
+    assert isinstance(plan.lease, Held)
+    assert plan.lease.expires_at - before[0].expires_at > timedelta(seconds=50)
+    assert isinstance(expired.lease, Held)
+    assert not expired.lease.is_live(expired.now)
+    assert third.lease == before[2]
+
+
+@rule("CT-16")
+async def test_leases_of_an_ended_run_are_released_with_the_same_epoch(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    await create_document(canvases, "second")
+    first, other = await start_runs(runs, ask(), ask("other"))
+    await check_out_for(documents, first)
+    kept = await check_out_for(documents, other, "second")
+    assert await documents.release_leases(first.run_id) == [NAME]
+    assert await documents.release_leases(first.run_id) == []
+    assert (await get_document(documents)).lease == Free(0)
+    assert (await get_document(documents, "second")).lease == kept
+    [(kind, payload)] = await canvas_events(canvases)
+    assert (kind, payload["lease"], payload["canvas_epoch"]) == ("canvas.lease.changed", None, 0)
+    assert (payload["canvasId"], payload["revision"], payload["reason"]) == (NAME, 1, "run_ended")
+    assert payload["provenance"]["run_id"] == first.run_id
+
+
+@rule("CT-36", "RX-13")
+async def test_change_under_a_lost_claim_is_refused(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    claim = await start_run(runs)
+
+    async def is_refused() -> bool:
+        try:
+            await change(documents, write("x"), claim=claim)
+        except ClaimLost:
+            return True
+        return False
+
+    assert not await is_refused()
+    wrong = (
+        replace(claim, worker_id=B),
+        replace(claim, attempt=2),
+        replace(claim, run_id=(await runs.enqueue(ask("other"))).run.run_id),
+    )
+    for other in wrong:
+        with pytest.raises(ClaimLost):
+            await change(documents, write("y"), claim=other)
+    await store.expire_claim(claim.run_id)
+    assert await is_refused()
+    [taken] = await runs.claim_expired(B, 1, 60)
+    assert await is_refused()
+    await change(documents, write("z"), claim=taken)
+    assert await runs.append(ending_batch(taken, 1)) is not None
+    with pytest.raises(ClaimLost):
+        await change(documents, write("late"), claim=taken)
+    assert (await get_document(documents)).text == "z"
+
+
+@rule("CT-19")
+async def test_interrupted_run_is_named_to_the_decision(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    first, second = await start_runs(runs, ask("one"), ask("two"))
+
+    async def is_interrupted(claim: Any) -> bool:
+        return (await change(documents, lambda _: None, claim=claim, locks_session=True)).is_interrupted
+
+    assert not await is_interrupted(first)
+    await runs.enqueue(ask("one"))
+    assert (await is_interrupted(first), await is_interrupted(second)) == (True, False)
+    with pytest.raises(StaleEpoch):
+        await check_out_for(documents, first)
+    await runs.request_cancel(OWNER, second.run_id, None)
+    assert await is_interrupted(second)
+    assert not (await get_document(documents)).is_interrupted
+
+
+@case("C1")
+@rule("CT-10", "CT-36")
+async def test_one_of_fifty_concurrent_check_outs_succeeds(
+    store: Store, folder: Path, url: str, runs: RunStore
+) -> None:
+    documents = store.database.documents
+    await create_document(store.database.canvases)
+    claims = await start_runs(runs, *(ask(f"s{n}") for n in range(50)))
+    stores = [documents]
+    other: Store | None = None
+    if store.kind == "postgres":  # SQLite serves one process
+        other = await open_migrated_store(store.kind, folder=folder, database_url=url)
+        stores.append(other.database.documents)
+    try:
+        answers = await asyncio.gather(
+            *(check_out_for(stores[n % len(stores)], claim) for n, claim in enumerate(claims)),
+            return_exceptions=True,
+        )
+    finally:
+        if other is not None:
+            await other.close()
+    held = [answer for answer in answers if isinstance(answer, Held)]
+    assert len(held) == 1
+    assert sum(isinstance(answer, LockNotAvailable) for answer in answers) == 49
+    assert (await get_document(documents)).lease == held[0]
+
+
+# --- constraints --------------------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    # constraint                 change of a leased document
+    ("lease_is_complete",     "documents", "lease_run_id = null"),
+    ("lease_is_complete",     "documents", "lease_expires_at = null"),
+    ("leased_means_active",   "documents", "is_active = false"),
+    ("epoch_from_zero",       "documents", "epoch = -1"),
+    ("author_is_known",       "artefact_drafts", "author_kind = 'nobody'"),
+    ("reported_means_closed", "artefact_drafts", "is_reported = true, is_closed = false"),
+    ("author_is_known",       "artefacts", "author_kind = 'nobody'"),
+    ("version_no_from_one",   "artefacts", "version_no = 0"),
+]  # fmt: skip
+
+
+@rule("CT-36")
+@pytest.mark.parametrize("law, table, wrong", IMPOSSIBLE)
+async def test_database_refuses_an_impossible_document(
+    store: Store, runs: RunStore, law: str, table: str, wrong: str
+) -> None:
+    documents = store.database.documents
+    await create_document(store.database.canvases)
+    await change(documents, write("text", promotes=True))
+    await check_out_for(documents, await start_run(runs))
+    with pytest.raises(CONSTRAINT_ERRORS, match=law):
+        await store.sql(f"update {table} set {wrong}")
