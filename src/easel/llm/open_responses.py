@@ -1,7 +1,7 @@
 """The HTTP responses of a provider request, closed when the request ends, however it ends.
 
-The SDKs leave a response to the garbage collector in some places, for example if a request is cancelled before
-its first event was read. The provider must see at once that the request has ended.
+The SDKs leave a response to the garbage collector in some places, for example if a request is cancelled
+before its first event was read. The provider must see at once that the request has ended.
 """
 
 import contextlib
