@@ -6,7 +6,6 @@ alternate. Of a query the best sample counts, since disturbances only add to com
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import subprocess
@@ -105,7 +104,7 @@ WORDS = [
 
 async def documents(setting: Setting) -> list[Figure]:
     """A 40-hunk patch against `git apply`; text and regex queries over 1 MB against `re`."""
-    return await asyncio.to_thread(_measure, setting)
+    return _measure(setting)
 
 
 def _measure(setting: Setting) -> list[Figure]:

@@ -170,8 +170,11 @@ async def test_text_arrives_while_the_answer_is_streamed_and_an_interruption_end
     assert await asyncio.to_thread(server.disconnected.wait, 30)
 
 
-async def test_cancelled_task_ends_the_request(provider: str, server: VendorServer, models: Models):
-    server.answers.append(Answer(thinking="Hm.", calls=ONE_CALL.calls, hangs_after=1))
+@pytest.mark.parametrize("event_count", [0, 1])
+async def test_cancelled_task_ends_the_request(
+    provider: str, server: VendorServer, models: Models, event_count: int
+):
+    server.answers.append(Answer(thinking="Hm.", calls=ONE_CALL.calls, hangs_after=event_count))
     model = models.build_model(choice_of(provider, server.base_url))
     task = asyncio.create_task(ask(model, Conversation("What time is it?")))
     assert await asyncio.to_thread(server.hanging.wait, 30)

@@ -22,6 +22,7 @@ from easel.core.model.choice import ModelChoice, Provider
 from easel.core.run.conversation import Conversation, Part
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ModelFailed
+from easel.llm.open_responses import remember_response
 from easel.llm.provider_thread import ProviderThread
 from easel.llm.retries import DEFAULT_RETRIES, RetrySettings
 from easel.llm.scripted import ScriptedModel
@@ -169,6 +170,7 @@ class ProviderModel:
             self._http = http.AsyncClient(
                 verify=self._tls_context(),
                 timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
+                event_hooks={"response": [remember_response]},
                 follow_redirects=False,  # a key is sent to the address in the settings only
             )
             family = _load(_MODULES[self._choice.provider])

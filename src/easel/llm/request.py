@@ -35,6 +35,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId
 from easel.llm.conversation import is_json_object, to_messages, to_provider_data
 from easel.llm.errors import BrokenAnswer, to_failure, to_model_failed
+from easel.llm.open_responses import close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds
 from easel.llm.schemas import to_wire_name, to_wire_schema, tool_names
 from easel.llm.wire import Wire
@@ -76,12 +77,15 @@ class Request:
             attempt += 1
             has_sent = False
             try:
-                async with model_request_stream(
-                    self.wire.model,
-                    messages,
-                    model_settings=self.wire.settings,
-                    model_request_parameters=parameters,
-                ) as stream:
+                async with (
+                    close_responses(),
+                    model_request_stream(
+                        self.wire.model,
+                        messages,
+                        model_settings=self.wire.settings,
+                        model_request_parameters=parameters,
+                    ) as stream,
+                ):
                     async for event in stream:
                         if (part := _to_part(event)) is not None:
                             has_sent = True

@@ -7,7 +7,6 @@ else with a message of its own. Does not know the document.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from easel.core.document.lines import GUTTER
@@ -34,8 +33,7 @@ class HunkHeader(NamedTuple):
     new_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hunk:
+class Hunk(NamedTuple):
     """One hunk. `old` and `new` are its lines before and after, derived from the body."""
 
     number: int

@@ -97,8 +97,7 @@ def apply_patch(
         application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
         reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
-    size = len(new_text.encode("utf-8", "surrogatepass"))
-    if size > max_text_bytes and len(new_text) >= len(text):
+    if _exceeds(new_text, max_text_bytes) and len(new_text) >= len(text):
         reject(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
@@ -111,6 +110,13 @@ def apply_patch(
         old_ranges=[(hunk.start + 1, hunk.start + len(hunk.old)) for hunk in hunks],
         corrections=_corrections(hunks),
     )
+
+
+def _exceeds(text: str, max_bytes: int) -> bool:
+    """Return whether the text has more bytes of UTF-8. A character has at most 4, so few texts are encoded."""
+    if len(text) > max_bytes or 4 * len(text) <= max_bytes:
+        return len(text) > max_bytes
+    return not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > max_bytes
 
 
 def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
