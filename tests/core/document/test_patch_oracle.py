@@ -44,10 +44,12 @@ def apply_strictly(text: str, patch: str) -> str | None:
 
 
 @rule("RS-17", "RS-18", "CT-25")
-@pytest.mark.parametrize("min_step", [1, 5, 256])
-def test_applier_agrees_with_a_naive_one(min_step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_module, "_MIN_STEP", min_step)
-    monkeypatch.setattr(patch_module, "_MAX_STEP", 4 * min_step)
+@pytest.mark.parametrize(("few_lines", "line_length"), [(0, 1.0), (1, 5.0), (2, 200.0), (16, 60.0)])
+def test_applier_agrees_with_a_naive_one(
+    few_lines: int, line_length: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patch_module, "_FEW_LINES", few_lines)
+    monkeypatch.setattr(patch_module, "_USUAL_LINE_LENGTH", line_length)
     outcomes = {True: 0, False: 0}
     for _ in range(examples(3_000)):
         text, hunks = random_case()

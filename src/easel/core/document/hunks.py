@@ -102,10 +102,13 @@ class _Parser:
             self._lines = [line[:-1] for line in self._lines]
         self._at = 0
         self._end = len(self._lines)
+        self._headers: list[int] = []  # the lines at which hunks begin
 
     def parse(self) -> list[Hunk]:
         self._remove_fence()
         self._read_file_header()
+        lines = self._lines
+        self._headers = [at for at in range(self._at, self._end) if lines[at].startswith("@@")]
         hunks: list[Hunk] = []
         while self._at < self._end:
             if len(hunks) == self._max_hunks:
@@ -186,10 +189,8 @@ class _Parser:
 
     def _read_hunk(self, number: int) -> Hunk:
         header = self._read_header(number)
-        first = end = self._at
-        while end < self._end and not self._lines[end].startswith("@@"):
-            end += 1
-        body = self._lines[first:end]
+        end = self._headers[number] if number < len(self._headers) else self._end
+        body = self._lines[self._at : end]
         if self._has_file_lines or not {line[:1] for line in body} <= _SIGNS:
             hunk = self._read_body(number, header, end)
         else:  # the usual case, and much faster
