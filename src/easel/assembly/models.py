@@ -26,7 +26,7 @@ from easel.llm.retries import NO_RETRIES
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
-SETTINGS_SCHEMA_VERSION = 27  # the first schema with settings of users
+SETTINGS_SCHEMA_VERSION = 26  # the first schema with settings of users
 
 
 def host_model(settings: Settings) -> ModelValues:

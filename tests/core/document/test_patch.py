@@ -323,3 +323,14 @@ def test_document_of_1_mb_is_patched_byte_for_byte() -> None:
     old, new = lines[9_999], lines[9_999].replace("x", "y")
     lines[9_999] = new
     assert apply(text, f"@@ -10000 +10000 @@\n-{old}+{new}").text == "".join(lines)
+
+
+@case("C8")
+def test_long_line_after_many_short_ones_does_not_slow_a_patch_down() -> None:
+    text = "a\n" * 100_017 + "x" * 800_000 + "\n"
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        assert apply(text, "@@ -100001 +100001 @@\n-a\n+b\n").applied_hunks == 1
+        took.append(time.process_time() - began)
+    assert min(took) < 0.2

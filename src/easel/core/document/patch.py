@@ -112,7 +112,7 @@ def apply_patch(
 
 
 def _exceeds(text: str, max_bytes: int) -> bool:
-    """Return whether the text has more bytes of UTF-8. A character has at most 4, so few texts are encoded."""
+    """Return whether the text has more bytes of UTF-8. Few texts must be encoded to know it."""
     if len(text) > max_bytes or 4 * len(text) <= max_bytes:
         return len(text) > max_bytes
     return not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > max_bytes
@@ -204,14 +204,14 @@ class _Application:
         """
         text, start, wanted = self._text, offset, count
         while count > _FEW_LINES:
-            end = offset + int(count * self._line_length) + 1
-            lines = text.count("\n", offset, end)
-            if lines > count + _FEW_LINES:
-                self._line_length = (end - offset) / lines  # too far
-                continue
-            if lines:
-                offset, count = text.rfind("\n", offset, end) + 1, count - lines
-            if not lines or end >= len(text):
+            end = min(offset + int(count * self._line_length) + 1, len(text))
+            while (lines := text.count("\n", offset, end)) > count + _FEW_LINES:  # too far
+                end = offset + (end - offset) // 2
+                self._line_length = max(1.0, (end - offset) / count)
+            if not lines:
+                break
+            offset, count = text.rfind("\n", offset, end) + 1, count - lines
+            if end == len(text):
                 break
         for _ in range(-count):
             offset = text.rfind("\n", start, offset - 1) + 1
