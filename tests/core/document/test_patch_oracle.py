@@ -44,7 +44,7 @@ def apply_strictly(text: str, patch: str) -> str | None:
 
 
 @rule("RS-17", "RS-18", "CT-25")
-@pytest.mark.parametrize(("few_lines", "line_length"), [(0, 1.0), (1, 5.0), (2, 200.0), (16, 60.0)])
+@pytest.mark.parametrize("few_lines, line_length", [(0, 1.0), (1, 5.0), (2, 200.0), (16, 60.0)])
 def test_applier_agrees_with_a_naive_one(
     few_lines: int, line_length: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
