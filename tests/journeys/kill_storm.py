@@ -26,8 +26,8 @@ REVIVE_SECONDS = 0.2
 class KillStorm:
     """Kills among `processes`, a list that is kept current when one is replaced.
 
-    With `lets_all_come_back` no worker is killed before all are ready again: on a slow machine kills are
-    rarer, and a worker for the take-over always exists.
+    With `lets_all_come_back` no worker is killed before all are ready again, and then the one that was started
+    first: on a slow machine kills are rarer, the victim has runs, and a worker for the take-over exists.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class KillStorm:
                 within=READY_SECONDS,
                 what="all are at work",
             )
-        victim = self._chance.choice(self.processes)
+            victim = min(self.processes, key=self.launcher.started.index)
+        else:
+            victim = self._chance.choice(self.processes)
         victim.kill()
         self.kills += 1
         self._revive()
