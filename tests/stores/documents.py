@@ -62,6 +62,13 @@ def write(text: str, author: Author = ANN, *, promotes: bool = False) -> Any:
     return decide
 
 
+async def list_authors(documents: DocumentStore, name: str = NAME) -> list[tuple[str, Author]]:
+    """Return revision and author of the versions of a document, oldest first."""
+    versions = await documents.list_versions(OWNER, CanvasId(name), before=None, limit=100)
+    assert [version.version_no for version in versions] == list(range(len(versions), 0, -1))
+    return [(version.revision_id, version.author) for version in reversed(versions)]
+
+
 def take_lease(claim: Claim, randomness: str = "x") -> Any:
     """Return a decision that checks the document out for the run of the claim."""
 

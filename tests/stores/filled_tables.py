@@ -99,6 +99,7 @@ def document_rows(count: int = ROWS, /, **columns: str) -> Rows:
     return rows("documents", count, user_id="'owner'", created_at=PAST, **columns)
 
 
+REPORTED = {"is_closed": "true", "is_versioned": "true", "is_reported": "true"}
 AUTHOR = {"author_kind": "'person'", "author_id": "'owner'"}
 
 
@@ -159,8 +160,8 @@ FILL = [
     canvas_event_rows(canvas_id="'c' || n", seq="1"),
     canvas_event_rows(BIG, canvas_id="'big'", seq="n"),
     document_rows(canvas_id="'c' || n", session_id="'s' || n"),
-    document_rows(1, canvas_id="'big'", session_id="'big'"),
-    document_rows(BIG, canvas_id="'d' || n", session_id="'many'"),
+    document_rows(1, canvas_id="'big'", session_id="'big'", has_unreported="true"),
+    document_rows(BIG, canvas_id="'d' || n", session_id="'big'"),
     document_rows(
         20,
         canvas_id="'leased' || n",
@@ -170,7 +171,7 @@ FILL = [
         lease_session_id="'a' || n",
         lease_expires_at=FUTURE,
     ),
-    draft_rows(canvas_id="'c' || n", draft_no="1", is_closed="true", is_reported="true"),
+    draft_rows(canvas_id="'c' || n", draft_no="1", **REPORTED),
     draft_rows(20, canvas_id="'big'", draft_no="n"),
     version_rows(canvas_id="'c' || n", version_no="1"),
     version_rows(BIG, canvas_id="'big'", version_no="n"),

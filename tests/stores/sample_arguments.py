@@ -99,6 +99,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "failures": (0,),
     "follows_answer": (True,),
     "forget_at": (SOON,),
+    "has_new_text": (True,),
     "hash": ("hash",),
     "heard_until": (SOON,),
     "holds": (["artifact7", "artifact8"],),

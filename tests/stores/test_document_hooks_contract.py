@@ -14,10 +14,11 @@ from easel.core.run.batch import Batch
 from easel.core.run.status import Status
 from easel.core.session.message import message
 from easel.errors import StaleEpoch
-from easel.ids import OWNER, MessageId
+from easel.ids import OWNER, CanvasId, MessageId
 from tests.requirements import case, rule
 from tests.stores.documents import (
     ANN,
+    BOB,
     NAME,
     SESSION,
     ask,
@@ -28,6 +29,7 @@ from tests.stores.documents import (
     expire_leases,
     get_document,
     is_free,
+    list_authors,
     write,
     write_under,
 )
@@ -328,6 +330,56 @@ async def test_reported_draft_that_equals_the_newest_version_is_no_version(
     await change(documents, write("two"))
     [draft] = await documents.list_unreported(OWNER, SESSION)
     assert (draft.before, draft.text) == ("one", "two")
+
+
+@rule("CT-34", "CT-54")
+async def test_batch_reports_drafts_of_several_documents(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    for name in ("second", NAME):
+        await create_document(canvases, name)
+        await change(documents, write(f"text of {name}"), name)
+    await change(documents, write("more", BOB), "second")
+    drafts = await documents.list_unreported(OWNER, SESSION)
+    assert [(draft.canvas_id, draft.draft_no) for draft in drafts] == [
+        ("second", 1),
+        ("second", 2),
+        (NAME, 1),
+    ]
+    claim = await start_run(runs)
+    await runs.append(Batch(claim, 1, [], reported=[Reported(CanvasId("second"), 1), Reported(NAME, 1)]))
+    assert await list_authors(documents) == [(revision_of(f"text of {NAME}"), ANN)]
+    assert await list_authors(documents, "second") == [(revision_of("text of second"), ANN)]
+    [left] = await documents.list_unreported(OWNER, SESSION)
+    assert (left.canvas_id, left.before, left.text) == ("second", "text of second", "more")
+    await runs.append(Batch(claim, 2, [], reported=[Reported(CanvasId("second"), 2)]))
+    assert await documents.list_unreported(OWNER, SESSION) == []
+    assert await store.sql("select 1 as found from documents where has_unreported") == []
+
+
+@rule("CT-35", "RS-49")
+async def test_report_of_promoted_drafts_makes_no_version(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    """A person promotes while a run, whose draft is older, has not ended."""
+    await create_document(canvases)
+    claim = await start_run(runs)
+    await change(documents, write("by the assistant", assistant(claim.run_id)))
+    await change(documents, write("by a person", promotes=True))
+    versions = [
+        (revision_of("by the assistant"), assistant(claim.run_id)),
+        (revision_of("by a person"), ANN),
+    ]
+    assert await list_authors(documents) == versions
+    drafts = await documents.list_unreported(OWNER, SESSION)
+    assert [draft.text for draft in drafts] == ["by the assistant", "by a person"], "still to be reported"
+    await runs.append(Batch(claim, 1, [], reported=[Reported(NAME, 1)]))
+    assert await list_authors(documents) == versions
+    assert (await get_document(documents)).artefact_revision_id == revision_of("by a person")
+    await change(documents, write("by a person again"))
+    [*_, last] = await documents.list_unreported(OWNER, SESSION)
+    await runs.append(Batch(claim, 2, [], reported=[Reported(NAME, last.draft_no)]))
+    assert await list_authors(documents) == [*versions, (revision_of("by a person again"), ANN)]
 
 
 @rule("CT-34", "RX-13")

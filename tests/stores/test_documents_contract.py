@@ -11,7 +11,7 @@ import pytest
 
 from easel.core.canvas.canvas import Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.document.document import Document, DocumentChange, revision_of
+from easel.core.document.document import Author, Document, DocumentChange, revision_of
 from easel.core.document.lease import Free, Held
 from easel.core.run.run import ClaimLost
 from easel.errors import LockNotAvailable, StaleEpoch
@@ -30,6 +30,7 @@ from tests.stores.documents import (
     expire_leases,
     get_document,
     is_free,
+    list_authors,
     write,
 )
 from tests.stores.harness import (
@@ -327,6 +328,34 @@ async def test_text_written_while_a_report_is_made_is_another_draft(
     ]
 
 
+@rule("CT-53", "CT-54")
+async def test_unreported_drafts_are_those_of_all_documents_of_the_session(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    for name, session in (("z-old", SESSION), ("a-new", SESSION), ("elsewhere", "other"), ("empty", SESSION)):
+        await create_document(canvases, name, owner_session_key=f"agent:main:{session}")
+    await change(documents, write("new"), "a-new")
+    await change(documents, write("there"), "elsewhere")
+    await change(documents, write("old"), "z-old")
+    await change(documents, write("older", BOB), "z-old")
+
+    async def unreported(session: str = SESSION) -> list[tuple[str, int, str, str]]:
+        drafts = await documents.list_unreported(OWNER, SessionId(session))
+        return [(draft.canvas_id, draft.draft_no, draft.before, draft.text) for draft in drafts]
+
+    listed = [("z-old", 1, "", "old"), ("z-old", 2, "old", "older"), ("a-new", 1, "", "new")]
+    assert await unreported() == listed
+    assert await unreported("other") == [("elsewhere", 1, "", "there")]
+    await change(documents, write("newer"), "a-new")
+    await change(documents, write("oldest", BOB), "z-old")
+    assert await unreported() == [
+        *listed[:2],
+        ("z-old", 3, "older", "oldest"),
+        listed[2],
+        ("a-new", 2, "new", "newer"),
+    ], "the listing closed the drafts of both documents"
+
+
 @rule("CT-35", "RS-49")
 async def test_text_is_promoted_only_if_it_differs_from_the_newest_version(
     canvases: CanvasStore, documents: DocumentStore
@@ -338,15 +367,53 @@ async def test_text_is_promoted_only_if_it_differs_from_the_newest_version(
     await change(documents, lambda _: DocumentChange(promotes=True))
     await change(documents, write("other", assistant("run_1")))
     await change(documents, write("ü", BOB, promotes=True))
-    second = await change(documents, write("more", assistant("run_1"), promotes=True))
+    assert len(await documents.list_versions(OWNER, NAME, before=None, limit=9)) == 1
+    await change(documents, write("mine", BOB))
+    second = await change(documents, write("mine too", BOB, promotes=True))
     assert (await get_document(documents)).artefact_revision_id == second.revision_id
     versions = await documents.list_versions(OWNER, NAME, before=None, limit=9)
     assert [(v.version_no, v.revision_id, v.author, v.size) for v in versions] == [
-        (2, revision_of("more"), assistant("run_1"), 4),
+        (3, revision_of("mine too"), BOB, 8),
+        (2, revision_of("other"), assistant("run_1"), 5),
         (1, revision_of("ü"), ANN, 2),
-    ]
+    ], "the drafts before become versions too"
     assert [v.version_no for v in await documents.list_versions(OWNER, NAME, before=2, limit=1)] == [1]
     assert abs(versions[0].created_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+@rule("CT-35", "RS-49")
+async def test_promoted_draft_that_is_edited_becomes_another_version(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+    await change(documents, write("one", promotes=True))
+    await change(documents, write("two"))
+    await change(documents, write("three", assistant("run_1"), promotes=True))
+    assert await list_authors(documents) == [
+        (revision_of("one"), ANN),
+        (revision_of("two"), ANN),
+        (revision_of("three"), assistant("run_1")),
+    ]
+
+
+@rule("CT-35")
+async def test_change_can_make_the_text_before_it_a_version(
+    canvases: CanvasStore, documents: DocumentStore
+) -> None:
+    await create_document(canvases)
+
+    def replace_text(text: str, author: Author) -> Any:
+        return lambda _: DocumentChange(text=text, author=author, promotes_before=True)
+
+    assert (await change(documents, replace_text("one", ANN))).artefact_revision_id is None
+    stored = await change(documents, replace_text("two", ANN))
+    assert (stored.text, stored.artefact_revision_id) == ("two", revision_of("one"))
+    assert (await get_document(documents)).artefact_revision_id == revision_of("one")
+    await change(documents, replace_text("three", BOB))
+    assert [revision for revision, _ in await list_authors(documents)] == [
+        revision_of("one"),
+        revision_of("two"),
+    ]
 
 
 async def test_revision_is_read_from_versions_and_the_current_draft(

@@ -15,6 +15,7 @@ from easel.core.document.hidden_update import (
     format_text_update,
     parse_update,
 )
+from easel.ids import CanvasId
 from tests.core.document.patches import apply, read_fixture
 from tests.requirements import case, rule
 from tests.support.length import examples
@@ -32,6 +33,17 @@ def test_update_has_the_exact_header_and_a_diff_fence() -> None:
         "Canvas update (do not display to user). Apply this diff to your internal canvas state:\n"
         "```diff\n@@ -1 +1 @@\n-old line\n+new line\n```"
     )
+
+
+@rule("CT-51", "RS-23")
+def test_update_of_another_document_names_it() -> None:
+    message = format_diff_update("-- a\n", "++ b\n", CanvasId("plan"))
+    assert message == (
+        "Canvas update (do not display to user). Apply this diff to your internal canvas state:\n"
+        "```diff\n--- plan\n+++ plan\n@@ -1 +1 @@\n--- a\n+++ b\n```"
+    )
+    assert parse_update(message) == DiffUpdate("@@ -1 +1 @@\n--- a\n+++ b\n", CanvasId("plan"))
+    assert format_diff_update("a\n", "a\n", CanvasId("plan")) is None
 
 
 @rule("CT-53")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from easel.host.documents.service import Documents
 from easel.ids import OWNER, SessionId, UserId
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
+from tests.stores.documents import list_authors, write
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -157,6 +158,31 @@ async def test_restored_version_is_the_draft_and_the_replaced_text_can_be_restor
         await instance.documents.restore(THE_OWNER, canvas_id, revision_of("never written"))
 
 
+async def test_restore_makes_the_text_a_version_that_was_saved_at_the_last_moment(
+    instances: list[Instance], monkeypatch: pytest.MonkeyPatch
+):
+    """Another tab saves after the restore has read its revision, and before it locks the document."""
+    one, other = instances
+    canvas_id = await one.create("one\n")
+    await one.documents.promote(THE_OWNER, canvas_id)
+    await one.documents.put(THE_OWNER, canvas_id, "two\n", None)
+    apply = one.transactions.apply
+    calls = 0
+
+    async def apply_after_a_save(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        await other.store.change(OWNER, canvas_id, write(f"saved {calls}\n"))
+        return await apply(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.transactions, "apply", apply_after_a_save)
+        await one.documents.restore(THE_OWNER, canvas_id, revision_of("one\n"))
+    assert await one.text(canvas_id) == "one\n"
+    kept = [revision for revision, _ in await list_authors(one.store, canvas_id)]
+    assert kept == [revision_of(text) for text in ("one\n", "two\n", f"saved {calls}\n")]
+
+
 async def test_differences_of_two_revisions_and_of_the_current_text(instance: Instance):
     canvas_id = await instance.create("one\ntwo\n")
     first = await instance.documents.compare(THE_OWNER, canvas_id, None, None)
@@ -218,6 +244,27 @@ async def test_write_of_a_person_wins_over_the_lease_of_an_agent(instances: list
     assert await other.text(canvas_id) == "mine\n"
     ended = (await one.events(canvas_id, "canvas.lease.changed"))[-1]
     assert (ended["lease"], ended["canvas_epoch"]) == (None, epoch + 1)
+
+
+@rule("RS-49", "CT-18", "CT-19")
+async def test_save_with_an_old_base_interrupts_the_agent_all_the_same(instances: list[Instance]):
+    one, other = instances
+    session = unique("s")
+    canvas_id = await one.create(PLAN, session=session)
+    claim = await one.start(session)
+    lease_id = await one.check_out(claim)
+    assert (await one.edit(claim, lease_id, EDIT))["ok"]
+    epoch = (await one.get(canvas_id)).lease.epoch
+    with pytest.raises(TextConflict) as conflict:
+        await other.documents.put(THE_OWNER, canvas_id, "mine\n", revision_of(PLAN))
+    assert conflict.value.details == {"revision_id": revision_of(EDITED), "text": EDITED}
+    assert await one.holder(canvas_id) is None
+    ended = (await one.events(canvas_id, "canvas.lease.changed"))[-1]
+    assert (ended["lease"], ended["canvas_epoch"], ended["reason"]) == (None, epoch + 1, "conflict")
+    answer = await one.edit(claim, lease_id, "@@ -5 +5 @@\n-- one\n+- 1\n")
+    assert (answer["ok"], answer["code"]) == (False, "STALE_EPOCH")
+    saved = await other.documents.put(THE_OWNER, canvas_id, "mine\n", revision_of(EDITED))
+    assert saved.text == "mine\n"
 
 
 @rule("CT-18", "CT-19")

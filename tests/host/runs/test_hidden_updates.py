@@ -17,7 +17,7 @@ from easel.core.run.status import Status
 from easel.core.stream.filter import CHAT, WHOLE_RUN
 from easel.errors import ModelFailed, Unavailable
 from easel.host.artifacts import restore_text
-from easel.ids import OWNER, SessionId
+from easel.ids import OWNER, CanvasId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working
@@ -81,8 +81,8 @@ class Documents:
                 found.append((data["author"], await restore_text(self.harness.artifacts, OWNER, data)))
         return found
 
-    async def versions(self) -> list[tuple[AuthorKind, str | None]]:
-        versions = await self.store.list_versions(OWNER, NAME, before=None, limit=100)
+    async def versions(self, name: str = NAME) -> list[tuple[AuthorKind, str | None]]:
+        versions = await self.store.list_versions(OWNER, CanvasId(name), before=None, limit=100)
         return [(version.author.kind, version.author.run_id) for version in reversed(versions)]
 
 
@@ -121,9 +121,24 @@ async def test_edit_that_was_taken_back_is_not_reported(documents: Documents):
     await documents.edit("a\n")
     run = await documents.answer()
     assert await documents.hidden(run.run_id) == []
+    assert await documents.store.list_unreported(OWNER, SessionId("s")) == [], "no draft is left"
     await documents.edit("c\n")
     later = await documents.answer()
     assert await documents.hidden(later.run_id) == [("person", format_diff_update("a\n", "c\n"))]
+
+
+@rule("CT-54")
+async def test_edit_of_the_assistant_is_reported_after_an_edit_that_was_taken_back(
+    documents: Documents, harness: RunHarness
+):
+    await documents.edit("a\n")
+    await documents.answer()
+    await documents.edit("b\n")
+    await documents.edit("a\n")
+    run_id = await harness.start(script({"call": "canvas_apply_patch", "args": {"text": "c\n"}}))
+    async with working(documents.worker(documents.writing_tool([run_id]))):
+        await wait_until_ended(harness, run_id)
+    assert await documents.hidden(run_id) == [("assistant", format_diff_update("a\n", "c\n"))]
 
 
 @rule("CT-54", "CT-63", "RS-49")
@@ -191,6 +206,52 @@ async def test_document_made_in_the_run_is_reported_at_its_end(harness: RunHarne
     async with working(documents.worker(TestTool("make", make), documents.writing_tool([run_id]))):
         await wait_until_ended(harness, run_id)
     assert await documents.hidden(run_id) == [("assistant", format_diff_update("", "new\n"))]
+
+
+@rule("CT-34", "CT-53", "CT-54")
+async def test_edits_of_an_older_document_are_reported_and_name_it(documents: Documents, harness: RunHarness):
+    """The run edits a document and then makes another one, which is the session's newest from then on."""
+    await documents.edit("a\n")
+    await documents.answer()
+
+    async def make(_: Mapping[str, Any]) -> Any:
+        await create_document(harness.database.canvases, "newer", owner_session_key=SESSION_KEY)
+        await change(documents.store, write("new\n", assistant(run_id)), "newer")
+
+    run_id = await harness.start(
+        script({"call": "canvas_apply_patch", "args": {"text": "b\n"}}, {"call": "canvas_make", "args": {}})
+    )
+    tools = (documents.writing_tool([run_id]), TestTool("canvas_make", make))
+    async with working(documents.worker(*tools)):
+        await wait_until_ended(harness, run_id)
+    assert await documents.hidden(run_id) == [
+        ("assistant", f"{DIFF_HEADER}\n```diff\n--- {NAME}\n+++ {NAME}\n@@ -1 +1 @@\n-a\n+b\n```"),
+        ("assistant", format_diff_update("", "new\n")),
+    ]
+    assert await documents.versions() == [(AuthorKind.PERSON, None), (AuthorKind.ASSISTANT, run_id)]
+    assert await documents.versions("newer") == [(AuthorKind.ASSISTANT, run_id)]
+    await documents.edit("c\n")
+    following = await documents.answer()
+    assert await documents.hidden(following.run_id) == [("person", format_diff_update("b\n", "c\n", NAME))]
+    assert len(await documents.versions()) == 3
+
+
+@rule("CT-54")
+async def test_end_of_a_run_reports_each_document_up_to_its_own_newest_change(
+    documents: Documents, harness: RunHarness
+):
+    async def write_both(_: Mapping[str, Any]) -> Any:
+        await create_document(harness.database.canvases, "newer", owner_session_key=SESSION_KEY)
+        await change(documents.store, write("by a person\n", ANN), "newer")
+        await documents.edit("by a person\n")
+        await change(documents.store, write("by the assistant\n", assistant(run_id)))
+
+    run_id = await harness.start(script({"call": "canvas_apply_patch"}))
+    async with working(documents.worker(TestTool("canvas_apply_patch", write_both))):
+        await wait_until_ended(harness, run_id)
+    assert [author for author, _ in await documents.hidden(run_id)] == ["person", "assistant"]
+    following = await documents.answer()
+    assert await documents.hidden(following.run_id) == [("person", format_diff_update("", "by a person\n"))]
 
 
 @rule("CT-02")

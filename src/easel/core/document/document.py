@@ -72,6 +72,7 @@ class DocumentChange:
     inspected: Sequence[LineRange] | None = None
     text: str | None = None
     author: Author | None = None
+    promotes_before: bool = False  # make the text before the change a version, if it differs. CT-35
     promotes: bool = False  # make the resulting text a version, if it differs from the newest version. CT-35
     events: Sequence[Envelope] = ()
 
@@ -94,8 +95,8 @@ class Draft:
 class Reported:
     """The drafts of a document up to `draft_no`, which a run's batch reports in hidden updates.
 
-    The store marks them as reported and makes each a version, if it differs from the version before.
-    CT-34, CT-35
+    The store marks them as reported and makes each a version, if it is not one already and differs from the
+    version before. CT-34, CT-35
     """
 
     canvas_id: CanvasId

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from easel.core.document.diff import make_diff
 from easel.core.document.lines import is_terminated
+from easel.ids import CanvasId
 
 DIFF_HEADER = "Canvas update (do not display to user). Apply this diff to your internal canvas state:"
 TEXT_HEADER = "Canvas text (do not display to user). Replace your internal canvas state with this text:"
@@ -16,12 +17,14 @@ NO_NEWLINE_NOTE = "The text has no newline at its end."
 
 _MIN_FENCE = 3
 _BACKTICKS = re.compile("`+")
+_FILE_HEADER = re.compile(r"--- (.+)\n\+\+\+ \1\n")
 _OPENING = re.compile(r"(`{3,})(diff|markdown)")
 
 
 @dataclass(frozen=True, slots=True)
 class DiffUpdate:
     diff: str
+    canvas_id: CanvasId | None = None  # None: the session's newest document
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,14 @@ class TextUpdate:
     text: str
 
 
-def format_diff_update(old: str, new: str) -> str | None:
-    """Return the hidden update for a change of the text, or None if nothing has changed. CT-53, CT-54"""
+def format_diff_update(old: str, new: str, canvas_id: CanvasId | None = None) -> str | None:
+    """Return the hidden update for a change of the text, or None if nothing has changed. CT-53, CT-54
+
+    `canvas_id` names the document in the file header of the diff, if it is not the session's newest one.
+    """
     diff = make_diff(old, new)
+    if diff and canvas_id is not None:
+        diff = f"--- {canvas_id}\n+++ {canvas_id}\n{diff}"
     return f"{DIFF_HEADER}\n{_enclose('diff', diff)}" if diff else None
 
 
@@ -56,7 +64,10 @@ def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
         return None
     content = content.removesuffix(found[1])
     if found[2] == "diff":
-        return DiffUpdate(content)
+        named = _FILE_HEADER.match(content)  # no hunk starts like this
+        return (
+            DiffUpdate(content) if named is None else DiffUpdate(content[named.end() :], CanvasId(named[1]))
+        )
     return TextUpdate(content[:-1] if ends_without_newline else content)
 
 

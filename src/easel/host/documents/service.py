@@ -53,7 +53,8 @@ class Documents:
     ) -> Document:
         """Save the text as a draft. A repeated save of the current text is not a conflict.
 
-        Raises `TextConflict` with the current text if `base_revision_id` is not the current revision.
+        Raises `TextConflict` with the current text if `base_revision_id` is not the current revision. The
+        agent that edits the document loses its lease all the same, so that the next save can succeed. RS-49
         """
         check_text(text, self._max_bytes)
         return await self._write(principal, canvas_id, text, base_revision_id)
@@ -64,24 +65,32 @@ class Documents:
         The text that it replaces becomes a version first, so that it can be restored as well.
         """
         text = await self._read_revision(principal, canvas_id, revision_id)
-        await self._promote(principal, canvas_id)
-        document = await self._write(principal, canvas_id, text, None)
+        document = await self._write(principal, canvas_id, text, None, promotes_before=True)
         await self._audit.record(
             principal, "document.restored", subject=canvas_id, details={"revision_id": revision_id}
         )
         return document
 
     async def _write(
-        self, principal: Principal, canvas_id: str, text: str, base_revision_id: str | None
+        self,
+        principal: Principal,
+        canvas_id: str,
+        text: str,
+        base_revision_id: str | None,
+        *,
+        promotes_before: bool = False,
     ) -> Document:
         events = _events_of(principal, canvas_id)
         author = author_of(principal)
         revision_id = revision_of(text)
+        is_conflict = False
 
         def decide(document: Document) -> DocumentChange | None:
+            nonlocal is_conflict
             is_changed = text != document.text
-            if is_changed and base_revision_id not in (None, document.revision_id):
-                raise TextConflict(revision_id=document.revision_id, text=document.text)
+            is_conflict = is_changed and base_revision_id not in (None, document.revision_id)
+            if is_conflict:
+                return _interrupt(events, document, "conflict")
             if not is_changed and isinstance(document.lease, Free):
                 return None
             lease = take_from_holder(document)
@@ -95,10 +104,14 @@ class Documents:
                 inspected=(),
                 text=text if is_changed else None,
                 author=author if is_changed else None,
+                promotes_before=promotes_before and is_changed,
                 events=sealed,
             )
 
-        return await self._transactions.apply(principal.user_id, canvas_id, decide)
+        document = await self._transactions.apply(principal.user_id, canvas_id, decide)
+        if is_conflict:
+            raise TextConflict(revision_id=document.revision_id, text=document.text)
+        return document
 
     async def take_control(self, principal: Principal, canvas_id: str) -> Document:
         """End the lease of the agent that edits the document. CT-18, CT-57"""
@@ -106,13 +119,9 @@ class Documents:
         interrupted: list[str] = []
 
         def decide(document: Document) -> DocumentChange | None:
-            if isinstance(document.lease, Free):
-                return None
-            interrupted[:] = [document.lease.run_id]
-            lease = take_from_holder(document)
-            return DocumentChange(
-                lease=lease, inspected=(), events=_lease_events(events, document, lease, "control_taken")
-            )
+            if isinstance(document.lease, Held):
+                interrupted[:] = [document.lease.run_id]
+            return _interrupt(events, document, "control_taken")
 
         document = await self._transactions.apply(principal.user_id, canvas_id, decide)
         if interrupted:
@@ -206,6 +215,14 @@ def check_text(text: str, max_bytes: int) -> None:
 
 def _events_of(principal: Principal, canvas_id: str) -> CanvasEvents:
     return CanvasEvents.by(principal, CanvasId(canvas_id), event_id=new_event_id(), node_id="document")
+
+
+def _interrupt(events: CanvasEvents, document: Document, reason: str) -> DocumentChange | None:
+    """Return the change that ends the lease of an agent because a person acted. CT-18"""
+    if isinstance(document.lease, Free):
+        return None
+    lease = take_from_holder(document)
+    return DocumentChange(lease=lease, inspected=(), events=_lease_events(events, document, lease, reason))
 
 
 def _lease_events(events: CanvasEvents, before: Document, lease: Lease, reason: str) -> list[Envelope]:

@@ -52,10 +52,10 @@ class DocumentStore(Protocol):
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...
 
     async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        """Return the drafts of the session's newest document that no hidden update reports yet, in order.
+        """Return the drafts of the session's documents that no hidden update reports yet, in order.
 
-        Closes them: a later text of the same author is another draft, so that a report contains all of what
-        it marks as reported.
+        The oldest document is first. Closes the drafts: a later text of the same author is another draft, so
+        that a report contains all of what it marks as reported.
         """
         ...
 

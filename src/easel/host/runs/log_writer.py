@@ -90,7 +90,7 @@ class RunLogWriter:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._next_batch = 1
         self._ending: tuple[Status, str | None, Message] | None = None
-        self._updates = NO_UPDATES  # of the next batch; their events are pending
+        self._updates = NO_UPDATES  # of the next batch; their events, if any, are pending
         self._give_up_at: float | None = None  # when unavailable artifacts become a failure
         self._write_task: asyncio.Task[None] | None = None
         self._write_scheduled = False
@@ -117,7 +117,7 @@ class RunLogWriter:
     async def flush(self) -> None:
         """Wait until all written events are durable. Raises `ClaimLost` or the error of a failed write."""
         self._flush_deltas()
-        while (self._pending or self._write_task) and not self.claim_lost:
+        while (self._has_pending or self._write_task) and not self.claim_lost:
             if self._failure is not None:
                 raise self._failure
             self._start_write()
@@ -235,6 +235,10 @@ class RunLogWriter:
             self._flush_timer.cancel()
             self._flush_timer = None
 
+    @property
+    def _has_pending(self) -> bool:
+        return bool(self._pending) or self._updates is not NO_UPDATES
+
     # -- batches ---------------------------------------------------------------------------------------------
 
     def _schedule_write(self) -> None:
@@ -245,14 +249,14 @@ class RunLogWriter:
 
     def _start_write(self) -> None:
         self._write_scheduled = False
-        if self._write_task is None and self._pending and not self.claim_lost and self._failure is None:
+        if self._write_task is None and self._has_pending and not self.claim_lost and self._failure is None:
             self._write_task = asyncio.create_task(self._write_pending())
 
     async def _write_pending(self) -> None:
         events: list[Envelope] = []
         updates = NO_UPDATES
         try:
-            while self._pending and not self.claim_lost:
+            while self._has_pending and not self.claim_lost:
                 events, self._pending = self._pending, []
                 updates, self._updates = self._updates, NO_UPDATES
                 ends_as, error, answer = self._ending or (None, None, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.document.document import Reported
 from easel.core.run.run import Run
+from easel.core.stream.log import LAST_CURSOR
 from easel.ids import CanvasId, RunId, UserId
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
@@ -61,13 +62,22 @@ async def release_lease(connection: "Connection", ids: Ids, run_id: RunId) -> bo
 
 
 async def promote(connection: "Connection", ids: Ids, max_versions: int) -> bool:
-    """Make the newest draft a version if it differs from the newest one. Returns whether it did. CT-35"""
+    """Make the drafts versions, unless the newest version has the current text. Returns whether it did. CT-35
+
+    The older drafts become versions too, so that a later report of them adds none after the current text.
+    """
     [hashes] = await fetch_all(connection, "compare_hashes", **ids)
     if hashes["draft_hash"] in (None, hashes["artefact_hash"]):
         return False
-    await fetch_all(connection, "add_version", **ids)
-    await fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
+    await _add_versions(connection, ids, LAST_CURSOR, max_versions)
     return True
+
+
+async def _add_versions(connection: "Connection", ids: Ids, draft_no: int, max_versions: int) -> None:
+    """Make the drafts up to a number versions, each if it differs from the version before. CT-35"""
+    await fetch_all(connection, "rt_append_node_to_ref_v1", draft_no=draft_no, **ids)
+    await fetch_all(connection, "mark_versioned", draft_no=draft_no, **ids)
+    await fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
 
 
 async def report_drafts(
@@ -77,7 +87,7 @@ async def report_drafts(
     for drafts in sorted(reported, key=lambda drafts: drafts.canvas_id):
         ids = {"user_id": user_id, "canvas_id": drafts.canvas_id}
         await fetch_all(connection, "lock_document", **ids)
-        await fetch_all(connection, "rt_append_node_to_ref_v1", draft_no=drafts.draft_no, **ids)
+        await _add_versions(connection, ids, drafts.draft_no, max_versions)
         await fetch_all(connection, "mark_reported", draft_no=drafts.draft_no, **ids)
+        await fetch_all(connection, "note_unreported", **ids)
         await fetch_all(connection, "delete_reported_drafts", **ids)
-        await fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)

@@ -65,11 +65,13 @@ class PostgresDocuments:
             change = decide(before)
             if change is None:
                 return before
+            if change.promotes_before and await document_changes.promote(connection, ids, self.max_versions):
+                before = replace(before, artefact_revision_id=before.revision_id)
             after = apply_change(before, change)
-            await fetch_all(
-                connection, "change_document", **ids, **lease_arguments(after), **columns(change.events)
-            )
-            if after.revision_id != before.revision_id:
+            has_new_text = after.revision_id != before.revision_id
+            arguments = {**lease_arguments(after), **columns(change.events)}
+            await fetch_all(connection, "change_document", has_new_text=has_new_text, **ids, **arguments)
+            if has_new_text:
                 draft = draft_arguments(before, after, change.author)
                 await fetch_all(connection, "rt_save_artefact_draft", **ids, **draft)
             if change.promotes and await document_changes.promote(connection, ids, self.max_versions):
@@ -96,17 +98,18 @@ class PostgresDocuments:
         return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
     async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        canvas_id = await self.find_newest(user_id, session_id)
-        if canvas_id is None:
-            return []
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
-        rows = await self._database.rows(SQL["list_unreported_drafts"], **ids)
+        of_session = {"user_id": user_id, "session_id": session_id}
+        rows = await self._database.rows(SQL["list_unreported_drafts"], **of_session)
         if all(row["is_closed"] for row in rows):
             return to_drafts(rows)
         async with self._database.connection() as connection, connection.transaction():
-            await fetch_all(connection, "lock_document", **ids)
-            await fetch_all(connection, "close_drafts", **ids)
-            return to_drafts(await fetch_all(connection, "list_unreported_drafts", **ids))
+            for canvas_id in sorted({row["canvas_id"] for row in rows}):
+                ids = {"user_id": user_id, "canvas_id": canvas_id}
+                await fetch_all(connection, "lock_document", **ids)
+                await fetch_all(connection, "close_drafts", **ids)
+            rows = await fetch_all(connection, "list_unreported_drafts", **of_session)
+            # A draft that is open is of another document, which was changed since the first statement.
+            return to_drafts(row for row in rows if row["is_closed"])
 
     async def list_versions(
         self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int

@@ -10,6 +10,7 @@ from typing import Any
 
 from easel.core.document.document import Reported
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.log import LAST_CURSOR
 from easel.ids import CanvasId, RunId, SessionId, UserId
 from easel.stores import named_sql
 from easel.stores.rows.documents import preempted_event, released_event
@@ -74,13 +75,24 @@ def release_leases(connection: sqlite3.Connection, run_id: RunId, now: int) -> l
 
 
 def promote(connection: sqlite3.Connection, ids: Ids, max_versions: int, now: int) -> bool:
-    """Make the newest draft a version if it differs from the newest one. Returns whether it did. CT-35"""
+    """Make the drafts versions, unless the newest version has the current text. Returns whether it did. CT-35
+
+    The older drafts become versions too, so that a later report of them adds none after the current text.
+    """
     [hashes] = fetch_all(connection, "compare_hashes", **ids)
     if hashes["draft_hash"] in (None, hashes["artefact_hash"]):
         return False
-    fetch_all(connection, "add_version", now=now, **ids)
-    fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
+    _add_versions(connection, ids, LAST_CURSOR, max_versions, now)
     return True
+
+
+def _add_versions(
+    connection: sqlite3.Connection, ids: Ids, draft_no: int, max_versions: int, now: int
+) -> None:
+    """Make the drafts up to a number versions, each if it differs from the version before. CT-35"""
+    fetch_all(connection, "rt_append_node_to_ref_v1", draft_no=draft_no, now=now, **ids)
+    fetch_all(connection, "mark_versioned", draft_no=draft_no, **ids)
+    fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
 
 
 def report_drafts(
@@ -89,10 +101,10 @@ def report_drafts(
     """Mark drafts as reported by hidden messages and make them versions. CT-34, CT-35"""
     for drafts in reported:
         ids = {"user_id": user_id, "canvas_id": drafts.canvas_id}
-        fetch_all(connection, "rt_append_node_to_ref_v1", draft_no=drafts.draft_no, now=now, **ids)
+        _add_versions(connection, ids, drafts.draft_no, max_versions, now)
         fetch_all(connection, "mark_reported", draft_no=drafts.draft_no, **ids)
+        fetch_all(connection, "note_unreported", **ids)
         fetch_all(connection, "delete_reported_drafts", **ids)
-        fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
 
 
 def session_has_document(connection: sqlite3.Connection, user_id: UserId, session_id: SessionId) -> bool:

@@ -68,9 +68,14 @@ class SqliteDocuments:
             change = decide(before)
             if change is None:
                 return before
+            if change.promotes_before and document_changes.promote(connection, ids, self.max_versions, now):
+                before = replace(before, artefact_revision_id=before.revision_id)
             after = apply_change(before, change)
-            fetch_all(connection, "change_document", **ids, **_lease_columns(after))
-            if after.revision_id != before.revision_id:
+            has_new_text = after.revision_id != before.revision_id
+            fetch_all(
+                connection, "change_document", has_new_text=has_new_text, **ids, **_lease_columns(after)
+            )
+            if has_new_text:
                 draft = draft_arguments(before, after, change.author)
                 fetch_all(connection, "rt_save_artefact_draft", now=now, **ids, **draft)
             canvas_log.append_events(connection, ids, change.events, now)
@@ -99,17 +104,17 @@ class SqliteDocuments:
         return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
     async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        canvas_id = await self.find_newest(user_id, session_id)
-        if canvas_id is None:
-            return []
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"user_id": user_id, "session_id": session_id}
         rows = await self._read("list_unreported_drafts", **ids)
         if all(row["is_closed"] for row in rows):  # the usual case does not occupy the writer
             return to_drafts(rows)
 
         def work(connection: sqlite3.Connection) -> list[Draft]:
-            fetch_all(connection, "close_drafts", **ids)
-            return to_drafts(fetch_all(connection, "list_unreported_drafts", **ids))
+            for canvas_id in {row["canvas_id"] for row in rows}:
+                fetch_all(connection, "close_drafts", user_id=user_id, canvas_id=canvas_id)
+            # A draft that is open is of another document, which was changed since the first statement.
+            listed = fetch_all(connection, "list_unreported_drafts", **ids)
+            return to_drafts(row for row in listed if row["is_closed"])
 
         return await self._database.write(work)
 

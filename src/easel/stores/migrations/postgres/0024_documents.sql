@@ -11,6 +11,8 @@ create table documents (
   created_at timestamptz not null,
   -- Whether the canvas has the mode `markdown` now. The text of a canvas that changed its mode is kept.
   is_active boolean not null default true,
+  -- Whether a draft of the document is not reported by a hidden message.
+  has_unreported boolean not null default false,
   -- Raised whenever the user interrupts the assistant.
   epoch bigint not null default 0,
   -- The run that may write to the document, and until when.
@@ -30,6 +32,7 @@ create table documents (
   constraint epoch_from_zero check (epoch >= 0)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 create index documents_session_idx on documents(user_id, session_id, created_at desc, canvas_id desc) where is_active;
+create index documents_unreported_idx on documents(user_id, session_id) where has_unreported and is_active;
 -- Few rows. lease_expires_at is left out on purpose, so that a renewal writes no index.
 create index documents_leased_idx on documents(lease_session_id, lease_run_id, user_id) where lease_id is not null;
 
@@ -47,12 +50,15 @@ create table artefact_drafts (
   author_run_id text,
   -- Whether a report of the draft is being made, so that a later text of its author is another draft.
   is_closed boolean not null default false,
+  -- Whether the text is a version, or equals the version before. The drafts of which it is true come first.
+  is_versioned boolean not null default false,
   -- Whether a hidden message reports the draft.
   is_reported boolean not null default false,
   updated_at timestamptz not null default clock_timestamp(),
   primary key (user_id, canvas_id, draft_no),
   foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade,
-  constraint reported_means_closed check (is_closed or not is_reported)
+  constraint reported_means_closed check (is_closed or not is_reported),
+  constraint reported_means_versioned check (is_versioned or not is_reported)
 );
 
 -- The versions of documents.
@@ -107,7 +113,7 @@ begin
     select canvas_id from documents
      where lease_id is not null and lease_session_id = for_session and user_id = for_user
        and (for_run is null or lease_run_id = for_run)
-     order by canvas_id
+     order by canvas_id collate "C"  -- as the other transactions that lock several documents
   loop
     perform from canvases where user_id = for_user and canvas_id = leased.canvas_id for update;
     update documents

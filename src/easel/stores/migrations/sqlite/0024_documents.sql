@@ -11,6 +11,8 @@ create table documents (
   created_at integer not null,
   -- Whether the canvas has the mode `markdown` now. The text of a canvas that changed its mode is kept.
   is_active integer not null default 1 check (is_active in (0, 1)),
+  -- Whether a draft of the document is not reported by a hidden message.
+  has_unreported integer not null default 0 check (has_unreported in (0, 1)),
   -- Raised whenever the user interrupts the assistant.
   epoch integer not null default 0,
   -- The run that may write to the document, and until when.
@@ -30,6 +32,7 @@ create table documents (
   constraint epoch_from_zero check (epoch >= 0)
 ) strict;
 create index documents_session_idx on documents(user_id, session_id, created_at desc, canvas_id desc) where is_active;
+create index documents_unreported_idx on documents(user_id, session_id) where has_unreported and is_active;
 -- Few rows. lease_expires_at is left out on purpose, so that a renewal writes no index.
 create index documents_leased_idx on documents(lease_session_id, lease_run_id, user_id) where lease_id is not null;
 
@@ -47,12 +50,15 @@ create table artefact_drafts (
   author_run_id text,
   -- Whether a report of the draft is being made, so that a later text of its author is another draft.
   is_closed integer not null default 0 check (is_closed in (0, 1)),
+  -- Whether the text is a version, or equals the version before. The drafts of which it is true come first.
+  is_versioned integer not null default 0 check (is_versioned in (0, 1)),
   -- Whether a hidden message reports the draft.
   is_reported integer not null default 0 check (is_reported in (0, 1)),
   updated_at integer not null,
   primary key (user_id, canvas_id, draft_no),
   foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade,
-  constraint reported_means_closed check (is_closed or not is_reported)
+  constraint reported_means_closed check (is_closed or not is_reported),
+  constraint reported_means_versioned check (is_versioned or not is_reported)
 ) strict;
 
 -- The versions of documents.

@@ -56,11 +56,12 @@ select cancel_requested_at,
    and status = 'running' and lease_until > :lease_now;
 
 -- name: change_document
--- Store the lease of a document and the lines that its holder was shown.
+-- Store the lease of a document, the lines that its holder was shown, and whether it has a new text.
 update documents
    set epoch = :epoch, lease_id = :lease_id, lease_run_id = :lease_run_id,
        lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
-       interrupted_run_ids = :interrupted_run_ids, inspected = :inspected
+       interrupted_run_ids = :interrupted_run_ids, inspected = :inspected,
+       has_unreported = has_unreported or :has_new_text
  where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: rt_save_artefact_draft
@@ -73,7 +74,8 @@ select :user_id, :canvas_id, coalesce(max(n.draft_no), 0)
        :text, :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id, :now
   from artefact_drafts n where n.user_id = :user_id and n.canvas_id = :canvas_id
 on conflict (user_id, canvas_id, draft_no) do update
-  set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at;
+  set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at,
+      is_versioned = 0;
 
 -- name: compare_hashes
 -- Return the hashes of the newest draft and of the newest version. CT-35
@@ -84,20 +86,9 @@ select (select revision_id from artefact_drafts
          where user_id = :user_id and canvas_id = :canvas_id
          order by version_no desc limit 1) as artefact_hash;
 
--- name: add_version
--- Make the newest draft a version.
-insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
-                       author_run_id, created_at)
-select user_id, canvas_id,
-       1 + coalesce((select max(version_no) from artefacts
-                      where user_id = :user_id and canvas_id = :canvas_id), 0),
-       text, length(cast(text as blob)), revision_id, author_kind, author_id, author_run_id, :now
-  from artefact_drafts where user_id = :user_id and canvas_id = :canvas_id
- order by draft_no desc limit 1;
-
 -- name: rt_append_node_to_ref_v1
--- Make the drafts that a run's batch reports versions, each if its hash differs from the version before. The
--- batch is stored in the same transaction. CT-34, CT-35, RS-51
+-- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
+-- run's batch reports, in the transaction of the batch, or all when a person promotes. CT-34, CT-35, RS-51
 insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
                        author_run_id, created_at)
 select user_id, canvas_id,
@@ -110,13 +101,26 @@ select user_id, canvas_id,
                                      where user_id = :user_id and canvas_id = :canvas_id
                                      order by version_no desc limit 1)) over (order by draft_no) as former
           from artefact_drafts
-         where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported)
+         where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned)
  where revision_id is not former;
 
+-- name: mark_versioned
+-- Mark the drafts up to a number as versions.
+update artefact_drafts set is_versioned = 1
+ where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
+
 -- name: mark_reported
--- Mark the drafts up to a number as reported by a hidden message.
+-- Mark the drafts up to a number, which are versions, as reported by a hidden message.
 update artefact_drafts set is_closed = 1, is_reported = 1
  where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
+
+-- name: note_unreported
+-- Store whether a draft of a document is not reported.
+update documents as d
+   set has_unreported = exists (select 1 from artefact_drafts n
+                                 where n.user_id = d.user_id and n.canvas_id = d.canvas_id
+                                   and not n.is_reported)
+ where user_id = :user_id and canvas_id = :canvas_id;
 
 -- name: delete_reported_drafts
 -- Delete the reported drafts except the newest, which is the base of the next draft.
@@ -169,12 +173,15 @@ update artefact_drafts set is_closed = 1
  where user_id = :user_id and canvas_id = :canvas_id and not is_reported and not is_closed;
 
 -- name: list_unreported_drafts
--- Return the drafts of a document that no hidden message reports, each with the text before.
+-- Return the drafts of a session's documents that no hidden message reports, each with the text before.
 select * from (
-  select canvas_id, draft_no, text, author_kind, author_id, author_run_id, is_closed, is_reported,
-         lag(text, 1, '') over (order by draft_no) as before
-    from artefact_drafts where user_id = :user_id and canvas_id = :canvas_id)
- where not is_reported order by draft_no;
+  select n.canvas_id, n.draft_no, n.text, n.author_kind, n.author_id, n.author_run_id, n.is_closed,
+         n.is_reported, d.created_at,
+         lag(n.text, 1, '') over (partition by n.canvas_id order by n.draft_no) as before
+    from documents d indexed by documents_unreported_idx
+    cross join artefact_drafts n on n.user_id = d.user_id and n.canvas_id = d.canvas_id
+   where d.user_id = :user_id and d.session_id = :session_id and d.has_unreported and d.is_active)
+ where not is_reported order by created_at, canvas_id, draft_no;
 
 -- define: document_is_active
 -- Whether the document exists for its user.
