@@ -158,6 +158,8 @@ def test_items_of_the_outermost_list_are_found(text: str, items: list[tuple[int,
         ("- x\n\n      ```\n      # A\n# B\n", [("# B", 5, 5)]),
         ("<!-- # A\n# B -->\n# C\n", [("# C", 3, 3)]),
         ("# A #\n# B#\n# C # x\n# ##\n", [("# A", 1, 1), ("# B#", 2, 2), ("# C # x", 3, 3), ("# ", 4, 4)]),
+        ("#\n--\n", [("# ", 1, 2)]),
+        ("\r\n---\r\n", []),
         ("", []),
     ],
 )
