@@ -74,15 +74,12 @@ class Outline:
         line_count = count_lines(self._text)
         return [self._section(at, line_count) for at in range(len(self._headings))]
 
-    def section_of(self, line: int) -> Section | None:
-        """Return the innermost section of a line, None before the first heading."""
-        at = bisect_right(self._first_lines, line)
-        return self.sections[at - 1] if at else None
-
     def name_of(self, line: int) -> str | None:
-        """Return the name of the innermost section of a line, such as `## Steps`."""
-        at = bisect_right(self._first_lines, line)
-        return self._headings[at - 1].name if at else None
+        """Return the name of the innermost section of a line of the text, such as `## Steps`."""
+        offset = 0
+        for _ in range(line - 1):
+            offset = self._text.find("\n", offset) + 1
+        return self.name_each([offset])[0]
 
     def name_each(self, offsets: Sequence[int]) -> list[str | None]:
         """Return the names for the offsets of some lines."""
