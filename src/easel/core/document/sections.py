@@ -188,7 +188,8 @@ def _remove_skipped(offsets: list[int], skipped: Iterable[tuple[int, int]]) -> l
     at = 0
     for start, end in skipped:
         first = bisect_left(offsets, start, at)
-        kept += offsets[at:first]
+        if first > at:
+            kept += offsets[at:first]
         at = bisect_left(offsets, end, first)
     return kept + offsets[at:]
 
@@ -213,7 +214,7 @@ def _find_skipped(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
             fence = ""
         if fence:
-            if signs and signs.startswith(fence) and not rest.strip(" \t\r"):
+            if signs and signs.startswith(fence) and (not rest or not rest.strip(" \t\r")):
                 end = found.end() - 1
                 yield start, end
                 fence = ""
@@ -223,7 +224,7 @@ def _find_skipped(text: str) -> Iterator[tuple[int, int]]:
             closing = text.find(_COMMENT_END, offset)
             end = len(text) if closing < 0 else closing
             yield offset, end
-        elif signs[0] == "~" or "`" not in rest:
+        elif not rest or signs[0] == "~" or "`" not in rest:
             fence, start, end = signs, offset, len(padded)
             if indent and len(indent.expandtabs(4)) > _MAX_FENCE_INDENT:
                 end = item_end = _item_end(padded, found.end()) if item_end <= offset else item_end
