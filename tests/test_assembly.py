@@ -11,20 +11,21 @@ import pkgutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import easel.host
 from easel.assembly.resources import open_resources
 from easel.assembly.sandbox import choose_sandbox
 from easel.assembly.server import build_edge, build_gateway
-from easel.assembly.services import build_services, open_shared_services
+from easel.assembly.services import build_services, document_rules, open_shared_services
 from easel.assembly.worker import build_worker
 from easel.sandbox.session_dirs import SessionDirs
 from easel.settings import Settings
+from tests.requirements import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 # Built once per kind of log, and once per background loop.
 BUILT_REPEATEDLY = {"Tails", "Periodic", "NativeTool"}
@@ -79,3 +80,12 @@ async def test_each_service_is_built_once(tmp_path: Path, monkeypatch: pytest.Mo
     }
     assert {*expected, "SessionDirs", "NodeRegistry", "RunWorker", "ActionService"} <= set(counts)
     assert {name: count for name, count in counts.items() if count > 1 and name not in BUILT_REPEATEDLY} == {}
+
+
+@rule("RS-47")
+@pytest.mark.parametrize("result, context, expected", [(262_144, 32_768, 32_768), (9_000, 32_768, 9_000)])
+def test_document_tools_return_no_more_than_a_model_is_given(
+    result: int, context: int, expected: int
+) -> None:
+    settings = Settings(max_result_bytes=result, max_context_result_bytes=context)
+    assert document_rules(settings).max_result_bytes == expected

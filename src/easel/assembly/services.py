@@ -282,12 +282,13 @@ def asset_limits(settings: Settings) -> AssetLimits:
 
 
 def document_rules(settings: Settings) -> ToolRules:
+    """Return the settings of the document tools. A model must get every line that counts as read. RS-47"""
     return ToolRules(
         needs_lease=settings.canvas_leases,
         enforces_inspection=settings.canvas_inspection == "enforce",
         is_turned_off=settings.document_store == "git",
         max_document_bytes=settings.max_document_bytes,
-        max_result_bytes=settings.max_result_bytes,
+        max_result_bytes=min(settings.max_result_bytes, settings.max_context_result_bytes),
     )
 
 

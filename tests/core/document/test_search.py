@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easel.core.document.lines import split_lines
-from easel.core.document.search import MAX_QUERY_LENGTH, MAX_REGEX_SECONDS, grep
+from easel.core.document.search import MAX_MATCHES, MAX_QUERY_LENGTH, MAX_REGEX_SECONDS, grep
 from easel.errors import BadInput
 from tests.requirements import case, rule
 from tests.support.length import examples
@@ -138,3 +138,43 @@ def test_hostile_pattern_ends_in_time(pattern: str, is_one_line: bool) -> None:
     with suppress(BadInput):  # too large or too slow
         grep(text, pattern, regex=True, is_over=lambda: time.process_time() - began > MAX_REGEX_SECONDS)
     assert time.process_time() - began < 0.25
+
+
+HOSTILE_LINES = [
+    "a#12\n",
+    "#x\n",
+    "# a\n",
+    "#\n",
+    "---\n",
+    "\n--\n",
+    "a\n--\n",
+    "a\nb\n==\n",
+    "```\n",
+    "```\n# a\n```\n",
+    "    ```\n",
+    "    ```\n    ```\n\n",
+    "<!--\n",
+    "<!--\n# a\n-->\n",
+    "````\n```\n",
+]
+
+
+@rule("CT-21", "RS-46")
+@pytest.mark.parametrize("size, max_seconds", [(18_000, 0.03), (1_000_000, 0.25)])
+@pytest.mark.parametrize("lines", HOSTILE_LINES, ids=repr)
+@pytest.mark.parametrize("is_spread", [False, True])
+def test_sections_of_many_matches_are_named_in_time(
+    lines: str, size: int, max_seconds: float, is_spread: bool
+) -> None:
+    count = size // len(lines) // MAX_MATCHES
+    text = (
+        (lines * count + "needle\n") * MAX_MATCHES
+        if is_spread
+        else lines * (count * MAX_MATCHES) + "needle\n" * MAX_MATCHES
+    )
+    seconds: list[float] = []
+    for _ in range(3):  # the fastest counts: other processes slow this one down
+        began = time.process_time()
+        assert len(grep(text, "needle").matches) == MAX_MATCHES
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < max_seconds

@@ -158,6 +158,8 @@ def test_items_of_the_outermost_list_are_found(text: str, items: list[tuple[int,
         ("- x\n\n      ```\n      # A\n# B\n", [("# B", 5, 5)]),
         ("<!-- # A\n# B -->\n# C\n", [("# C", 3, 3)]),
         ("# A #\n# B#\n# C # x\n# ##\n", [("# A", 1, 1), ("# B#", 2, 2), ("# C # x", 3, 3), ("# ", 4, 4)]),
+        ("#\n--\n", [("# ", 1, 2)]),
+        ("\r\n---\r\n", []),
         ("", []),
     ],
 )
@@ -193,10 +195,12 @@ LINES = st.sampled_from(
 def test_names_of_some_lines_are_those_of_the_outline(lines: list[str]) -> None:
     text = "\n".join(lines)
     offsets = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(split_lines(text)))]
-    outline = Outline(text)
-    expected = [outline.name_of(number) for number in range(1, len(offsets) + 1)]
+    expected: list[str | None] = []
+    for number in range(1, len(offsets) + 1):
+        before = [section.name for section in Outline(text).sections if section.first <= number]
+        expected.append(before[-1] if before else None)
     assert Outline(text).name_each(offsets) == expected
-    assert [Outline(text).name_each([offset])[0] for offset in offsets] == expected
+    assert [Outline(text).name_of(number) for number in range(1, len(offsets) + 1)] == expected
 
 
 @pytest.mark.parametrize(

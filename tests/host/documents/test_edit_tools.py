@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.document.document import revision_of
+from easel.core.stream.json_text import to_json
+from easel.host.documents.answers import ToolRules
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from easel.core.run.run import Claim
 
 EDIT = "@@ -6 +6 @@\n-- two\n+- 2\n"
@@ -90,6 +94,48 @@ async def test_whole_document_is_read_or_refused_with_advice_if_it_is_too_large(
     assert (refused["ok"], refused["code"]) == (False, "TOO_LARGE")
     assert "canvas_grep" in refused["message"]
     assert (await small.call(claim, "read_lines", lease_id=lease_id, start_line=1, end_line=50))["ok"]
+
+
+@rule("CT-22", "RS-47")
+@pytest.mark.parametrize("start_line", [1, 301])
+async def test_read_that_is_too_long_says_which_lines_to_read(
+    small: Instance, tmp_path: Path, start_line: int
+):
+    limited = Instance(small.database, tmp_path, ToolRules(max_result_bytes=16_384))
+    claim, _, lease_id = await begin(limited, f"# {'long title ' * 50}\n" + 'a "quoted" line\n' * 2_000)
+    args = {"lease_id": lease_id, "start_line": start_line}
+    refused = await limited.call(claim, "read_lines", **args, end_line=2_000)
+    assert (refused["ok"], refused["code"]) == (False, "TOO_LARGE")
+    last = int(refused["message"].partition(f"Read lines {start_line} to ")[2].split(" ")[0])
+    assert f"on from line {last + 1}" in refused["message"]
+    shown = await limited.call(claim, "read_lines", **args, end_line=last)
+    assert shown["ok"]
+    assert shown["end_line"] == last
+    assert 11_000 < len(to_json(shown)) < 16_384
+    await limited.close()
+
+
+@rule("CT-21", "RS-47")
+async def test_matches_that_do_not_fit_are_left_out_and_not_counted_as_read(small: Instance, tmp_path: Path):
+    limited = Instance(small.database, tmp_path, ToolRules(max_result_bytes=16_384))
+    text = "".join(f"line {number} {'x' * 300}\n" for number in range(1, 101))
+    claim, canvas_id, lease_id = await begin(limited, text)
+    answer = await limited.call(claim, "grep", lease_id=lease_id, query="line")
+    assert answer["is_truncated"] is True
+    assert len(to_json(answer)) < 16_384
+    count = len(answer["matches"])
+    assert 30 < count < 60
+    assert (await limited.get(canvas_id)).inspected == ((1, count),)
+    await limited.close()
+
+
+@rule("CT-22", "RS-46")
+async def test_integer_may_be_written_with_a_fraction_of_zero(small: Instance):
+    claim, _, lease_id = await begin(small)
+    lines = await small.call(claim, "read_lines", lease_id=lease_id, start_line=5.0, end_line=6.0)
+    assert (lines["text"], lines["start_line"]) == ("     5\t- one\n     6\t- two", 5)
+    item = await small.call(claim, "read_lines", lease_id=lease_id, section="Steps", item=3.0)
+    assert item["text"] == "     7\t- three"
 
 
 async def test_grep_of_a_large_document_returns_the_first_matches_and_their_number(small: Instance):

@@ -222,6 +222,34 @@ async def test_check_in_releases_and_does_not_fail_for_a_lease_that_is_gone(inst
     assert (await instance.call(claim, "read_all", lease_id=lease_id))["ok"] is False
 
 
+@rule("CT-14", "CT-16", "RS-48")
+@pytest.mark.parametrize("tool", [*READS, "check_in"])
+async def test_live_lease_is_still_kept_after_a_call_with_another_one(instance: Instance, tool: str):
+    session = unique("s")
+    canvas_id = await instance.create(PLAN, session=session)
+    claim = await instance.start(session)
+    old = await instance.check_out(claim)
+    await instance.expire(canvas_id)
+    await instance.check_out(claim)
+    for lease_id in (old, f"lease_0_0_0_{canvas_id}"):
+        answer = await instance.call(claim, tool, lease_id=lease_id, **READS.get(tool, {}))
+        assert not answer["ok"] or answer["released"] is False
+        assert instance.leases.may_hold(claim.run_id)
+    await instance.leases.release(claim)
+    assert await instance.holder(canvas_id) is None
+
+
+@rule("RS-48")
+async def test_lease_that_has_ended_is_forgotten(small: Instance):
+    session = unique("s")
+    canvas_id = await small.create(PLAN, session=session)
+    claim = await small.start(session)
+    lease_id = await small.check_out(claim)
+    await small.expire(canvas_id)
+    assert (await small.call(claim, "read_all", lease_id=lease_id))["code"] == "LEASE_EXPIRED"
+    assert not small.leases.may_hold(claim.run_id)
+
+
 @rule("CT-18", "CT-19", "CT-16")
 @pytest.mark.parametrize("act", ["message", "cancel"])
 async def test_message_and_cancel_end_the_lease_on_any_instance(instances: list[Instance], act: str):

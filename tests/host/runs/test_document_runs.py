@@ -24,7 +24,7 @@ from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.stores.documents import ANN, NAME, change, create_document, get_document, write
-from tests.support.waiting import within_timeout
+from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -124,6 +124,42 @@ async def test_silence_of_over_15_seconds_loses_the_lease(desktop: Desktop, harn
         await wait_until_ended(harness, run_id)
     results = [event for event in await harness.log(run_id) if event.type == "tool.result"]
     assert '"code":"LEASE_EXPIRED"' in results[-1].data
+
+
+@rule("CT-16", "RX-49", "RS-47")
+@pytest.mark.parametrize("drain_seconds", [TIMEOUT_SECONDS, 0.1])
+async def test_run_keeps_its_lease_and_read_lines_when_its_worker_stops(
+    desktop: Desktop, harness: RunHarness, drain_seconds: float
+):
+    inside, may_continue = asyncio.Event(), asyncio.Event()
+
+    async def wait_to_continue(_: Mapping[str, Any]) -> Any:
+        inside.set()
+        await may_continue.wait()
+
+    tool = TestTool("wait", wait_to_continue)
+    run_id = await harness.start(
+        script(
+            {"call": "canvas_check_out", "args": {}},
+            {"call": "canvas_read_all", "args": {"lease_id": "$1.lease_id"}},
+            {"call": "wait"},
+            {"call": "canvas_apply_patch", "args": {"lease_id": "$1.lease_id", "patch": PATCH}},
+        )
+    )
+    async with working(desktop.worker(tool, drain_seconds=drain_seconds)) as stop:
+        await within_timeout(inside.wait())
+        stop.set()
+        await asyncio.sleep(0)
+        if drain_seconds == TIMEOUT_SECONDS:
+            may_continue.set()
+    assert (await harness.run(run_id)).status is Status.QUEUED
+    assert await desktop.lease() is not None
+    may_continue.set()
+    async with working(Desktop(harness).worker(tool)):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.COMPLETED
+    assert (await get_document(desktop.store)).text == TEXT.replace("two", "TWO")
+    assert await desktop.lease() is None
 
 
 @rule("CT-16", "CT-46", "CT-54", "CT-63")

@@ -4,13 +4,14 @@ Owns the form of every answer. Computing is pure and may be done in a thread. Do
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from easel.core.document.document import Document, LineRange, revision_of
 from easel.core.document.inspection import add_inspected, check_inspected
-from easel.core.document.lines import clamp, count_lines, format_numbered, split_lines
+from easel.core.document.lines import clamp, count_lines, format_numbered, shorten, split_lines
 from easel.core.document.list_items import find_item
 from easel.core.document.patch import apply_patch
 from easel.core.document.search import MAX_REGEX_SECONDS, MAX_SHOWN_WIDTH, grep
@@ -23,6 +24,7 @@ Args = Mapping[str, Any]
 
 NOT_READ = "Not all of these lines were read at this revision before; read lines before you edit them."
 RESULT_MARGIN_BYTES = 4_096  # of a result, for its other members
+MAX_NAME_LENGTH = 100  # of the section of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +111,21 @@ def compute_grep(args: Args, rules: ToolRules, document: Document) -> Computed:
         )
     except BadInput as problem:
         return Computed(problem=problem)
+    described = [
+        {"line": match.line, "text": match.text, "section": _shorten_name(match.section)}
+        for match in found.matches
+    ]
+    count = _count_fitting(map(_size, described), _max_bytes(rules))
     answer: dict[str, Any] = {
-        "matches": [
-            {"line": match.line, "text": match.text, "section": match.section} for match in found.matches
-        ],
+        "matches": described[:count],
         "line_count": count_lines(text),
-        **({"is_truncated": True} if found.is_truncated else {}),
+        **({"is_truncated": True} if found.is_truncated or count < len(described) else {}),
     }
     # A line that was shortened was not shown.
-    shown = [(match.line, match.line) for match in found.matches if len(match.text) <= MAX_SHOWN_WIDTH]
-    return _limit(Computed(answer=answer, inspected=add_inspected(document.inspected, shown)), rules)
+    shown = [
+        (match.line, match.line) for match in found.matches[:count] if len(match.text) <= MAX_SHOWN_WIDTH
+    ]
+    return Computed(answer=answer, inspected=add_inspected(document.inspected, shown))
 
 
 def compute_read_lines(args: Args, rules: ToolRules, document: Document) -> Computed:
@@ -145,9 +152,9 @@ def _find_range(args: Args, text: str) -> LineRange:
     if has_section:
         section = Outline(text).find(args["section"]) if "section" in args else None
         if "item" in args:
-            return find_item(split_lines(text), section, args["item"])
+            return find_item(split_lines(text), section, int(args["item"]))
         return (1, line_count) if section is None else _lines_of(section)
-    first, last = args["start_line"], args["end_line"]
+    first, last = int(args["start_line"]), int(args["end_line"])  # 1.0 is an integer in JSON Schema
     if last < first:
         raise BadInput(problem=f"end_line {last} must not be below start_line {first}.")
     within = clamp(first, last, line_count)
@@ -163,29 +170,51 @@ def _lines_of(section: Section) -> LineRange:
 
 def _read(document: Document, rules: ToolRules, first: int, last: int) -> Computed:
     text = document.text
+    numbered = format_numbered(text, first, last)
     answer = {
-        "text": format_numbered(text, first, last),
+        "text": numbered,
         "start_line": first,
         "end_line": last,
         "line_count": count_lines(text),
-        "section": Outline(text).name_of(first),
+        "section": _shorten_name(Outline(text).name_of(first)),
     }
-    return _limit(
-        Computed(answer=answer, inspected=add_inspected(document.inspected, [(first, last)])), rules
+    if _size(answer) > _max_bytes(rules):
+        return Computed(problem=_too_large(numbered, first, rules))
+    return Computed(answer=answer, inspected=add_inspected(document.inspected, [(first, last)]))
+
+
+def _too_large(numbered: str, first: int, rules: ToolRules) -> TooLarge:
+    """Return the failure of a read that is too long, which says how many of its lines can be read."""
+    limit = _max_bytes(rules)
+    # The numbers of lines and the name of the section need some bytes too.
+    count = _count_fitting(map(_size, numbered.split("\n")), limit - 4 * MAX_NAME_LENGTH)
+    advice = (
+        f"Read lines {first} to {first + count - 1} with canvas_read_lines, and then on from line "
+        f"{first + count}; or find lines with canvas_grep."
+        if count
+        else f"Line {first} alone is too long; find other lines with canvas_grep."
+    )
+    return TooLarge.with_message(
+        f"The result is larger than the limit of {limit} bytes. {advice}", limit=limit
     )
 
 
-def _limit(computed: Computed, rules: ToolRules) -> Computed:
-    """Return the outcome, or a failure with advice if its answer is larger than a tool's result may be."""
-    limit = max(rules.max_result_bytes - RESULT_MARGIN_BYTES, rules.max_result_bytes // 2)
-    if len(to_json(dict(computed.answer)).encode()) <= limit:
-        return computed
-    problem = TooLarge.with_message(
-        f"The result is larger than the limit of {limit} bytes. Find lines with canvas_grep, and read fewer "
-        "lines with canvas_read_lines.",
-        limit=limit,
-    )
-    return Computed(problem=problem)
+def _shorten_name(name: str | None) -> str | None:
+    return None if name is None else shorten(name, MAX_NAME_LENGTH)
+
+
+def _max_bytes(rules: ToolRules) -> int:
+    """Return how many bytes the members of an answer may have that depend on the text."""
+    return max(rules.max_result_bytes - RESULT_MARGIN_BYTES, rules.max_result_bytes // 2)
+
+
+def _size(value: Any) -> int:
+    return len(to_json(value).encode())
+
+
+def _count_fitting(sizes: Iterable[int], limit: int) -> int:
+    """Return how many of the first items fit into the limit together."""
+    return sum(1 for total in accumulate(size + 1 for size in sizes) if total <= limit)
 
 
 def compute_edit(args: Args, rules: ToolRules, document: Document) -> Computed:

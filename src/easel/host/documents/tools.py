@@ -168,7 +168,8 @@ class _DocumentTools:
                 raise
             is_released, document = False, failure.document
             note = {"message": "The lease had already ended."}
-        self._leases.note_checked_in(claim.run_id, canvas_id)
+        else:
+            self._leases.note_checked_in(claim.run_id, canvas_id)
         return {
             **describe_success(document, claim),
             "lease_id": args["lease_id"],
@@ -294,7 +295,7 @@ class _DocumentTools:
                 is_repeatable=False,
             )
         except (*LEASE_ENDED, LockNotAvailable, NotFound) as problem:
-            if isinstance(problem, LEASE_ENDED):
+            if isinstance(problem, LEASE_ENDED) and not _is_held_by(current, claim):
                 self._leases.note_checked_in(claim.run_id, canvas_id)
             cause = _no_document(canvas_id, args) if isinstance(problem, NotFound) else problem
             raise CallFailed(cause, current) from problem
@@ -342,6 +343,12 @@ def _require(document: Document, args: Args, claim: Claim) -> Held:
         if document.is_interrupted:
             raise StaleEpoch(epoch=document.lease.epoch) from problem
         raise
+
+
+def _is_held_by(document: Document | None, claim: Claim) -> bool:
+    """Return whether the run has the lease, also if the call named another one."""
+    held = None if document is None else document.live_lease
+    return held is not None and held.run_id == claim.run_id
 
 
 def _no_document(canvas_id: str, args: Args) -> HostError:

@@ -6,6 +6,7 @@ which have a result. Also owns when a step is published, the activity that keeps
 limits of a loop. Does not know how a conversation is loaded (`context`).
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -86,12 +87,20 @@ class ToolLoop:
     async def run(
         self, given: LoopInput, log: RunLogWriter, should_release: Callable[[], bool], transcript: Transcript
     ) -> None:
-        """Execute the run from its last finished step to its end, and keep the transcript current."""
+        """Execute the run from its last finished step to its end, and keep the transcript current.
+
+        The lease of a document ends with the loop. When this worker stops, the run goes on elsewhere with the
+        same lease. CT-16
+        """
         context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress.start)
+        is_continued = False
         try:
             await self._run(context, given.progress, log, should_release, transcript)
+        except (ReleaseRun, asyncio.CancelledError):
+            is_continued = should_release()
+            raise
         finally:
-            if self._leases is not None and not log.claim_lost:
+            if self._leases is not None and not log.claim_lost and not is_continued:
                 await self._leases.release(log.claim)
 
     async def _run(
