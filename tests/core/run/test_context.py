@@ -12,10 +12,12 @@ from easel.core.run.context import (
     BYTES_PER_TOKEN,
     IMAGE_TOKENS,
     Ending,
+    OwnSteps,
     choose_start,
     estimate_tokens,
     keep_valid_data,
     omission_note,
+    prefix_after,
     prefix_digest,
     shorten_result,
     to_turn_steps,
@@ -202,3 +204,71 @@ def test_shortened_result_keeps_whole_characters():
     short = shorten_result(result("call_1", "€" * 2_000), 1_000)
     assert short.value.startswith("€" * 333)
     assert "the first 333 of 2000 characters" in short.value
+
+
+# --- the run's own steps ------------------------------------------------------------------------------------
+
+
+def large_step(number: int, size: int = 32_000) -> Step:
+    names = [f"call_{number}_{nth}" for nth in range(4)]
+    return Step("", tuple(map(call, names)), tuple(result(name, "x" * size) for name in names))
+
+
+def own_tokens(own: OwnSteps) -> int:
+    return turn_tokens(Turn(RUN, "", tuple(own.steps)))
+
+
+def test_own_steps_that_fit_are_given_whole():
+    own = OwnSteps(32_768, 100_000)
+    for number in range(3):
+        own.add(large_step(number))
+    assert own.steps == [large_step(number) for number in range(3)]
+    assert own.shortened == {}
+
+
+def test_oldest_results_are_shortened_in_coarse_steps_and_none_is_dropped():
+    own, changes, limit = OwnSteps(32_768, 200_000), 0, 200_000
+    for number in range(60):
+        before = list(own.steps)
+        own.add(large_step(number))
+        changes += own.steps[:number] != before
+        assert own_tokens(own) <= limit
+        assert own.steps[number] == large_step(number), "the newest results are whole"
+    assert [step.calls for step in own.steps] == [large_step(number).calls for number in range(60)]
+    assert all(step.is_finished for step in own.steps)
+    assert (
+        own.steps[0]
+        .results[3]
+        .value.endswith(
+            "[Shortened: the first 400 of 32000 characters. "
+            "To read the rest, call t with arguments that return less.]"
+        )
+    )
+    assert 1 <= changes <= 60 // 3, "the beginning changes too often"
+
+
+def test_own_steps_come_close_to_a_budget_that_is_smaller_than_one_result():
+    own = OwnSteps(32_768, 4_000)
+    for number in range(23):
+        own.add(large_step(number))
+    assert sum(len(step.results) for step in own.steps) == 92
+    assert own_tokens(own) < 6_000
+
+
+def test_newest_results_share_what_is_left():
+    own = OwnSteps(32_768, 4_000)
+    own.add(large_step(0))
+    assert own_tokens(own) <= 4_200
+    assert all(len(shown.value) > 3_000 for shown in own.steps[0].results)
+
+
+def test_small_result_is_not_replaced_by_a_longer_note():
+    own = OwnSteps(32_768, 100)
+    for number in range(9):
+        own.add(large_step(number, 20))
+    assert own.steps == [large_step(number, 20) for number in range(9)]
+
+
+def test_prefix_changes_with_what_precedes_an_answer():
+    assert prefix_after("p", None, {}) == "p"
+    assert len({"p", prefix_after("p", "run_1", {}), prefix_after("p", None, {"0": 400})}) == 3

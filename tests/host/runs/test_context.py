@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,50 +11,29 @@ import pytest
 
 from easel.core.document.hidden_update import format_diff_update, format_text_update
 from easel.core.principal import THE_OWNER
-from easel.core.run.conversation import ProviderData, Step, Text
+from easel.core.run.context import turn_tokens
+from easel.core.run.conversation import ProviderData, Step, Text, Turn
 from easel.core.run.status import Status
 from easel.errors import NotFound
 from easel.host.runs import context
+from easel.host.runs import images as images_module
 from easel.host.runs import turns as turns_module
-from easel.ids import OWNER, SessionId
+from easel.host.runs.turns import TurnLoader
+from easel.ids import OWNER, RunId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
-from tests.host.runs.workers import AFTER_CLAIM, script, wait_until_ended, working
+from tests.host.runs.talk import Talk
+from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working
 from tests.requirements import rule
 from tests.stores.documents import ANN, change, create_document, write
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from easel.core.run.conversation import Conversation
-    from easel.core.run.run import Run
-    from easel.ids import ArtifactId, RunId, UserId
+    from easel.ids import ArtifactId, UserId
     from tests.host.conftest import RunHarness
-
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
-
-
-class Talk:
-    """A session whose runs are executed one after the other by one worker."""
-
-    def __init__(self, harness: RunHarness, **options: Any) -> None:
-        self.harness = harness
-        self.options = {"choice": CHOICE, **options}
-
-    async def say(
-        self, message: str, *answers: Sequence[Any], tools: Sequence[Any] = (), **changed: Any
-    ) -> Run:
-        self.model = RemoteModel(*(answers or [[Text(f"answer to {message[:20]}")]]))
-        worker = self.harness.worker(*tools, model=self.model, **{**self.options, **changed})
-        run_id = await self.harness.start(message)
-        async with working(worker):
-            return await wait_until_ended(self.harness, run_id)
-
-    @property
-    def conversation(self) -> Conversation:
-        """The conversation of the last step."""
-        return self.model.conversations[-1]
 
 
 @pytest.fixture
@@ -255,7 +233,7 @@ async def test_history_is_loaded_by_few_queries_and_once_per_run(harness: RunHar
 
 
 async def test_turns_in_memory_are_bounded(harness: RunHarness, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(turns_module, "MAX_MEMORY_BYTES", 3_000)
+    monkeypatch.setattr(turns_module, "MAX_MEMORY_BYTES", 5_000)
     turns = CountingTurns(harness)
     model = RemoteModel([Text("ok")])
     async with working(harness.worker(model=model, choice=CHOICE, turns=turns)):
@@ -264,6 +242,22 @@ async def test_turns_in_memory_are_bounded(harness: RunHarness, monkeypatch: pyt
     logs = [count for kind, count in turns.queries if kind == "logs"]
     assert logs == [1, 1, 3], "the third run had one turn in memory, the fourth none"
     assert len(model.conversations[-1].turns) == 3
+
+
+async def test_sessions_without_turns_are_forgotten_too(harness: RunHarness, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turns_module, "MAX_MEMORY_BYTES", 10 * turns_module.ENTRY_BYTES)
+    loader = TurnLoader(
+        harness.database.runs,
+        harness.artifacts,
+        images_module.ImageReader(harness.artifacts, max_bytes=1_000),
+        max_result_bytes=2_000,
+    )
+    run_id = await harness.start("hello")
+    [claim] = await harness.runs.claim_queued(CRASHED_WORKER, 1, 15, 0)
+    assert claim.run_id == run_id
+    for number in range(30):
+        await loader.load(replace(claim, session_id=SessionId(f"session-{number}")), 1_000, None)
+    assert loader.session_count == 10
 
 
 async def test_scripted_model_loads_no_history(harness: RunHarness):
@@ -280,46 +274,6 @@ async def test_tools_of_a_run_do_not_change_and_are_sorted(talk: Talk, harness: 
     assert names == [sorted(names[0])] * 2
 
 
-# --- images -------------------------------------------------------------------------------------------------
-
-
-async def upload(harness: RunHarness, content: bytes) -> str:
-    async def body() -> AsyncIterator[bytes]:
-        yield content
-
-    return (await harness.artifacts.upload(THE_OWNER, body())).artifact_id
-
-
-@rule("RS-62")
-async def test_image_of_a_message_is_given_as_an_image(talk: Talk, harness: RunHarness):
-    name = await upload(harness, PNG)
-    await talk.say(f"Look at [[artifact:{name}]]")
-    [image] = talk.conversation.images
-    assert (image.artifact_id, image.media_type, image.content) == (name, "image/png", PNG)
-    await talk.say("Again")
-    [turn] = talk.conversation.turns
-    assert turn.images == (image,)
-    assert talk.conversation.images == ()
-
-
-@rule("RS-62")
-async def test_image_that_was_pasted_as_base64_is_given_as_an_image(talk: Talk):
-    await talk.say("See data:image/png;base64," + base64.b64encode(PNG).decode())
-    [image] = talk.conversation.images
-    assert (image.media_type, image.content) == ("image/png", PNG)
-    assert "[[artifact:art_" in talk.conversation.user_message
-
-
-@pytest.mark.parametrize(
-    "content", [b"just text", PNG + b"x" * 200_000, b"%PDF-1.7 ..."], ids=["text", "large", "pdf"]
-)
-async def test_other_artifact_stays_a_reference(talk: Talk, harness: RunHarness, content: bytes):
-    name = await upload(harness, content)
-    await talk.say(f"Look at [[artifact:{name}]] and [[artifact:art_{'0' * 64}]]")
-    assert talk.conversation.images == ()
-    assert name in talk.conversation.user_message
-
-
 # --- provider data ------------------------------------------------------------------------------------------
 
 
@@ -334,6 +288,52 @@ async def test_provider_data_of_earlier_turns_is_kept_while_the_beginning_is_the
     assert talk.conversation.turns[0].steps[0].provider_data is None
     await talk.say("fifth")
     assert talk.conversation.turns[0].steps[0].provider_data == data
+
+
+async def test_provider_data_is_not_sent_after_results_that_were_shortened(talk: Talk):
+    answers = [
+        [calls("t", call_id=f"call_{nth}"), ProviderData("anthropic", {"n": nth})] for nth in range(12)
+    ]
+    tool = TestTool("t", _long)
+    small = replace(CHOICE, token_budget=6_000)
+    await talk.say("first", *answers, [Text("ok")], tools=[tool], choice=small)
+    given = talk.model.conversations
+    kept = 0
+    for conversation in given:
+        assert turn_tokens(Turn(RunId("r"), "", conversation.steps)) <= 6_000
+        for nth, step in enumerate(conversation.steps):
+            if step.provider_data is not None:
+                kept += 1
+                assert _values(given[nth].steps) == _values(conversation.steps[:nth])
+    assert given[-1].steps[0].results[0].value != given[1].steps[0].results[0].value
+    assert kept >= 12
+    await talk.say("second", tools=[tool])
+    steps = talk.conversation.turns[0].steps
+    signed = [nth for nth, step in enumerate(steps) if step.provider_data is not None]
+    assert signed
+    assert all(_values(given[nth].steps) == _values(steps[:nth]) for nth in signed)
+
+
+async def _long(_: Mapping[str, Any]) -> Any:
+    return "v" * 1_900
+
+
+def _values(steps: Sequence[Step]) -> list[Any]:
+    return [result.value for step in steps for result in step.results]
+
+
+@rule("CT-52")
+async def test_provider_data_is_not_sent_after_another_text_of_the_document(
+    document_talk: Talk, harness: RunHarness
+):
+    """The text precedes the message of one run only, so the next run has other messages before the answer."""
+    talk, data = document_talk, ProviderData("anthropic", {"signature": "s"})
+    talk.options["choice"] = replace(CHOICE, token_budget=4_000)
+    await edit(harness, "a line\n" * 10_000)
+    await talk.say("first", [Text("one"), data])
+    assert talk.conversation.updates_before == (context.READ_AGAIN,)
+    await talk.say("second")
+    assert [step.provider_data for step in talk.conversation.turns[0].steps] == [None]
 
 
 async def _nothing(_: Mapping[str, Any]) -> Any:
@@ -380,6 +380,51 @@ async def test_large_text_is_replaced_by_the_advice_to_read_it(document_talk: Ta
     await talk.say("second " + "x" * 8_000)
     assert talk.conversation.note is not None
     assert talk.conversation.updates_before == (context.READ_AGAIN,)
+
+
+@rule("CT-52")
+async def test_large_update_does_not_exceed_the_budget(document_talk: Talk, harness: RunHarness):
+    talk = document_talk
+    talk.options["choice"] = replace(CHOICE, token_budget=4_000)
+    await edit(harness, "a line\n" * 10_000)
+    await talk.say("first")
+    assert talk.conversation.updates_before == (context.READ_AGAIN,)
+    await edit(harness, "short\n")
+    await talk.say("second")
+    assert talk.conversation.updates_before == (format_text_update("short\n"),), "smaller than the diff"
+    await talk.say("third")
+    given = talk.conversation
+    assert given.updates_before == (format_text_update("short\n"),)
+    assert given.note is None
+    assert [turn.user_message for turn in given.turns] == ["first", "second"], (
+        "turns are left out for nothing"
+    )
+    assert all(turn.updates_before == () for turn in given.turns)
+
+
+@rule("CT-52")
+async def test_taken_over_run_is_given_the_text_again_that_replaced_a_large_update(
+    document_talk: Talk, harness: RunHarness
+):
+    small = replace(CHOICE, token_budget=4_000)
+    await edit(harness, "a line\n" * 10_000)
+    await document_talk.say("first", choice=small)
+    await edit(harness, "short\n")
+    pause = Pause()
+    lost_model = RemoteModel([calls("gsv__Clock")], [pause])
+    run_id = await harness.start("second")
+    lost = harness.worker(model=lost_model, choice=small, documents=harness.database.documents)
+    assert await lost.once() == 1
+    await within_timeout(pause.reached.wait())
+    await edit(harness, "changed\n")
+    harness.clock.ahead += AFTER_CLAIM
+    model = RemoteModel([Text("ok")])
+    # Now the update would fit.
+    async with working(harness.worker(model=model, choice=CHOICE, documents=harness.database.documents)):
+        await wait_until_ended(harness, run_id)
+        pause.may_go_on.set()
+    assert lost_model.conversations[0].updates_before == (format_text_update("short\n"),)
+    assert model.conversations[0].updates_before == (format_text_update("short\n"),)
 
 
 @rule("CT-52")

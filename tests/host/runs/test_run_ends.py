@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.conversation import Step, ToolCall
+from easel.core.run.conversation import Step, ToolCall, Usage
 from easel.core.run.status import Status
 from easel.errors import Unavailable
 from easel.host.runs import history, log_writer
@@ -52,7 +52,7 @@ async def claim_until_exhausted(harness: RunHarness, first: Claim) -> None:
     [("", "Part one."), ("\n\nPart t", "Part one.\n\nPart t")],
     ids=["step", "half a step"],
 )
-async def test_run_that_ends_at_its_takeover_keeps_the_text_so_far(
+async def test_run_that_ends_at_its_takeover_keeps_the_text_and_the_usage_so_far(
     harness: RunHarness, how: str, unfinished: str, kept: str
 ):
     run_id = await harness.start(script({"say": "Part one."}, {"call": "t"}, {"wait_ms": 60_000}))
@@ -62,7 +62,7 @@ async def test_run_that_ends_at_its_takeover_keeps_the_text_so_far(
         harness,
         run_id,
         events.delta(answer_id(run_id), "Part one."),
-        events.step(1, Step("Part one.", (call,))),
+        events.step(1, Step("Part one.", (call,), usage=Usage(1_000, 200))),
         *([events.delta(answer_id(run_id), unfinished)] if unfinished else []),
     )
     if how == "cancelled":
@@ -79,6 +79,7 @@ async def test_run_that_ends_at_its_takeover_keeps_the_text_so_far(
         if event.type == "message.completed"
     ]
     assert message["text"] == kept
+    assert await harness.queue.read_usage(run) == Usage(1_000, 200)
     stored = await harness.database.sessions.list_messages(OWNER, SessionId("s"), before=None, limit=10)
     assert stored[-1].text == kept
 

@@ -3,7 +3,8 @@
 Owns the estimate of tokens, the choice of turns, the shortening of tool results, and the note on omitted
 turns. A conversation begins like the one before it, so that the caches of providers hit: turns are left out
 in coarse steps, each result is shortened independently of the others, and the first turn that a run was given
-is stored in its log for the runs after it. Does not know stores or the formats of providers.
+is stored in its log for the runs after it. The oldest results of a long run are shortened further, again in
+coarse steps. Does not know stores or the formats of providers.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ MAX_TITLE_LENGTH = 80
 MIN_SHORTENED_BYTES = 500  # that are left of a value inside a large result
 KEPT_SHARE = 2  # turns that no longer fit are left out until the rest is 1/2 of the budget
 DOCUMENT_SHARE = 4  # a document's text or update of over 1/4 of the budget is not sent: the model reads it
+OLD_RESULT_BYTES = 400  # of each of the oldest results of a run whose steps no longer fit
 
 
 # --- tokens -------------------------------------------------------------------------------------------------
@@ -49,10 +51,17 @@ def step_tokens(step: Step) -> int:
 
 
 def turn_tokens(turn: Turn) -> int:
-    texts = (turn.user_message, *turn.updates_before, *turn.updates_after)
     return (
-        sum(map(estimate_tokens, texts)) + sum(map(step_tokens, turn.steps)) + IMAGE_TOKENS * len(turn.images)
+        estimate_tokens(turn.user_message)
+        + update_tokens(turn)
+        + sum(map(step_tokens, turn.steps))
+        + IMAGE_TOKENS * len(turn.images)
     )
+
+
+def update_tokens(turn: Turn) -> int:
+    """Return the tokens of the hidden canvas updates alone."""
+    return sum(map(estimate_tokens, (*turn.updates_before, *turn.updates_after)))
 
 
 def _value_tokens(value: Any) -> int:
@@ -113,6 +122,13 @@ def prefix_digest(
     """
     content = to_json([system, note, first, model, tools])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def prefix_after(prefix: str, *changes: Any) -> str:
+    """Return the digest of a beginning that differs by these JSON values, the same one if all are empty."""
+    if not any(changes):
+        return prefix
+    return hashlib.sha256(to_json([prefix, *changes]).encode()).hexdigest()[:16]
 
 
 def keep_valid_data(steps: tuple[Step, ...], prefix: str) -> tuple[Step, ...]:
@@ -196,6 +212,63 @@ def _closing_text(steps: tuple[Step, ...], ending: Ending | None) -> str:
         case _:
             outcome = "" if text or (steps and not steps[-1].calls) else "[No text.]"
     return STEP_BREAK.join(part for part in (text, outcome) if part)
+
+
+# --- the run's own steps ------------------------------------------------------------------------------------
+
+
+class OwnSteps:
+    """The steps of a run as its model gets them: every call and result, the oldest results shortened.
+
+    If the steps take more than `max_tokens`, results are shortened from the oldest on until half of that is
+    free, so that most steps repeat the beginning of the one before. Depends only on the steps, so a worker
+    that takes over the run sends the same. The newest results are shortened only if all others are.
+    """
+
+    def __init__(self, max_result_bytes: int, max_tokens: int) -> None:
+        self._max_result_bytes = max_result_bytes
+        self._max_tokens = max_tokens
+        self._whole: list[Step] = []
+        self._sizes: list[int] = []  # tokens
+        self.steps: list[Step] = []
+        self.shortened: dict[str, int] = {}  # the bytes per result of each shortened step, by its position
+
+    def add(self, step: Step) -> None:
+        given = to_model_step(step, self._max_result_bytes)
+        self._whole.append(given)
+        self.steps.append(given)
+        self._sizes.append(step_tokens(given))
+        if sum(self._sizes) > self._max_tokens:
+            self._shorten_oldest()
+
+    def _shorten_oldest(self) -> None:
+        newest = len(self.steps) - 1
+        for max_bytes, target in ((OLD_RESULT_BYTES, self._max_tokens // KEPT_SHARE), (0, self._max_tokens)):
+            for position in range(newest):
+                if sum(self._sizes) <= target:
+                    return
+                self._shorten(position, max_bytes)
+        results = self._whole[newest].results
+        excess = sum(self._sizes) - self._max_tokens
+        if excess > 0 and results:
+            room = sum(_size(result.value) for result in results) - excess * BYTES_PER_TOKEN
+            self._shorten(newest, max(OLD_RESULT_BYTES, room // len(results)))
+
+    def _shorten(self, position: int, max_bytes: int) -> None:
+        name, whole = str(position), self._whole[position]
+        if self.shortened.get(name, self._max_result_bytes) <= max_bytes:
+            return
+        results = tuple(_smaller(result, shorten_result(result, max_bytes)) for result in whole.results)
+        if results == self.steps[position].results:
+            return
+        self.steps[position] = replace(whole, results=results)
+        self._sizes[position] = step_tokens(self.steps[position])
+        self.shortened[name] = max_bytes
+
+
+def _smaller(result: ToolResult, shortened: ToolResult) -> ToolResult:
+    """Return the shortened result, unless its note is longer than what it replaces."""
+    return shortened if _size(shortened.value) < _size(result.value) else result
 
 
 # --- tool results -------------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from easel.core.model.choice import ModelChoice
 from easel.core.run.context import (
     DOCUMENT_SHARE,
     IMAGE_TOKENS,
+    KEPT_SHARE,
     MAX_LISTED_TURNS,
+    OwnSteps,
     choose_start,
     estimate_tokens,
     keep_valid_data,
     omission_note,
+    prefix_after,
     prefix_digest,
-    to_model_step,
 )
 from easel.core.run.conversation import ContextStart, Conversation, Image, Step, Turn, to_conversation
 from easel.core.run.prompt import build_prompt
@@ -27,7 +29,7 @@ from easel.core.run.run import Claim
 from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import DocumentStore, Model
 from easel.host.runs.images import ImageReader
-from easel.host.runs.turns import LoadedTurn, TurnLoader
+from easel.host.runs.turns import History, LoadedTurn, TurnImages, TurnLoader
 from easel.ids import RunId
 
 READ_AGAIN = (
@@ -71,10 +73,13 @@ class _Loaded:
     system: str
     note: str | None
     turns: Sequence[LoadedTurn]
+    turn_images: TurnImages
     has_updates: bool  # whether the updates of the turns are given
     updates: tuple[str, ...]
     images: tuple[Image, ...]
     first: RunId  # of the first turn; part of the prefix
+    whole_text_of: RunId | None  # the run, if it is given the text of a document instead of all updates
+    step_tokens: int  # that the run's own steps may take
 
 
 class RunContext:
@@ -96,7 +101,9 @@ class RunContext:
         self._tools: Sequence[ToolDefinition] = ()
         self._model = ""
         self._turns: tuple[Turn, ...] = ()  # with the provider data that is valid after this prefix
-        self._steps: list[Step] = []  # the run's own, as the model gets them
+        self._own = OwnSteps(0, 0)
+        self._added = 0  # steps of the run
+        self._beginning = ""  # digest of everything before the run's own steps
 
     async def build(
         self, choice: ModelChoice, model: Model, tools: Sequence[ToolDefinition], steps: Sequence[Step]
@@ -107,18 +114,22 @@ class RunContext:
         if self._loaded is None:
             self._tools = sorted(tools, key=lambda tool: tool.name)
             self._loaded = await self._load(choice.token_budget)
+            self._own = OwnSteps(self._source.limits.max_result_bytes, self._loaded.step_tokens)
         loaded = self._loaded
         used = f"{choice.provider}/{choice.model}"
         if used != self._model:
             self._model = used
             defined = [[tool.name, tool.description, tool.schema] for tool in self._tools]
-            self.prefix = prefix_digest(loaded.system, loaded.note, loaded.first, defined, used)
+            known = prefix_digest(loaded.system, loaded.note, loaded.first, defined, used)
+            self._beginning = prefix_after(known, loaded.whole_text_of, loaded.turn_images.first)
             self._turns = self._valid_turns(loaded)
-        max_bytes = self._source.limits.max_result_bytes
-        self._steps += [to_model_step(step, max_bytes) for step in steps[len(self._steps) :]]
+        for step in steps[self._added :]:
+            self._own.add(step)
+        self._added = len(steps)
+        self.prefix = prefix_after(self._beginning, self._own.shortened)
         conversation = Conversation(
             self._message,
-            keep_valid_data(tuple(self._steps), self.prefix),
+            keep_valid_data(tuple(self._own.steps), self.prefix),
             loaded.system,
             loaded.note,
             self._turns,
@@ -131,24 +142,54 @@ class RunContext:
         source, claim = self._source, self._claim
         system = build_prompt([tool.name for tool in self._tools], documents=source.documents is not None)
         images = await source.images.read(claim.user_id, self._message)
-        own = sum(map(estimate_tokens, (system, self._message, *self._updates))) + IMAGE_TOKENS * len(images)
+        own = sum(map(estimate_tokens, (system, self._message))) + IMAGE_TOKENS * len(images)
+        given = sum(map(estimate_tokens, self._updates))
         history = await source.turns.load(claim, budget, self.start)
-        at = history.start if self.start else choose_start(history.sizes, budget, own, history.start)
+        documents = source.documents if claim.has_document else None
+        has_updates = source.documents is not None
+        if documents is not None and self._must_send_text(history, own, given, budget):
+            # Updates are missing or too large, so the whole text replaces all of them. CT-52
+            has_updates, given = False, budget // DOCUMENT_SHARE
+        sizes = [loaded.tokens if has_updates else loaded.tokens_without_updates for loaded in history.turns]
+        at = history.start if self.start else choose_start(sizes, budget, own + given, history.start)
         kept = history.turns[at:]
         is_cut = at > 0 or history.has_more
         first = kept[0].turn.run_id if kept else claim.run_id
         note = await self._note(first) if is_cut else None
-        updates, has_updates = self._updates, source.documents is not None
-        if source.documents is not None and is_cut and claim.has_document:
-            # The updates of the omitted turns are missing, so the whole text replaces all of them. CT-52
+        turn_images = await source.turns.read_images(claim, kept, images)
+        updates, is_whole = self._updates, documents is not None and (is_cut or not has_updates)
+        if documents is not None and is_whole:
             has_updates = False
-            self.start, updates = await self._whole_document(source.documents, first, budget)
+            self.start, updates = await self._whole_document(documents, first if is_cut else None, budget)
         if self.start is None:
             self.start = ContextStart(first if is_cut else None)
-        return _Loaded(system, note, kept, has_updates, updates, images, first)
+        before = own + given + sum(sizes[at:]) + estimate_tokens(note or "")
+        return _Loaded(
+            system,
+            note,
+            kept,
+            turn_images,
+            has_updates,
+            updates,
+            images,
+            first,
+            claim.run_id if is_whole else None,
+            max(budget - before, budget // KEPT_SHARE),
+        )
+
+    def _must_send_text(self, history: History, own: int, given: int, budget: int) -> bool:
+        """Whether the updates of the turns have a hole, or the updates do not fit."""
+        if given > budget // DOCUMENT_SHARE or history.start > 0 or history.has_more:
+            return True
+        if self.start is not None:
+            return self.start.canvas_id is not None
+        return own + given + sum(history.sizes) > budget
 
     def _valid_turns(self, loaded: _Loaded) -> tuple[Turn, ...]:
-        turns = (turn.after(self.prefix) for turn in loaded.turns)
+        turns = (
+            replace(turn, images=images) if (images := loaded.turn_images.of(turn.run_id)) else turn
+            for turn in (given.after(self._beginning) for given in loaded.turns)
+        )
         return tuple(turns) if loaded.has_updates else tuple(map(_without_updates, turns))
 
     async def _note(self, first: RunId) -> str | None:
@@ -156,7 +197,7 @@ class RunContext:
         return omission_note(omitted[-MAX_LISTED_TURNS:], has_more=len(omitted) > MAX_LISTED_TURNS)
 
     async def _whole_document(
-        self, documents: DocumentStore, first: RunId, budget: int
+        self, documents: DocumentStore, first: RunId | None, budget: int
     ) -> tuple[ContextStart, tuple[str, ...]]:
         """Return the text of the session's document at the start of the run, as one update."""
         claim, start = self._claim, self.start
@@ -168,7 +209,8 @@ class RunContext:
             canvas_id = await documents.find_newest(claim.user_id, claim.session_id)
             document = await documents.get(claim.user_id, canvas_id) if canvas_id is not None else None
             if document is None:
-                return start, self._updates
+                fits = sum(map(estimate_tokens, self._updates)) <= budget // DOCUMENT_SHARE
+                return start, self._updates if fits else (READ_AGAIN,)
             text = document.text
             start = replace(start, canvas_id=document.canvas_id, revision_id=document.revision_id)
         if text is None or estimate_tokens(text) > budget // DOCUMENT_SHARE:

@@ -20,7 +20,7 @@ from easel.host.metrics import RUNS_ENDED
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
 from easel.host.runs.hidden_updates import HiddenUpdates
-from easel.host.runs.history import read_progress, read_text_so_far
+from easel.host.runs.history import read_final_progress, read_progress
 from easel.host.runs.log_writer import NO_UPDATES, Updates, retry_until_available
 from easel.host.runs.tool_loop import LoopInput, ReleaseRun, ToolLoop, Transcript
 from easel.ids import new_reference
@@ -55,13 +55,11 @@ class RunExecution:
         if outcome is None:
             return False
         status, error = outcome
-        text = (
-            transcript.text
-            if transcript.is_loaded
-            else await read_text_so_far(self._runs, self._artifacts, run.claim)
-        )
+        if not transcript.is_loaded:
+            progress = await read_final_progress(self._runs, self._artifacts, run.claim)
+            transcript.steps, transcript.unfinished = progress.steps, [progress.unfinished]
         updates = await self._collect_updates(run, transcript)
-        await run.log.end(text, status, error, usage=transcript.usage, updates=updates)
+        await run.log.end(transcript.text, status, error, usage=transcript.usage, updates=updates)
         RUNS_ENDED.labels(status.value).inc()
         return True
 

@@ -44,8 +44,8 @@ async def read_progress(
     return to_progress(decoded)
 
 
-async def read_text_so_far(runs: RunStore, artifacts: ArtifactAccess, claim: "Claim") -> str:
-    """Return the assistant's text of earlier attempts, for a run that ends without being continued.
+async def read_final_progress(runs: RunStore, artifacts: ArtifactAccess, claim: "Claim") -> Progress:
+    """Return the progress of earlier attempts, for a run that ends without being continued.
 
     Artifacts that stay unavailable or are corrupt do not keep the run from ending: their text is left out.
     """
@@ -53,7 +53,7 @@ async def read_text_so_far(runs: RunStore, artifacts: ArtifactAccess, claim: "Cl
     give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
     while True:
         try:
-            return (await read_progress(runs, artifacts, *place)).text
+            return await read_progress(runs, artifacts, *place)
         except Unavailable:
             if time.monotonic() > give_up_at:
                 break
@@ -61,4 +61,4 @@ async def read_text_so_far(runs: RunStore, artifacts: ArtifactAccess, claim: "Cl
         except HostError:
             break
     log.warning("run.text_incomplete", run_id=claim.run_id)
-    return (await retry_until_available(lambda: read_progress(runs, None, *place))).text
+    return await retry_until_available(lambda: read_progress(runs, None, *place))

@@ -2,6 +2,7 @@
 
 Owns the memory of decoded turns: a finished turn never changes, so it is decoded once per process. Turns
 in memory are used only while the store still has the newest of them; those of a deleted session are dropped.
+Images are not kept in memory: they are read for each run, of the newest turns that fit into a request.
 """
 
 import asyncio
@@ -12,7 +13,17 @@ from typing import Any
 
 import msgspec
 
-from easel.core.run.context import BYTES_PER_TOKEN, Ending, keep_valid_data, to_turn_steps, turn_tokens
+from easel.core.run.context import (
+    BYTES_PER_TOKEN,
+    IMAGE_TOKENS,
+    KEPT_SHARE,
+    MAX_TITLE_LENGTH,
+    Ending,
+    keep_valid_data,
+    to_turn_steps,
+    turn_tokens,
+    update_tokens,
+)
 from easel.core.run.conversation import ContextStart, Image, Step, Turn
 from easel.core.run.past_turn import PastTurn
 from easel.core.run.progress import to_progress
@@ -22,7 +33,7 @@ from easel.core.stream.marker import MAY_BE_FORGED
 from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.errors import CorruptData, NotFound
 from easel.host.ports import ArtifactAccess, TurnStore
-from easel.host.runs.images import ImageReader
+from easel.host.runs.images import MAX_REQUEST_IMAGE_BYTES, ImageReader, count_images
 from easel.ids import ArtifactId, RunId, SessionId, UserId
 
 FIRST_PAGE, PAGE = 20, 100  # turns; the first page usually connects to what is in memory
@@ -30,12 +41,14 @@ STEP_EVENTS = ("step.completed", "tool.result")
 THREAD_BYTES = 100_000  # of logs; more is decoded in a thread
 MAX_CONCURRENT_READS = 8
 MAX_MEMORY_BYTES = 32 * 2**20  # of the turns of all sessions
+ENTRY_BYTES = 1_000  # of a session or a turn in memory, beside its texts
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTurn:
-    turn: Turn
-    tokens: int
+    turn: Turn  # without images
+    tokens: int  # with an estimate for images
+    tokens_without_updates: int
     start: ContextStart | None  # what the conversation of this run began with
     plain: Turn  # without provider data
     prefixes: frozenset[str]  # of the provider data
@@ -43,7 +56,7 @@ class LoadedTurn:
     @property
     def size(self) -> int:
         """Return about how many bytes of memory the turn takes."""
-        return self.tokens * BYTES_PER_TOKEN + sum(len(image.content) for image in self.turn.images)
+        return self.tokens * BYTES_PER_TOKEN + ENTRY_BYTES
 
     def after(self, prefix: str) -> Turn:
         """Return the turn with the provider data that is valid after this prefix."""
@@ -67,11 +80,23 @@ class History:
         return [loaded.tokens for loaded in self.turns]
 
 
+@dataclass(frozen=True, slots=True)
+class TurnImages:
+    """The images of turns. `first` is the first turn whose images are given, None if those of all are."""
+
+    images: Mapping[RunId, tuple[Image, ...]]
+    first: RunId | None
+
+    def of(self, run_id: RunId) -> tuple[Image, ...]:
+        return self.images.get(run_id, ())
+
+
 @dataclass(slots=True)
 class _Memory:
     turns: list[LoadedTurn] = field(default_factory=list)  # oldest first, without a gap
     has_more: bool = True
-    omitted: tuple[str, list[str]] | None = None  # the messages before a turn
+    omitted: tuple[str, list[str]] | None = None  # the beginnings of the messages before a turn
+    first_image: RunId | None = None  # the first turn whose images the run before was given, None: of all
 
     @property
     def tokens(self) -> int:
@@ -96,6 +121,11 @@ class TurnLoader:
         self._max_result_bytes = max_result_bytes
         self._memory: OrderedDict[tuple[UserId, SessionId], _Memory] = OrderedDict()
         self._sizes: dict[tuple[UserId, SessionId], int] = {}  # bytes in memory
+
+    @property
+    def session_count(self) -> int:
+        """How many sessions are in memory."""
+        return len(self._memory)
 
     async def load(self, claim: Claim, budget: int, own: ContextStart | None) -> History:
         """Return the turns before a run: those that fit into the budget, and at least the first given one.
@@ -122,12 +152,41 @@ class TurnLoader:
         return History(turns, memory.has_more, at)
 
     async def list_omitted(self, claim: Claim, first: RunId, limit: int) -> list[str]:
-        """Return the user's messages of up to `limit` turns before the turn `first`, oldest first."""
+        """Return the beginnings of the messages of up to `limit` turns before the turn `first`."""
         memory = self._memory.get((claim.user_id, claim.session_id)) or _Memory()
         if memory.omitted is None or memory.omitted[0] != first:
             past = await self._store.list_turns(claim, before=first, limit=limit)
-            memory.omitted = (first, [turn.message for turn in reversed(past)])
+            memory.omitted = (first, [turn.message[: 4 * MAX_TITLE_LENGTH] for turn in reversed(past)])
         return memory.omitted[1]
+
+    async def read_images(
+        self, claim: Claim, turns: Sequence[LoadedTurn], own: Sequence[Image]
+    ) -> TurnImages:
+        """Return the images of the newest turns, as many as fit into a request with the run's own ones.
+
+        The first turn with images stays that of the run before as long as all fit. Otherwise images are left
+        out until the rest takes half of the limit. Those that are left out stay references in the text.
+        """
+        memory = self._memory.get((claim.user_id, claim.session_id)) or _Memory()
+        start = next((nth for nth, given in enumerate(turns) if given.turn.run_id == memory.first_image), 0)
+        used = sum(len(image.content) for image in own)
+        images: dict[RunId, tuple[Image, ...]] = {}
+        totals: dict[RunId, int] = {}
+        first = None if start == 0 else memory.first_image
+        for loaded in reversed(turns[start:]):
+            if not count_images(loaded.turn.user_message):
+                continue
+            found = await self._images.read(claim.user_id, loaded.turn.user_message)
+            used += sum(len(image.content) for image in found)
+            if used > MAX_REQUEST_IMAGE_BYTES:
+                kept = [name for name in images if totals[name] <= MAX_REQUEST_IMAGE_BYTES // KEPT_SHARE]
+                kept = kept or list(images)[:1]
+                images = {name: images[name] for name in kept}
+                first = kept[-1] if kept else claim.run_id
+                break
+            images[loaded.turn.run_id], totals[loaded.turn.run_id] = found, used
+        memory.first_image = first
+        return TurnImages(images, first)
 
     async def _load_newest(self, claim: Claim) -> _Memory:
         """Return the turns in memory with the newer ones added, or only the newest turns of the store."""
@@ -148,7 +207,7 @@ class TurnLoader:
         key = claim.user_id, claim.session_id
         self._memory[key] = memory
         self._memory.move_to_end(key)
-        self._sizes[key] = sum(loaded.size for loaded in memory.turns)
+        self._sizes[key] = ENTRY_BYTES + sum(loaded.size for loaded in memory.turns)
         total = sum(self._sizes.values())
         while total > MAX_MEMORY_BYTES and self._memory:
             oldest, _ = self._memory.popitem(last=False)
@@ -164,17 +223,9 @@ class TurnLoader:
         decoding = asyncio.to_thread(_decode_logs, logs) if size > THREAD_BYTES else None
         decoded, offloaded = _decode_logs(logs) if decoding is None else await decoding
         fetched = await self._fetch(claim.user_id, offloaded)
-        images = {
-            turn.run_id: await self._images.read(claim.user_id, turn.message)
-            for turn in past
-            if "[[artifact:" in turn.message
-        }
 
         def build() -> list[LoadedTurn]:
-            return [
-                self._build(turn, decoded.get(turn.run_id, []), fetched, images.get(turn.run_id, ()))
-                for turn in reversed(past)
-            ]
+            return [self._build(turn, decoded.get(turn.run_id, []), fetched) for turn in reversed(past)]
 
         large = size + sum(map(len, fetched.values())) > THREAD_BYTES
         return await asyncio.to_thread(build) if large else build()
@@ -192,13 +243,7 @@ class TurnLoader:
 
         return dict(found for found in await asyncio.gather(*map(read, sorted(names))) if found is not None)
 
-    def _build(
-        self,
-        past: PastTurn,
-        events: list[_Event],
-        fetched: Mapping[ArtifactId, bytes],
-        images: tuple[Image, ...],
-    ) -> LoadedTurn:
+    def _build(self, past: PastTurn, events: list[_Event], fetched: Mapping[ArtifactId, bytes]) -> LoadedTurn:
         steps: tuple[Step, ...] = ()
         start: ContextStart | None = None
         if all(event.offloaded <= fetched.keys() for event in events):
@@ -214,11 +259,11 @@ class TurnLoader:
             to_turn_steps(past.run_id, steps, ending, self._max_result_bytes),
             past.updates_before,
             past.updates_after,
-            images,
         )
         prefixes = frozenset(step.prefix for step in turn.steps if step.provider_data is not None)
         plain = replace(turn, steps=keep_valid_data(turn.steps, "")) if prefixes else turn
-        return LoadedTurn(turn, turn_tokens(turn), start, plain, prefixes)
+        tokens = turn_tokens(turn) + IMAGE_TOKENS * count_images(past.message)
+        return LoadedTurn(turn, tokens, tokens - update_tokens(turn), start, plain, prefixes)
 
 
 def _decode_logs(
