@@ -26,8 +26,9 @@ REVIVE_SECONDS = 0.2
 class KillStorm:
     """Kills among `processes`, a list that is kept current when one is replaced.
 
-    With `lets_all_come_back` no worker is killed before all are ready again, and then the one that was started
-    first: on a slow machine kills are rarer, the victim has runs, and a worker for the take-over exists.
+    With `lets_all_come_back` no worker is killed before all are ready again, and then the one that was
+    started first: on a slow machine kills are rarer, the victim has runs, and a worker for the take-over
+    exists.
     """
 
     def __init__(
