@@ -146,7 +146,7 @@ class GeminiVendor:
             whole = [types.Part(text=answer.thinking, thought=True)] if answer.thinking else []
             whole += [types.Part(text=answer.text)] if answer.text else []
             parts = [_dump(part) for part in (*whole, *calls)]
-            marks = [part["thoughtSignature"] for part in parts if "thoughtSignature" in part]
+            marks = [_standard(part["thoughtSignature"]) for part in parts if "thoughtSignature" in part]
             marks += [part["functionCall"]["id"] for part in parts if "id" in part.get("functionCall", {})]
             if answer.cut_after is None and answer.hangs_after is None:
                 sent = _plain({"role": "model", "parts": parts})
