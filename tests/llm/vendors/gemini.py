@@ -135,6 +135,7 @@ class GeminiVendor:
         chunks = [_chunk([part]) for part in (*thoughts, *texts, *calls)]
         if answer.has_end:
             reason = types.FinishReason.MAX_TOKENS if answer.is_cut_off else types.FinishReason.STOP
+            reason = types.FinishReason.SAFETY if answer.is_filtered else reason
             usage = types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=100,
                 candidates_token_count=15,
