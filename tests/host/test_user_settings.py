@@ -76,6 +76,13 @@ async def test_key_is_masked_and_its_source_is_named(harness: RunHarness) -> Non
     assert KEY not in repr(choice)
 
 
+@rule("RX-19")
+async def test_nothing_of_the_host_s_key_is_shown(harness: RunHarness) -> None:
+    shown = await settings_of(harness, host=HOST).get(THE_OWNER)
+    assert shown.values["api_key"] == "set"
+    assert shown.sources["api_key"] == "host"
+
+
 async def test_change_is_audited_without_the_key(harness: RunHarness) -> None:
     settings = settings_of(harness)
     await settings.change(THE_OWNER, {"provider": "gemini", "api_key": "plainkey12345", "model": None})

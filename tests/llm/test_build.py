@@ -109,7 +109,10 @@ async def test_environment_of_the_host_is_not_used(
         monkeypatch.setenv(name, "host-secret")
     for name in ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_CLOUD_PROJECT"):
         monkeypatch.setenv(name, "host-secret")
+    for name in ("OPENAI_ADMIN_KEY", "OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "X-Gateway: host-secret\nAuthorization: host-secret\nX-Api-Key: host-secret")
     await ask(models.build_model(choice_of(provider, server.base_url)), Conversation("Hi"))
+    assert len(server.headers) == 1  # with the user's key: the server checks it
     assert "host-secret" not in str(server.headers)
 
 

@@ -116,6 +116,13 @@ async def test_thinking_goes_back_unchanged_through_two_turns(
     assert len(server.requests) == 5
 
 
+async def test_many_steps_of_one_turn_are_accepted(provider: str, server: VendorServer, models: Models):
+    server.answers += [Answer(thinking="Again.", calls=ONE_CALL.calls)] * 30 + [Answer(text="Noon.")]
+    talk = Talk(models.build_model(choice_of(provider, server.base_url)))
+    assert await talk.say("What time is it?", max_steps=31) == "Noon."
+    assert not server.rejections
+
+
 async def test_hidden_thinking_of_anthropic_goes_back(models: Models):
     answers = [Answer(is_redacted=True, thinking="And more.", calls=ONE_CALL.calls), Answer(text="Noon.")]
     with serve(VENDORS["anthropic"](), answers) as server:

@@ -19,6 +19,7 @@ from easel.core.model.settings import (
     ApiKey,
     ModelValues,
     Resolved,
+    Source,
     check_value,
     cleared_by,
     mask,
@@ -206,7 +207,7 @@ def _with_changes(values: ModelValues, changes: Mapping[str, str | None]) -> Mod
 def _to_shown(model: UserModel) -> ShownSettings:
     choice = model.resolved.choice
     sources = {name: source.value for name, source in model.resolved.sources.items()}
-    key, note = mask(choice.api_key) if choice.api_key else None, model.resolved.note
+    key, note = _to_shown_key(model), model.resolved.note
     if model.key_problem is not None:
         key, note, sources["api_key"] = UNREADABLE, model.key_problem, "user"
     values: dict[str, str | int | None] = {
@@ -218,6 +219,14 @@ def _to_shown(model: UserModel) -> ShownSettings:
         "token_budget": choice.token_budget,
     }
     return ShownSettings(values, sources, note)
+
+
+def _to_shown_key(model: UserModel) -> str | None:
+    """Return what the user may see of the key: of the host's only that it is set."""
+    key = model.resolved.choice.api_key
+    if key and model.resolved.sources["api_key"] is Source.HOST:
+        return "set"
+    return mask(key) if key else None
 
 
 def _details(changes: Mapping[str, str | None]) -> dict[str, Any]:

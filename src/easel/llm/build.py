@@ -11,7 +11,7 @@ import importlib
 import ssl
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -121,7 +121,7 @@ class ProviderModel:
         self._is_idle.set()
 
     async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
-        async def produce(send: Callable[[Part], None]) -> None:
+        async def produce(send: Callable[[Part], Awaitable[None]]) -> None:
             try:
                 wire = self._open()
                 request = _load("easel.llm.request").Request(wire, self._choice, self._settings.retries)
@@ -166,11 +166,15 @@ class ProviderModel:
         if self._wire is None:
             _check_address(self._choice.base_url)
             http = _load("httpx2")
+            limits = _load("easel.llm.answer_limits")
             settings = self._settings
             self._http = http.AsyncClient(
                 verify=self._tls_context(),
                 timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
-                event_hooks={"response": [remember_response]},
+                event_hooks={
+                    "request": [limits.request_plain_answer],
+                    "response": [remember_response, limits.limit_answer],
+                },
                 follow_redirects=False,  # a key is sent to the address in the settings only
             )
             family = _load(_MODULES[self._choice.provider])

@@ -22,6 +22,7 @@ from pydantic_ai.exceptions import (
 
 from easel.core.model.choice import ModelChoice, Provider
 from easel.errors import ModelFailed
+from easel.llm.open_responses import RefusedAnswer
 from easel.llm.retries import Failure
 
 MAX_QUOTE = 300  # characters of a provider's message
@@ -36,14 +37,14 @@ PROVIDER_NAMES = {
 
 
 class BrokenAnswer(Exception):
-    """The provider's answer ended before it was complete, or cannot be used."""
+    """The provider's answer ended before it was complete."""
 
 
 def to_failure(problem: Exception) -> Failure | None:
     """Return the failure for the retry rules, or None if the request must not be repeated."""
     if isinstance(problem, BrokenAnswer):
         return Failure(None)
-    if not isinstance(problem, ModelAPIError):
+    if not isinstance(problem, ModelAPIError) or _find_refusal(problem) is not None:
         return None
     is_quota = isinstance(problem, ModelQuotaExceededError)
     if isinstance(problem, ModelHTTPError):
@@ -65,8 +66,9 @@ def to_model_failed(problem: Exception, choice: ModelChoice, attempts: int = 1) 
 def _reason(problem: Exception, choice: ModelChoice) -> str:
     name = PROVIDER_NAMES.get(choice.provider, choice.provider.value)
     where = f"{name} at {_host(choice.base_url)}" if choice.base_url else name
+    problem = _find_refusal(problem) or problem
     match problem:
-        case BrokenAnswer():
+        case BrokenAnswer() | RefusedAnswer():
             return f"{where}: {problem}"
         case ModelHTTPError() if _is_about_key(problem):
             return f"{where} refused the API key{_status(problem)}; check the key and what it may use."
@@ -92,6 +94,13 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
             return f"{where} rejected the request{_status(problem)}.{_quote(problem)}"
         case _:
             return f"{where}: its answer cannot be read ({type(problem).__name__})."
+
+
+def _find_refusal(problem: BaseException | None) -> RefusedAnswer | None:
+    """Return the refusal behind an exception: the SDKs report it as a lost connection."""
+    while problem is not None and not isinstance(problem, RefusedAnswer):
+        problem = problem.__cause__ or problem.__context__
+    return problem
 
 
 def _is_about_key(problem: ModelHTTPError) -> bool:

@@ -9,6 +9,11 @@ from collections.abc import AsyncGenerator
 from contextvars import ContextVar
 from typing import Any
 
+
+class RefusedAnswer(Exception):
+    """The answer must not be used, and asking again does not change that."""
+
+
 _responses: ContextVar[list[Any] | None] = ContextVar("responses", default=None)
 
 

@@ -50,7 +50,9 @@ def openai_client(choice: ModelChoice, http: httpx2.AsyncClient) -> AsyncOpenAI:
         http_client=http,
         max_retries=0,
     )
-    client.organization = client.project = None  # the SDK takes them from the environment
+    # The SDK takes these from the environment.
+    client.organization = client.project = client.admin_api_key = None
+    client._custom_headers = {}  # pyright: ignore[reportPrivateUsage]
     return client
 
 

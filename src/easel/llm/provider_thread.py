@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+MAX_UNREAD_ITEMS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
@@ -31,29 +33,41 @@ class ProviderThread:
         self._thread: threading.Thread | None = None
 
     async def stream(
-        self, produce: Callable[[Callable[[Item], None]], Awaitable[None]]
+        self, produce: Callable[[Callable[[Item], Awaitable[None]]], Awaitable[None]]
     ) -> AsyncGenerator[Item, None]:
-        """Run `produce(send)` in the thread and yield what it sends. Closing the iterator cancels it."""
-        here = asyncio.get_running_loop()
-        received = asyncio.Queue[Item | _Ended]()
+        """Run `produce(send)` in the thread and yield what it sends. Closing the iterator cancels it.
 
-        def send(item: Item | _Ended) -> None:
+        `send` waits while `MAX_UNREAD_ITEMS` items are unread.
+        """
+        here, there = asyncio.get_running_loop(), None
+        received = asyncio.Queue[Item | _Ended]()
+        free = asyncio.Semaphore(MAX_UNREAD_ITEMS)  # used in the thread only
+
+        def put(item: Item | _Ended) -> None:
             if not here.is_closed():
                 here.call_soon_threadsafe(received.put_nowait, item)
 
+        async def send(item: Item) -> None:
+            await free.acquire()
+            put(item)
+
         async def run() -> None:
+            nonlocal there
+            there = asyncio.get_running_loop()
             try:
                 await produce(send)
             except BaseException as problem:
-                send(_Ended(problem))
+                put(_Ended(problem))
                 if not isinstance(problem, Exception):
                     raise
             else:
-                send(_Ended(None))
+                put(_Ended(None))
 
         running = self._submit(run())
         try:
             while not isinstance(item := await received.get(), _Ended):
+                if there is not None and not there.is_closed():
+                    there.call_soon_threadsafe(free.release)
                 yield item
             if isinstance(item.problem, asyncio.CancelledError):
                 raise ConnectionError("the request was cancelled because the host stops.")

@@ -7,7 +7,7 @@ provider data when the answer is complete. Whether tools are called is decided b
 import asyncio
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId
 from easel.llm.conversation import is_json_object, to_messages, to_provider_data
 from easel.llm.errors import BrokenAnswer, to_failure, to_model_failed
-from easel.llm.open_responses import close_responses
+from easel.llm.open_responses import RefusedAnswer, close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds
 from easel.llm.schemas import to_wire_name, to_wire_schema, tool_names
 from easel.llm.wire import Wire
@@ -54,7 +54,10 @@ class Request:
     retries: RetrySettings
 
     async def run(
-        self, conversation: Conversation, tools: Sequence[ToolDefinition], send: Callable[[Part], None]
+        self,
+        conversation: Conversation,
+        tools: Sequence[ToolDefinition],
+        send: Callable[[Part], Awaitable[None]],
     ) -> None:
         """Ask the model and send the parts of its answer. Raises `ModelFailed`."""
         messages = to_messages(conversation, self.wire.form)
@@ -62,14 +65,14 @@ class Request:
         response = await self._answer(messages, parameters, send)
         names = tool_names(tool.name for tool in tools)
         for part in _final_parts(response, names, conversation):
-            send(part)
-        send(to_provider_data(response, self.wire.form))
+            await send(part)
+        await send(to_provider_data(response, self.wire.form))
 
     async def _answer(
         self,
         messages: list[ModelMessage],
         parameters: ModelRequestParameters,
-        send: Callable[[Part], None],
+        send: Callable[[Part], Awaitable[None]],
     ) -> ModelResponse:
         """Return the complete answer. Repeats the request only while nothing of the answer was sent."""
         attempt = 0
@@ -89,7 +92,7 @@ class Request:
                     async for event in stream:
                         if (part := _to_part(event)) is not None:
                             has_sent = True
-                            send(part)
+                            await send(part)
                     return self.wire.finish(_complete(stream.get()))
             except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
                 wait = None if has_sent else self._wait_after(problem, attempt)
@@ -107,12 +110,15 @@ class Request:
 
 
 def _complete(response: ModelResponse) -> ModelResponse:
-    """Return the answer. Raises `BrokenAnswer` if the provider did not mark it as complete."""
+    """Return the answer.
+
+    Raises `BrokenAnswer` if the provider did not mark it as complete, `RefusedAnswer` if it withheld it.
+    """
     match response.finish_reason:
         case None | "error":
             raise BrokenAnswer("the answer broke off before its end.")
         case "content_filter" if not any(part.has_content() for part in response.parts):
-            raise BrokenAnswer("the provider's content filter withheld the answer.")
+            raise RefusedAnswer("the provider's content filter withheld the answer.")
         case _:
             return response
 

@@ -34,6 +34,7 @@ class Answer:
     hangs_after: int | None = None  # sends so many events, then nothing until the client disconnects
     has_end: bool = True  # whether the stream says that the answer is complete
     is_cut_off: bool = False  # the answer reached the limit of tokens
+    is_filtered: bool = False  # the vendor's content filter withheld the answer
 
 
 def load_answers(path: Path) -> list[Answer]:

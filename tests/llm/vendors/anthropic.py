@@ -159,6 +159,7 @@ class AnthropicVendor:
             events.append(BetaRawContentBlockStopEvent(index=index, type="content_block_stop"))
         if answer.has_end:
             reason = "max_tokens" if answer.is_cut_off else "tool_use" if answer.calls else "end_turn"
+            reason = "refusal" if answer.is_filtered else reason
             usage = BetaMessageDeltaUsage(
                 input_tokens=60, output_tokens=20, cache_read_input_tokens=40, cache_creation_input_tokens=0
             )

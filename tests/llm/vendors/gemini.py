@@ -135,6 +135,7 @@ class GeminiVendor:
         chunks = [_chunk([part]) for part in (*thoughts, *texts, *calls)]
         if answer.has_end:
             reason = types.FinishReason.MAX_TOKENS if answer.is_cut_off else types.FinishReason.STOP
+            reason = types.FinishReason.SAFETY if answer.is_filtered else reason
             usage = types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=100,
                 candidates_token_count=15,
@@ -146,7 +147,7 @@ class GeminiVendor:
             whole = [types.Part(text=answer.thinking, thought=True)] if answer.thinking else []
             whole += [types.Part(text=answer.text)] if answer.text else []
             parts = [_dump(part) for part in (*whole, *calls)]
-            marks = [part["thoughtSignature"] for part in parts if "thoughtSignature" in part]
+            marks = [_standard(part["thoughtSignature"]) for part in parts if "thoughtSignature" in part]
             marks += [part["functionCall"]["id"] for part in parts if "id" in part.get("functionCall", {})]
             if answer.cut_after is None and answer.hangs_after is None:
                 sent = _plain({"role": "model", "parts": parts})

@@ -147,6 +147,7 @@ class OpenAIChatVendor:
         chunks = [self._chunk(body, [Choice(index=0, delta=delta)]) for delta in deltas]
         if answer.has_end:
             reason = "length" if answer.is_cut_off else "tool_calls" if answer.calls else "stop"
+            reason = "content_filter" if answer.is_filtered else reason
             chunks.append(self._chunk(body, [Choice(index=0, delta=ChoiceDelta(), finish_reason=reason)]))
             usage = CompletionUsage(
                 prompt_tokens=100,

@@ -264,8 +264,8 @@ def _end(response: Response, output: list[Any], answer: Answer) -> BaseModel:
         total_tokens=120,
     )
     whole: dict[str, Any] = {"output": output, "usage": usage}
-    if answer.is_cut_off:
-        details = IncompleteDetails(reason="max_output_tokens")
+    if answer.is_cut_off or answer.is_filtered:
+        details = IncompleteDetails(reason="content_filter" if answer.is_filtered else "max_output_tokens")
         cut = response.model_copy(update={**whole, "status": "incomplete", "incomplete_details": details})
         return ResponseIncompleteEvent(response=cut, sequence_number=0, type="response.incomplete")
     done = response.model_copy(update={**whole, "status": "completed"})

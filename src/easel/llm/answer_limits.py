@@ -1,0 +1,115 @@
+"""Limits of a provider's HTTP answer: its size, and that it is not compressed.
+
+A user can name any server as the base URL, and all requests share one thread and the memory of the host.
+Imported only with a provider's library.
+"""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx2
+
+from easel.llm.open_responses import RefusedAnswer
+
+MAX_ANSWER_BYTES = 32 * 2**20
+MAX_ANSWER_LINES = 1_000_000  # each costs the SDKs about a microsecond, also an empty one
+MAX_EVENT_BYTES = 4 * 2**20  # the SDKs join the pieces of a server-sent event before they read it
+MAX_EVENT_LINES = 1_000
+MAX_ERROR_BYTES = 64 * 2**10  # the rest of the body is not read
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+async def request_plain_answer(request: httpx2.Request) -> None:
+    """Ask for an answer without compression: a hook of the HTTP client."""
+    request.headers["accept-encoding"] = "identity"
+
+
+async def limit_answer(response: httpx2.Response) -> None:
+    """Limit what is read of a response: a hook of the HTTP client. Raises `RefusedAnswer`."""
+    # A few bytes of a compressed answer can become gigabytes.
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RefusedAnswer("the answer is compressed, which was not asked for.")
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    wrap = _LimitedAnswer if response.is_success else _LimitedError
+    response.stream = wrap(response.stream)
+
+
+class _LimitedError(httpx2.AsyncByteStream):
+    """The beginning of an error's body."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_ERROR_BYTES
+        async for chunk in self._stream:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                break
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _LimitedAnswer(httpx2.AsyncByteStream):
+    """The body of an answer. Raises `RefusedAnswer` where it becomes too long."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = AnswerSize()
+        async for chunk in self._stream:
+            size.add(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class AnswerSize:
+    """The size of an answer and of the server-sent event that is being received. An empty line ends it."""
+
+    def __init__(self) -> None:
+        self._byte_count = 0
+        self._line_count = 0
+        self._event_bytes = 0
+        self._event_lines = 0
+        self._line_bytes = 0  # of the last line, which has no end yet
+        self._ends_with_return = False
+
+    def add(self, chunk: bytes) -> None:
+        """Count a chunk. Raises `RefusedAnswer` if the answer or an event is too long."""
+        self._byte_count += len(chunk)
+        if self._byte_count > MAX_ANSWER_BYTES:
+            raise RefusedAnswer(f"the answer is longer than {MAX_ANSWER_BYTES // 2**20} MB.")
+        if self._ends_with_return and chunk.startswith(b"\n"):
+            chunk = chunk[1:]  # the second half of a line end that was counted
+            self._ends_with_return = False
+        if not chunk:
+            return
+        self._ends_with_return = chunk.endswith(b"\r")
+        first, *others = _LINE_END.split(chunk)
+        self._line_count += len(others)
+        if self._line_count > MAX_ANSWER_LINES:
+            raise RefusedAnswer(f"the answer has more than {MAX_ANSWER_LINES} lines.")
+        self._extend_line(first)
+        for line in others:
+            self._end_line()
+            self._extend_line(line)
+
+    def _extend_line(self, text: bytes) -> None:
+        self._line_bytes += len(text)
+        self._event_bytes += len(text)
+        if self._event_bytes > MAX_EVENT_BYTES:
+            raise RefusedAnswer(f"an event of the answer is longer than {MAX_EVENT_BYTES // 2**20} MB.")
+
+    def _end_line(self) -> None:
+        self._event_lines += 1
+        if self._line_bytes == 0:
+            self._event_bytes = self._event_lines = 0
+        if self._event_lines > MAX_EVENT_LINES:
+            raise RefusedAnswer(f"an event of the answer has more than {MAX_EVENT_LINES} lines.")
+        self._line_bytes = 0
