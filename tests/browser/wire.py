@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REQUEST = re.compile(rb"^[A-Z]+ (\S+) HTTP/1\.1\r\n", re.MULTILINE)
+_ID = re.compile(rb"\nid: ([0-9]+)\r?\n")
 _EVENT = re.compile(rb'\{"seq":\d+,"type":"')
 
 
@@ -33,6 +34,11 @@ class Answer:
             text = bytes(self.bytes[found.start() :]).decode("utf-8", "replace")
             with contextlib.suppress(json.JSONDecodeError):  # the last event may be incomplete
                 yield json.JSONDecoder().raw_decode(text)[0]
+
+    def positions(self) -> set[int]:
+        """Return the positions that a reader may resume from: of events, and of heartbeats in between."""
+        ids = {int(found[1]) for found in _ID.finditer(self.bytes)}
+        return ids | {event["seq"] for event in self.events()}
 
 
 class Wire:

@@ -96,8 +96,8 @@ async def test_locked_session_does_not_delay_the_appends_of_other_sessions(store
         await lock.rollback()
     _, before, during = phases
     print(f"{len(during)} appends, p99 {p99(during) * 1000:.1f} ms, before {p99(before) * 1000:.1f} ms")
-    # On an overloaded machine no append is fast, but the lock must not make them slower.
-    assert p99(during) < max(MAX_P99_SECONDS, 2 * p99(before))
+    # On an overloaded machine no append is fast, but none waits for the lock.
+    assert p99(during) < max(MAX_P99_SECONDS, 2 * p99(before), LOCKED_SECONDS / 10)
     for claim, task in zip(claims, [late, *counts], strict=True):
         texts = [event.data for event in await read_log(runs, claim.run_id)][: task.result()]
         assert len(texts) == task.result() > 0

@@ -255,7 +255,7 @@ def test_own_steps_come_close_to_a_budget_that_is_smaller_than_one_result():
     assert own_tokens(own) < 6_000
 
 
-def test_newest_results_share_what_is_left():
+def test_newest_results_share_the_rest_of_the_budget():
     own = OwnSteps(32_768, 4_000)
     own.add(large_step(0))
     assert own_tokens(own) <= 4_200
