@@ -24,7 +24,6 @@ from easel.core.session.message import message, question
 from easel.core.stream.message_text import take_out_runs
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.models import FixedModel
 from easel.host.runs.claimed_run import ClaimedRun
 from easel.host.runs.context import ContextLimits, ContextSource
 from easel.host.runs.execution import RunExecution
@@ -37,6 +36,7 @@ from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId, SessionId, answer_id, new_run_id
 from easel.stores.blobs.store import open_blobs
+from tests.support.fixed_model import FixedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -14,7 +14,6 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.models import FixedModel
 from easel.host.runs.context import ContextLimits, ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates
@@ -30,6 +29,7 @@ from easel.llm.scripted import ScriptedModel
 from easel.stores.blobs.store import open_blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.database import wall_clock
+from tests.support.fixed_model import FixedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

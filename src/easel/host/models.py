@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import cast
 
 from easel.core.audit.redaction import Redaction
-from easel.core.model.choice import ModelChoice, Provider
+from easel.core.model.choice import ModelChoice
 from easel.core.model.settings import needs_key
 from easel.core.principal import Principal
 from easel.core.run.conversation import Conversation, Part
@@ -22,17 +22,6 @@ from easel.host.user_settings import UserSettings, check_principal
 from easel.ids import UserId
 
 BuildModel = Callable[[ModelChoice], Model]
-
-
-class FixedModel:
-    """A `ModelSource` with one model for every user."""
-
-    def __init__(self, model: Model, choice: ModelChoice | None = None) -> None:
-        self._model = model
-        self._choice = choice or ModelChoice(Provider.SCRIPTED, "scripted")
-
-    async def choose(self, user_id: UserId) -> tuple[ModelChoice, Model]:  # noqa: ARG002
-        return self._choice, self._model
 
 
 class ChosenModels:

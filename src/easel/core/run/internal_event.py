@@ -34,10 +34,6 @@ class InternalEvent:
         return {name: value for name, value in members.items() if value is not None}
 
 
-def user_event(text: str) -> InternalEvent:
-    return InternalEvent(role="user", type="text", content=text)
-
-
 def step_events(step: Step) -> list[InternalEvent]:
     """Return the events of a step in order: its text, its calls, and the results of the calls."""
     said = [InternalEvent(role="assistant", type="text", content=step.text)] if step.text else []
