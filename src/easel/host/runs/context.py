@@ -64,7 +64,7 @@ class ContextSource:
     def of_run(
         self, claim: Claim, message: str, updates: tuple[str, ...], progress: Progress
     ) -> "RunContext":
-        """Return the context of a run. What an earlier attempt began with must not change."""
+        """Return the context of a run. The beginning that an earlier attempt used does not change."""
         return RunContext(self, claim, message, updates, progress)
 
 
