@@ -204,7 +204,7 @@ update documents d
   from canvases c
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.lease_run_id = :run_id
    and c.user_id = :user_id and c.canvas_id = :canvas_id
-   and exists (select from runs r where r.run_id = :run_id and r.attempt = :attempt)
+   and exists (select from runs r where r.run_id = :run_id and r.attempt <= :attempt)
 returning d.epoch, c.revision;
 
 -- name: list_expired_leases

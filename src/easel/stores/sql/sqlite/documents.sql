@@ -160,7 +160,7 @@ update documents
        lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and lease_run_id = :run_id)
-   and exists (select 1 from runs where run_id = :run_id and attempt = :attempt)
+   and exists (select 1 from runs where run_id = :run_id and attempt <= :attempt)
 returning user_id, canvas_id, epoch;
 
 -- name: list_expired_leases
