@@ -137,8 +137,8 @@ async def test_message_at_another_api_ends_the_lease_and_the_agent_cannot_write(
 async def test_lease_of_a_long_loop_is_kept_and_that_of_a_killed_worker_ends_in_15_seconds(
     launcher: Launcher, stored_runs: StoredRuns, tmp_path: Path
 ) -> None:
-    """Two workers with one slot each: the second is in a loop of its own until the lease of the first has ended,
-    then it takes over the run of the killed one.
+    """Two workers with one slot each: the second is in a loop of its own until the lease of the first has
+    ended, then it takes over the run of the killed one.
     """
     held, sessions = tmp_path / "held", [new_session(), new_session()]
     lease = {"lease_id": "$1.lease_id"}

@@ -141,7 +141,7 @@ def test_text_after_the_last_logged_step_is_taken_from_the_answer():
 @rule("RS-62")
 @pytest.mark.parametrize("sizes", [(3_000, 3_000), (1_500, 1_500)], ids=["each encoded", "encoded together"])
 def test_encoded_run_that_goes_on_in_the_next_step_is_not_repeated(sizes: tuple[int, int]):
-    """In the answer, both parts are one run with one reference; each step has a reference or text of its own."""
+    """In the answer, both parts are one run with one reference. Each step has its own."""
     encoded = base64.b64encode(bytes(range(256)) * 20).decode()
     call = ToolCall(CallId("call_1"), "t", {})
     done = ToolResult(call.call_id, call.tool, "ok")

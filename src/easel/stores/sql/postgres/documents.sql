@@ -196,8 +196,8 @@ select user_id, canvas_id from documents
  where lease_id is not null and lease_run_id = :run_id order by user_id, canvas_id collate "C";
 
 -- name: release_lease
--- End the lease of a run that has ended, unless a later attempt of it has begun. The epoch stays. Requires the
--- locks of the canvas and the document. CT-16
+-- End the lease of a run that has ended, unless a later attempt of it has begun. The epoch stays. Requires
+-- the locks of the canvas and the document. CT-16
 update documents d
    set inspected = '[]', lease_id = null, lease_run_id = null, lease_session_id = null,
        lease_expires_at = null
