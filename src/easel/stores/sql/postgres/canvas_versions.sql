@@ -84,5 +84,6 @@ select v.version_no, v.revision, v.title, v.is_accepted, v.written_by, v.written
                                        where a.user_id = c.user_id and a.canvas_id = c.canvas_id
                                          and a.version_no >= v.version_no)) found) as assets
   from canvases c
-  join canvas_versions v on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version::bigint
+  join canvas_versions v
+    on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version::bigint
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
