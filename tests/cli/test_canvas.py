@@ -824,7 +824,7 @@ def test_versions_are_listed_and_restored(server: EaselProcess) -> None:
     assert "restored version 1: spec.description removed, assets/a added" in after[0]
 
 
-def test_restore_says_why_it_is_refused(server: EaselProcess) -> None:
+def test_reason_of_a_refused_restore_is_printed(server: EaselProcess) -> None:
     name = new_session()
     rpc(server, "canvas.create", canvasId=name)
     assert "version" in refusal(run_on(server, "canvas", "restore", name, 7))

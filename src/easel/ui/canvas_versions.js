@@ -80,7 +80,8 @@ export class Versions {
     const restore = () => this.#try(() => this.restore(number));
     row.append(element(
       "span", "asked", `Replace title, spec and page by version ${number}? The state is kept. `,
-      button("plain", "Keep the present version", () => this.#ask(null)), " ", button("", "Restore it", restore),
+      button("plain", "Keep the present version", () => this.#ask(null)), " ",
+      button("", "Restore it", restore),
     ));
     return row;
   }

@@ -124,7 +124,7 @@ class Machine:
         return Content(canvas.title, dict(canvas.spec), files)
 
 
-async def test_restore_gives_exactly_the_content_that_was_current_then(services: HostServices) -> None:
+async def test_restore_gives_exactly_the_content_of_the_version(services: HostServices) -> None:
     for seed in range(examples(12)):
         machine = Machine(services, f"c{seed}", seed)
         await machine.start()
@@ -144,7 +144,7 @@ async def test_restore_gives_exactly_the_content_that_was_current_then(services:
     assert await keys(services) == []
 
 
-async def test_restore_is_a_version_that_says_what_it_restored_and_keeps_the_state(
+async def test_restore_makes_a_version_with_the_restored_number_and_keeps_the_state(
     services: HostServices,
 ) -> None:
     await services.create({"state": {"n": 1}, "description": "first"})
@@ -162,7 +162,7 @@ async def test_restore_is_a_version_that_says_what_it_restored_and_keeps_the_sta
 
 
 @rule("RS-68")
-async def test_restore_is_audited_with_what_changed(services: HostServices) -> None:
+async def test_restore_is_audited_with_the_changes(services: HostServices) -> None:
     await upsert(services, spec=SPEC, assets=PAGE)
     await upsert(services, spec=WIDER, assets=OTHER_PAGE)
     await services.versions.restore(THE_OWNER, "c", 1)
@@ -253,7 +253,7 @@ async def test_restore_is_decided_again_if_the_canvas_changes_meanwhile(
 
 
 @rule("RS-59", "RS-68")
-async def test_persons_restore_of_what_was_accepted_is_accepted(services: HostServices) -> None:
+async def test_persons_restore_of_an_accepted_version_is_accepted(services: HostServices) -> None:
     await upsert(services, spec=SPEC, assets=PAGE)
     await upsert(services, AGENT, spec=WIDER, assets=OTHER_PAGE)
     restored = await services.versions.restore(THE_OWNER, "c", 1)
@@ -261,7 +261,7 @@ async def test_persons_restore_of_what_was_accepted_is_accepted(services: HostSe
 
 
 @rule("RS-64")
-async def test_persons_restore_of_what_nobody_accepted_must_be_reviewed(services: HostServices) -> None:
+async def test_persons_restore_of_an_unaccepted_version_must_be_reviewed(services: HostServices) -> None:
     await upsert(services, AGENT, spec=WIDER, assets=OTHER_PAGE)
     await upsert(services, spec=SPEC, assets=PAGE)
     restored = await services.versions.restore(THE_OWNER, "c", 1)
