@@ -21,7 +21,7 @@ from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
-from easel.host.canvases.drafts import Draft, DraftChecker
+from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.canvases.versions import CanvasVersions
@@ -74,8 +74,7 @@ class HostServices:
             audit=audit,
             limits=SpecLimits(),
         )
-        drafts = DraftChecker(assets, harness.artifacts, self.tools, SpecLimits(), Confirm.NEVER)
-        self.versions = CanvasVersions(database.canvas_versions, changes, assets, drafts, audit)
+        self.versions = CanvasVersions(database.canvas_versions, changes, assets, self.library.drafts, audit)
         self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}

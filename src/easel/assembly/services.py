@@ -33,7 +33,6 @@ from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
-from easel.host.canvases.drafts import DraftChecker
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
@@ -251,13 +250,6 @@ def build_services(shared: SharedServices) -> Services:
         token_seconds=settings.view_token_seconds,
         max_state_bytes=settings.max_state_bytes,
     )
-    drafts = DraftChecker(
-        shared.assets,
-        artifacts,
-        shared.tools,
-        spec_limits(settings),
-        APPROVAL_MODES[settings.approval_mode],
-    )
     return Services(
         sign_in=sign_in,
         audit=audit,
@@ -267,7 +259,9 @@ def build_services(shared: SharedServices) -> Services:
         queue=queue,
         sessions=Sessions(database.sessions, queue, notifier, audit),
         canvases=shared.library,
-        versions=CanvasVersions(database.canvas_versions, shared.transactions, shared.assets, drafts, audit),
+        versions=CanvasVersions(
+            database.canvas_versions, shared.transactions, shared.assets, shared.library.drafts, audit
+        ),
         actions=actions,
         refresh=refresh,
         assets=shared.assets,

@@ -228,7 +228,7 @@ async def test_restore_with_a_missing_blob_changes_nothing(services: HostService
     assert (await services.assets.read(THE_OWNER, "c", PATH))[1] == OTHER_PAGE[PATH]
 
 
-async def test_restore_is_decided_again_if_the_canvas_changes_meanwhile(
+async def test_restore_is_decided_again_after_a_concurrent_change(
     services: HostServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A blob may be replaced by another one of the same content, and deleted, after a version was read."""
