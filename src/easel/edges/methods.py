@@ -13,6 +13,7 @@ import msgspec
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal
+from easel.edges.decoding import Decoded, NoParams, decode_members, warn_in_error, with_warnings
 from easel.edges.paging import read_page
 from easel.edges.params import (
     AcceptSpec,
@@ -26,7 +27,6 @@ from easel.edges.params import (
     ListRecords,
     NamedAsset,
     NamedCanvas,
-    NoParams,
     PatchCanvas,
     PutAsset,
     ReportPage,
@@ -45,7 +45,7 @@ from easel.edges.views import (
     result_view,
     tool_view,
 )
-from easel.errors import BadInput, NotFound
+from easel.errors import BadInput, HostError, NotFound
 from easel.host.actions.request import ActionRequest
 from easel.host.canvases.views import NO_CONNECTION
 from easel.host.services import Services
@@ -74,17 +74,22 @@ class Method:
 
 
 async def dispatch(caller: Caller, name: str, params: Any) -> Any:
-    """Call the method of this name and return its result."""
+    """Call the method of this name and return its result, with warnings about ignored params. RS-67"""
     method = METHODS.get(name)
     if method is None:
         raise NotFound(what="method", id=name[:200])
-    return await method.handler(caller, decode_params(name, params, method.params))
+    decoded = decode_params(name, params, method.params)
+    try:
+        return with_warnings(await method.handler(caller, decoded.params), decoded.warnings)
+    except HostError as problem:
+        warn_in_error(problem, decoded.warnings)
+        raise
 
 
-def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
+def decode_params(name: str, params: Any, shape: type[Any]) -> Decoded:
     """Convert params to the struct of the method. Raises `BadInput`."""
     try:
-        return msgspec.convert({} if params is None else params, type=shape)
+        return decode_members(params, shape)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"params of {name} are invalid: {problem}.") from None
 

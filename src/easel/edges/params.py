@@ -4,23 +4,16 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, to_builtins
+from msgspec import UNSET, Meta, to_builtins
 
 from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.decoding import Params
 from easel.errors import BadInput
 from easel.host.canvases.drafts import Draft
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
-
-
-class Params(Struct, forbid_unknown_fields=True):
-    """Params of a method; unknown fields are refused."""
-
-
-class NoParams(Params):
-    pass
 
 
 class ListCanvases(Params):

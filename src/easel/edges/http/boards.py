@@ -7,13 +7,14 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.errors import BadInput
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
+class _Write(Params, kw_only=True):
     """The body of a write. The server sets the author and the run. CC-17, P4"""
 
     key: Name
@@ -27,19 +28,19 @@ class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
 
 
-class WriteWhiteboard(_Write, forbid_unknown_fields=True, kw_only=True):
+class WriteWhiteboard(_Write, kw_only=True):
     edge_id: Annotated[
         str | None, Meta(description="Must be absent or `global`: the whiteboard has no edges.")
     ] = None
 
 
-class WriteBlackboard(_Write, forbid_unknown_fields=True, kw_only=True):
+class WriteBlackboard(_Write, kw_only=True):
     edge_id: Annotated[
         Name, Meta(description="The handover that the value belongs to.", examples=["planner-writer"])
     ]
 
 
-class ReadBoard(Struct):
+class ReadBoard(Params):
     key: Annotated[str | None, Meta(description="Only this value.")] = None
     edge_id: Annotated[
         str | None, Meta(description="Only this edge of the blackboard; must be given with a key.")

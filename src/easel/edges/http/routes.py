@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from easel.edges.decoding import NoParams
 from easel.edges.http import (
     artifacts,
     audit,
@@ -113,7 +114,7 @@ API: tuple[Row, ...] = (
     Row("GET", "/api/runs/{run_id}", runs.get_run, "Get a run.", response=RunView,
         errors=(NotFound, Unavailable)),
     Row("POST", "/api/runs/{run_id}/cancel", runs.cancel_run,
-        "Request that a run stops, without waiting for it.", status=202, response=RunView,
+        "Request that a run stops, without waiting for it.", body=NoParams, status=202, response=RunView,
         errors=(NotFound, RunFinished, Unavailable)),
     Row("GET", "/api/runs/{run_id}/events", streams.watch_run,
         "Stream the run's log as server-sent events; resumable by Last-Event-ID.", query=StreamQuery,
@@ -174,9 +175,9 @@ API: tuple[Row, ...] = (
         "Make the text of an earlier revision the current draft.", body=RestoreDocument,
         response=DocumentView, errors=(BadInput, NotFound, Unavailable)),
     Row("POST", "/api/documents/{canvas_id}/promote", documents.promote_document,
-        "Make the current text a version.", response=PromotedView, errors=_DOCUMENT_ERRORS),
+        "Make the current text a version.", body=NoParams, response=PromotedView, errors=_DOCUMENT_ERRORS),
     Row("POST", "/api/documents/{canvas_id}/take-control", documents.take_control,
-        "End the lease of the agent that edits the document.", response=DocumentView,
+        "End the lease of the agent that edits the document.", body=NoParams, response=DocumentView,
         errors=_DOCUMENT_ERRORS),
     Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
     Row("GET", "/api/settings", settings.get_settings,
@@ -187,7 +188,7 @@ API: tuple[Row, ...] = (
         body=ChangeSettings, response=SettingsView,
         errors=(BadInput, Forbidden, SecretsUnavailable, Unavailable)),
     Row("POST", "/api/settings/check", settings.check_model,
-        "Make one small request to your model, and explain what is wrong if it fails.",
+        "Make one small request to your model, and explain what is wrong if it fails.", body=NoParams,
         response=ModelCheckView, errors=(Forbidden, Unavailable)),
     Row("GET", "/api/audit", audit.list_audit, "List audit records, newest first.", _ADMIN, query=ListAudit,
         response=AuditPage, errors=(BadInput, Forbidden, Unavailable)),

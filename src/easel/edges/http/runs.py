@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from easel.core.run.run import Run
 from easel.core.run.status import Status
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.wire import (
     ListRuns,
     RunPage,
@@ -23,12 +23,7 @@ from easel.errors import BadInput
 
 async def start_run(call: Call) -> Response:
     params: StartRun = call.params
-    header = call.request.headers.get("idempotency-key")
-    if header is not None and params.idempotency_key not in (None, header):
-        raise BadInput(
-            problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
-        )
-    key = params.idempotency_key if header is None else header
+    key = idempotency_key(call.request, params.idempotency_key)
     run = await call.host.queue.start(call.principal, params.session_id, params.message, key)
     return json_response(RunStarted(run.run_id, "queued"), 202)  # a repeated key gets the same response
 

@@ -13,6 +13,7 @@ from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.message_text import Marker, cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
+from easel.edges.decoding import Params
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.errors import HostError
 
@@ -24,7 +25,7 @@ SessionName = Annotated[
 ]
 
 
-class StartRun(Struct):
+class StartRun(Params):
     session_id: SessionName
     message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
     idempotency_key: Annotated[
@@ -78,7 +79,7 @@ class RunView(Struct, omit_defaults=True):
     ] = None
 
 
-class ListRuns(Struct):
+class ListRuns(Params):
     session_id: str | None = None
     statuses: Annotated[
         str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")
@@ -95,7 +96,7 @@ class RunPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class StreamQuery(Struct):
+class StreamQuery(Params):
     last_event_id: Annotated[
         str | None, Meta(description="Resume after this event; the Last-Event-ID header takes precedence.")
     ] = None
