@@ -10,6 +10,7 @@ from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
+from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
 from easel.errors import BadInput
 from easel.host.canvases.drafts import Draft
 
@@ -20,6 +21,25 @@ class ListCanvases(Params):
     agentId: str | None = None
     after: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+
+
+class ListItems(Params):
+    """A page of a list; `after` is `next` of the page before."""
+
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
+
+
+class ListOfCanvas(ListItems, kw_only=True):
+    canvasId: str
+
+
+class ListConfirmations(Params):
+    """A page of confirmations, newest first; `before` is `next` of the page before."""
+
+    canvasId: str
+    before: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
 class NamedCanvas(Params):

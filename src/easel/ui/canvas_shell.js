@@ -12,7 +12,7 @@ import { Notes } from "./canvas_notes.js";
 import { RefreshFailures } from "./canvas_refresh_failures.js";
 import { CanvasWatch } from "./canvas_watch.js";
 import { RequestRefused, Unreachable } from "./errors.js";
-import { button, byId, element, summarize } from "./values.js";
+import { button, byId, element, readPages, summarize } from "./values.js";
 
 const { view, isolated: isolatedView, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MAX_CONCURRENT_REQUESTS = 16; // of one page
@@ -37,7 +37,7 @@ const acceptPanel = new AcceptPanel(
     watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
   ),
   () => watch.refresh(),
-  async () => (await gateway.callWithRetry("tools.list", {})).tools,
+  () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
 );
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   state: showLink,

@@ -49,7 +49,16 @@ from easel.edges.http.sessions import (
 )
 from easel.edges.http.settings import ChangeSettings, ModelCheckView, SettingsView
 from easel.edges.http.sockets import SocketRow
-from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, StreamQuery, ToolList
+from easel.edges.http.wire import (
+    ListRuns,
+    ListTools,
+    RunPage,
+    RunStarted,
+    RunView,
+    StartRun,
+    StreamQuery,
+    ToolList,
+)
 from easel.errors import (
     ActionFailed,
     AlreadyExists,
@@ -179,7 +188,8 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/documents/{canvas_id}/take-control", documents.take_control,
         "End the lease of the agent that edits the document.", body=NoParams, response=DocumentView,
         errors=_DOCUMENT_ERRORS),
-    Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
+    Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call, by name.", query=ListTools,
+        response=ToolList),
     Row("GET", "/api/settings", settings.get_settings,
         "Get your settings, and where each value comes from. A key is masked.", response=SettingsView,
         errors=(Forbidden, Unavailable)),

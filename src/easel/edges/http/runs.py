@@ -9,6 +9,7 @@ from easel.core.run.status import Status
 from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.wire import (
     ListRuns,
+    ListTools,
     RunPage,
     RunStarted,
     StartRun,
@@ -17,7 +18,7 @@ from easel.edges.http.wire import (
     run_view,
     tool_view,
 )
-from easel.edges.paging import read_page
+from easel.edges.paging import read_list_page, read_page
 from easel.errors import BadInput
 
 
@@ -64,8 +65,13 @@ async def cancel_run(call: Call) -> Response:
 
 
 async def list_tools(call: Call) -> Response:
-    return json_response(
-        ToolList(
-            [tool_view(tool) for tool in (await call.host.tools.definitions(call.principal.user_id)).values()]
-        )
+    params: ListTools = call.params
+    definitions = await call.host.tools.definitions(call.principal.user_id)
+    tools, more = await read_list_page(
+        definitions.values(),
+        to_view=tool_view,
+        position=lambda tool: tool.name,
+        start=params.after,
+        limit=params.limit,
     )
+    return json_response(ToolList(tools, more))

@@ -15,6 +15,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
 from easel.edges.decoding import Params
 from easel.edges.errors import ErrorDetail, error_detail
+from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
 from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
@@ -113,8 +114,14 @@ class ToolView(Struct):
     runs_on: str
 
 
-class ToolList(Struct):
+class ListTools(Params):
+    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
+
+
+class ToolList(Struct, omit_defaults=True):
     tools: list[ToolView]
+    next: str | None = None
 
 
 class ErrorAnswer(Struct):
