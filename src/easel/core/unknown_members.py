@@ -22,6 +22,8 @@ GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
 # Keys that make a repeated request harmless.
 KEYS = ("idempotencyKey", "idempotency_key", "requestId")
 
+_CHANGES = ((1, 1), (1, 0), (0, 1))  # letters of both names that are replaced, removed or added
+
 
 class UnknownMember(NamedTuple):
     """A member that its object does not have. `at` is the path of the object; the request itself has none."""
@@ -113,22 +115,22 @@ def _is_near(name: str, word: str) -> bool:
     third = len(word) // 3
     if not (word[:third] in name or word[third:-third] in name or word[-third:] in name):
         return False
-    return _is_within(name, word, MAX_DISTANCE)
+    return _is_within_two(name, word)
 
 
-def _is_within(first: str, second: str, distance: int) -> bool:
-    """Return whether at most `distance` letters are added, removed or replaced."""
-    if first == second:
-        return True
-    if distance == 0 or abs(len(first) - len(second)) > distance:
-        return False
-    start = next(
-        (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
-        min(len(first), len(second)),
-    )
-    first, second = first[start:], second[start:]
-    return (
-        _is_within(first[1:], second[1:], distance - 1)
-        or _is_within(first[1:], second, distance - 1)
-        or _is_within(first, second[1:], distance - 1)
+def _is_within_two(first: str, second: str) -> bool:
+    """Return whether at most two letters are added, removed or replaced."""
+    start, end = 0, min(len(first), len(second))
+    while start < end and first[start] == second[start]:
+        start += 1
+    first, second, end = first[start:], second[start:], end - start
+    last = 0
+    while last < end and first[-1 - last] == second[-1 - last]:
+        last += 1
+    first, second = first[: len(first) - last], second[: len(second) - last]
+    if not first or not second:
+        return len(first) + len(second) <= MAX_DISTANCE
+    # Both ends differ, so that one change is at the start and one at the end.
+    return any(
+        first[a : len(first) - c] == second[b : len(second) - d] for a, b in _CHANGES for c, d in _CHANGES
     )
