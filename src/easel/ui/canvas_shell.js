@@ -13,7 +13,7 @@ import { RefreshFailures } from "./canvas_refresh_failures.js";
 import { Versions } from "./canvas_versions.js";
 import { CanvasWatch } from "./canvas_watch.js";
 import { RequestRefused, Unreachable } from "./errors.js";
-import { button, byId, element, summarize } from "./values.js";
+import { button, byId, element, readPages, summarize } from "./values.js";
 
 const { view, isolated: isolatedView, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MAX_CONCURRENT_REQUESTS = 16; // of one page
@@ -38,7 +38,7 @@ const acceptPanel = new AcceptPanel(
     watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
   ),
   () => watch.refresh(),
-  async () => (await gateway.callWithRetry("tools.list", {})).tools,
+  () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
 );
 const versions = new Versions(
   (method, params) => gateway.callWithRetry(method, { canvasId, ...params }),

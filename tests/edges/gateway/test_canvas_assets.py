@@ -171,7 +171,6 @@ INVALID_ASSETS: list[tuple[Any, str]] = [
     ({"base64": None}, "params of"),
     ({}, "base64"),
     ({"text": "x"}, "params of"),
-    ({"base64": "YQ==", "type": "image/png"}, "type"),
     (["YQ=="], "params of"),
 ]
 
