@@ -5,13 +5,14 @@ a request was encoded, nor which members it may have.
 """
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
 from easel.core.validation import quote_value
 from easel.errors import BadInput
 
+MAX_IGNORED = 100  # unknown members of one request; with more it is refused
 MAX_WARNINGS = 10  # of one request; further unknown members are counted
 MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_` and `-` are removed
 MAX_COMPARED_LENGTH = 64  # a longer name has no nearest name
@@ -37,12 +38,14 @@ class UnknownMember(NamedTuple):
         return quote_value(f"{self.at}.{self.name}" if self.at else self.name)
 
 
-def review_unknown_members(unknown: Iterable[UnknownMember]) -> list[str]:
+def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
     """Return the warnings about ignored members. Raises `BadInput` for one that resembles a guard. RS-67
 
-    Takes time in proportion to the length of the names. A name that resembles a key is always among the first
-    warnings.
+    Raises it also for more than MAX_IGNORED members: comparing thousands of names would take seconds. A name
+    that resembles a key is always among the first warnings.
     """
+    if len(unknown) > MAX_IGNORED:
+        raise BadInput(problem=f"{len(unknown)} members are unknown; at most {MAX_IGNORED} are ignored.")
     keys: list[UnknownMember] = []
     others: list[UnknownMember] = []
     ignored_count = 0
