@@ -9,7 +9,7 @@ of trigger, and when a spec is stored.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from easel.core.action.resolution import format_argument_path
+from easel.core.action.resolution import check_references, format_argument_path
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.shell.arguments import is_shell
@@ -157,7 +157,11 @@ def check_templates(
 
 
 def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[str]:
-    """Check the templates that a shell reads. Yields a warning for each program with unknown habits. RS-65"""
+    """Check the templates that a shell reads, and that no reference is in place of them. RS-65, RS-66
+
+    Yields a warning for each program with unknown habits.
+    """
+    check_references(action, definition)
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)

@@ -23,6 +23,7 @@ from easel.core.validation import (
 )
 from easel.core.values.patch import Patch, parse_patch
 from easel.core.values.paths import Path, SaveMode, parse_path
+from easel.core.values.references import parse_reference
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -67,7 +68,8 @@ class CallTool:
     action_id: str
     tool: str
     args: Mapping[str, Any]  # as declared
-    template: Mapping[str, Any]  # `args` with a Template in place of each string that has placeholders
+    # `args` with a Template in place of each string that has placeholders, and with parsed references
+    template: Mapping[str, Any]
     save_target: SaveTarget | None
     confirm: Confirm
     timeout_ms: int | None
@@ -127,6 +129,8 @@ def parse_action(action_id: str, raw: Any) -> Action:
             if "tool" not in declared:
                 refuse(f"{at}.tool", "is required by tool.call.")
             args = require_object(declared.get("args", {}), f"{at}.args")
+            if parse_reference(args, f"{at}.args") is not None:
+                refuse(f"{at}.args", "must name the arguments; a reference stands for the value of one.")
             return CallTool(
                 action_id=action_id,
                 tool=parse_tool_name(declared["tool"], f"{at}.tool"),
