@@ -4,8 +4,8 @@ Owns parsing a declaration. Does not know how an action is resolved or executed:
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,9 +21,9 @@ from easel.core.validation import (
     require_object,
     require_text,
 )
-from easel.core.values.patch import Patch, parse_patch
+from easel.core.values.patch import Operation, Patch, parse_patch
 from easel.core.values.paths import Path, SaveMode, parse_path
-from easel.core.values.references import parse_reference
+from easel.core.values.references import ValueRef, parse_reference, parse_references
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -92,7 +92,8 @@ class SendMessage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchState:
     action_id: str
-    patch: Patch
+    declared: Sequence[Any]  # the operations as declared
+    patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
 
@@ -163,10 +164,22 @@ def parse_action(action_id: str, raw: Any) -> Action:
                 refuse(f"{at}.patch", "is required by state.patch.")
             return PatchState(
                 action_id=action_id,
-                patch=parse_patch(declared["patch"], f"{at}.patch"),
+                declared=declared["patch"],
+                patch=_parse_patch(declared["patch"], f"{at}.patch"),
                 confirm=confirm,
                 title=title,
             )
+
+
+def _parse_patch(raw: Any, at: str) -> Patch:
+    """Return the operations with the references in their values parsed. CV-25, RS-66"""
+    operations: list[Operation] = []
+    for number, operation in enumerate(parse_patch(raw, at)):
+        value = parse_references(operation.value, f"{at}[{number}].value")
+        if not operation.path and not isinstance(value, (dict, ValueRef)):
+            refuse(f"{at}[{number}].value", "a state must be an object.")
+        operations.append(replace(operation, value=value))
+    return tuple(operations)
 
 
 def parse_tool_name(value: Any, at: str) -> str:

@@ -124,6 +124,11 @@ def parse_templates(value: Any, at: str) -> Any:
     return value
 
 
+def has_braces(text: str) -> bool:
+    """Return whether the text has double braces, as a placeholder has."""
+    return _BRACES.search(text) is not None
+
+
 def find_unknown_placeholders(text: str) -> list[str]:
     """Return the texts in double braces that are not valid placeholders, to warn the author of a spec."""
     return _BRACES.findall(_PLACEHOLDER.sub("", text))
