@@ -33,6 +33,10 @@ class Problem:
         text = f"{self.text}{hint_at(self.word, self.known)}"
         return text if text.endswith((".", "?")) else f"{text}."
 
+    def sentence(self) -> str:
+        """Return the problem with its path."""
+        return f"{self.path}: {self.describe()}" if self.path else self.describe()
+
 
 class Problems:
     """Collects the problems of one document."""
@@ -72,10 +76,7 @@ class Problems:
         if not self._count:
             return
         described = [{"path": problem.path, "problem": problem.describe()} for problem in self._first]
-        lines = [
-            f"{entry['path']}: {entry['problem']}" if entry["path"] else entry["problem"]
-            for entry in described
-        ]
+        lines = [problem.sentence() for problem in self._first]
         more = self._count - len(described)
         if self._count > 1:
             lines = [

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.argument_warnings import find_argument_warnings
 from easel.core.action.policy import Definitions, check_reach, check_templates, collect_problems
 from easel.core.action.timeouts import timeout_warnings
 from easel.core.canvas.acceptance import has_limited_reach
@@ -121,10 +122,11 @@ class DraftChecker:
         return await self._tools.definitions(principal.user_id)
 
     async def warnings(self, principal: Principal, spec: Mapping[str, Any]) -> list[str]:
-        """Return warnings about the templates and timeouts of a valid spec. RS-45"""
+        """Return warnings about the templates, arguments and timeouts of a valid spec. RS-45, RS-66"""
         parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
         return [
             *check_templates(parsed, tools, floor=self._floor),
+            *find_argument_warnings(parsed, tools, self._tools.find_argument_errors),
             *timeout_warnings(parsed, tools, self._tools.timeout_seconds),
         ]
 
