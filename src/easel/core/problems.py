@@ -48,7 +48,7 @@ class Problems:
     def add(self, path: str, text: str, *, word: str = "", known: Collection[str] = ()) -> None:
         self._count += 1
         if len(self._first) < MAX_PROBLEMS:
-            self._first.append(Problem(_shorten(path), text, word, known))
+            self._first.append(Problem(_shorten(path), escape_unprintable(text), word, known))
 
     def take(
         self,
@@ -102,5 +102,15 @@ def problems_of(error: HostError) -> Iterable[Mapping[str, str]]:
     return cast("Iterable[Mapping[str, str]]", error.details.get("problems", ()))
 
 
+def escape_unprintable(text: str) -> str:
+    """Return the text with unprintable characters escaped, so that a terminal does not interpret them."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    )
+
+
 def _shorten(path: str) -> str:
-    return path if len(path) <= MAX_PATH_LENGTH else f"{path[:MAX_PATH_LENGTH]}…"
+    shown = escape_unprintable(path[:MAX_PATH_LENGTH])
+    return shown if len(path) <= MAX_PATH_LENGTH else f"{shown}…"
