@@ -9,10 +9,11 @@ An empty patch changes nothing and has no changed paths.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, cast
 
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.validation import MAX_DEPTH, is_unsafe_name
 from easel.core.values.paths import (
     MISSING,
@@ -57,6 +58,14 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
 
     Ignores unknown members, as RFC 6902 requires. Raises `BadInput` for an invalid or unsupported operation.
     """
+    return tuple(
+        parse_operation(operation, f"{at}[{number}]")
+        for number, operation in enumerate(require_operations(raw, at))
+    )
+
+
+def require_operations(raw: Any, at: str) -> list[Any]:
+    """Return the operations of a patch, each not parsed yet."""
     if not isinstance(raw, list):
         raise BadInput(problem=f"{at}: must be a list of JSON Patch operations.")
     operations = cast("list[Any]", raw)
@@ -64,9 +73,7 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
         raise BadInput(
             problem=f"{at}: must have at most {MAX_OPERATIONS} operations; this has {len(operations)}."
         )
-    return tuple(
-        _parse_operation(operation, f"{at}[{number}]") for number, operation in enumerate(operations)
-    )
+    return operations
 
 
 def check_patch_names(patch: Patch, at: str = "patch") -> None:
@@ -90,7 +97,18 @@ def to_json_patch(patch: Patch) -> list[dict[str, Any]]:
     ]
 
 
-def _parse_operation(raw: Any, at: str) -> Operation:
+def offload_patch(patch: Patch) -> tuple[Patch, tuple[OffloadedValue, ...]]:
+    """Return the operations with large values offloaded, as a state has them, and those values. RS-35"""
+    stored: list[Operation] = []
+    offloaded: list[OffloadedValue] = []
+    for operation in patch:
+        value, of_value = offload_large_values(operation.value)
+        stored.append(replace(operation, value=value))
+        offloaded += of_value
+    return tuple(stored), tuple(offloaded)
+
+
+def parse_operation(raw: Any, at: str) -> Operation:
     if not isinstance(raw, dict):
         raise BadInput(problem=f"{at}: must be an object with `op` and `path`.")
     members = cast("dict[str, Any]", raw)

@@ -5,12 +5,14 @@ limits the duration of the call and the size of the result. CV-03
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import jsonschema_rs
 import structlog
 
+from easel.core.action.argument_warnings import ArgumentError
 from easel.core.run.conversation import ToolCall, ToolResult
 from easel.core.run.run import ClaimLost
 from easel.core.stream.json_text import to_json
@@ -22,11 +24,8 @@ from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import Tool, ToolSource
-from easel.host.tools.schema import build_validator
+from easel.host.tools.schema import build_validator, find_errors
 from easel.ids import UserId
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 MAX_CACHED_VALIDATORS = 10_000
 # Schema parts times argument values. Validation blocks the event loop: at this cost for about 0.1 s.
@@ -39,7 +38,7 @@ log = structlog.get_logger("tools")
 @dataclass(frozen=True, slots=True)
 class _Validator:
     schema: Mapping[str, Any]
-    validator: "jsonschema_rs.Validator"
+    validator: jsonschema_rs.Validator
     part_count: int
 
     @classmethod
@@ -147,12 +146,7 @@ class ToolRegistry:
             raise BadInput(
                 problem=f"{name}: the arguments must not be nested deeper than {MAX_DEPTH} levels."
             )
-        cached = self._validators.get(name)
-        # A node may reconnect with another schema for the same tool.
-        if cached is None or cached.schema != definition.schema:
-            if len(self._validators) >= MAX_CACHED_VALIDATORS:
-                self._validators.clear()
-            cached = self._validators[name] = _Validator.of(definition.schema)
+        cached = self._get_validator(definition)
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
             raise BadInput(
                 problem=f"{name}: the arguments have {value_count} values, which is too much to check "
@@ -161,6 +155,22 @@ class ToolRegistry:
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"
             raise BadInput(problem=f"{name}: {place}: {error.message}")
+
+    def find_argument_errors(
+        self, definition: ToolDefinition, args: Mapping[str, Any]
+    ) -> Iterator[ArgumentError]:
+        """Return what is wrong with the arguments of a spec; the caller limits their size."""
+        return find_errors(self._get_validator(definition).validator, args)
+
+    def _get_validator(self, definition: ToolDefinition) -> _Validator:
+        name = definition.name
+        cached = self._validators.get(name)
+        # A node may reconnect with another schema for the same tool.
+        if cached is None or cached.schema != definition.schema:
+            if len(self._validators) >= MAX_CACHED_VALIDATORS:
+                self._validators.clear()
+            cached = self._validators[name] = _Validator.of(definition.schema)
+        return cached
 
     def _check_result(self, name: str, value: Any) -> None:
         if is_too_deep(value):
