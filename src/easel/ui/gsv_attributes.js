@@ -99,12 +99,18 @@ function writeAttribute(element, value, hook) {
   else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
 }
 
+/** Write a text. The text node stays if there is one, and with it a selection that begins before it. */
+function writeText(element, text) {
+  const node = element.firstChild;
+  const isOnly = node?.nodeType === Node.TEXT_NODE && node.nextSibling === null;
+  if (isOnly && text && node.data) {
+    if (node.data !== text) node.data = text;
+  } else if (element.textContent !== text) element.textContent = text;
+}
+
 /** By kind: write a value to an element. `format` is the value of its `data-gsv-format`, or null. */
 const WRITERS = {
-  text(element, value, _, format) {
-    const text = formatText(value, format);
-    if (element.textContent !== text) element.textContent = text;
-  },
+  text: (element, value, _, format) => writeText(element, formatText(value, format)),
   show: (element, value) => element.toggleAttribute("hidden", !isTruthy(value)),
   hide: (element, value) => element.toggleAttribute("hidden", isTruthy(value)),
   attr: writeAttribute,

@@ -9,15 +9,17 @@ const observer = new MutationObserver((records) => {
   bindChanges(records);
   render();
 });
-observer.observe(document, { childList: true, subtree: true, attributes: true });
+const OBSERVED = { childList: true, subtree: true, attributes: true };
+observer.observe(document, OBSERVED);
 
 function render() {
   bindChanges(observer.takeRecords());
+  observer.disconnect(); // ignore our own changes
   for (const element of incomplete) if (isComplete(element)) startList(element);
   for (const element of page.bounds.keys()) if (!element.isConnected) page.bounds.delete(element);
   for (const list of page.lists) if (!list.marker.isConnected) page.lists.delete(list);
   page.update();
-  observer.takeRecords(); // ignore our own changes
+  observer.observe(document, OBSERVED);
   if (known.info) reportBroken();
 }
 afterState = render;

@@ -260,10 +260,13 @@ function rowsThatStay(rows) {
 
 function pinnedRow(rows) {
   const { activeElement } = document;
-  const selection = document.getSelection();
-  const used = activeElement && activeElement !== document.body
-    ? activeElement
-    : selection?.isCollapsed === false && selection.anchorNode;
-  if (!used) return undefined;
-  return rows.find((row) => row.position >= 0 && row.node.contains(used));
+  const used = activeElement && activeElement !== document.body ? activeElement : selectedNode;
+  return used ? rows.find((row) => row.position >= 0 && row.node.contains(used)) : undefined;
 }
+
+// Where the selected text begins. Kept, because asking for it in the middle of an update causes a layout.
+let selectedNode = null;
+document.addEventListener("selectionchange", () => {
+  const selection = document.getSelection();
+  selectedNode = selection?.isCollapsed === false ? selection.anchorNode : null;
+});
