@@ -147,7 +147,8 @@ async def test_lists_that_scripts_add_are_shown(page: Page, server: EaselProcess
     frame = await loaded_frame(page)
     await frame.evaluate(
         """() => {
-          document.querySelector('main').innerHTML = '<p data-gsv-each="state.words" data-gsv-text="item"></p>';
+          const html = '<p data-gsv-each="state.words" data-gsv-text="item"></p>';
+          document.querySelector('main').innerHTML = html;
           const more = document.createElement('b');
           more.dataset.gsvText = 'item.count';
           document.querySelector('li').append(more);
@@ -220,7 +221,8 @@ async def test_row_in_use_keeps_focus_selection_scroll_position_and_entries(
 
 
 async def test_only_changed_elements_are_written(page: Page, server: EaselProcess, api: CanvasApi) -> None:
-    html = '<p data-gsv-each="state.orders" data-gsv-key="id" data-gsv-class-many="item.count"><b data-gsv-text="item.name"></b></p>'
+    html = """<p data-gsv-each="state.orders" data-gsv-key="id" data-gsv-class-many="item.count">
+      <b data-gsv-text="item.name"></b></p>"""
     name = make(api, html)
     _, frame = await open_counted(page, server, name)
     await wait_in_frame(frame, "document.querySelectorAll('p').length === 3")
@@ -228,7 +230,8 @@ async def test_only_changed_elements_are_written(page: Page, server: EaselProces
         """() => {
           window.writes = [];
           new MutationObserver((records) => writes.push(...records.map(({ target }) => target.textContent)))
-            .observe(document.body, { childList: true, subtree: true, attributes: true, characterData: true });
+            .observe(document.body,
+              { childList: true, subtree: true, attributes: true, characterData: true });
         }"""
     )
     await set_state(api, frame, name, "orders", [ORDERS[0], {**ORDERS[1], "name": "Buns"}, ORDERS[2]])
@@ -329,8 +332,8 @@ async def test_button_in_a_row_sends_the_values_of_its_item(
 ) -> None:
     html = """<form data-gsv-each="state.orders" data-gsv-key="id">
       <input type="hidden" name="form" data-gsv-attr-value="item.name">
-      <button type="button" data-gsv-action="say" data-gsv-value-id="item.id" data-gsv-value-count="item.count"
-        data-gsv-text="item.id"></button></form>"""
+      <button type="button" data-gsv-action="say" data-gsv-value-id="item.id"
+        data-gsv-value-count="item.count" data-gsv-text="item.id"></button></form>"""
     name = make(api, html)
     frame = await open_canvas(page, server, name)
     await frame.get_by_role("button", name="b").click()

@@ -91,7 +91,8 @@ MEASURE = """({ count, rounds }) => {
   const reversed = compare((items) => items.toReversed());
   const moved = compare((items) => [...items.slice(1), items[0]]);
   const first = compare((_, round) => make().map((item) => ({ ...item, id: `${item.id}-${round}` })));
-  const texts = (body) => [...document.querySelectorAll(`#${body} tr`)].map((row) => row.textContent.replace(/\\s/g, ""));
+  const textOf = (row) => row.textContent.replace(/\\s/g, "");
+  const texts = (body) => [...document.querySelectorAll(`#${body} tr`)].map(textOf);
   return { one, reversed, moved, first, isSame: texts("ours").join() === texts("bare").join() };
 }"""
 

@@ -3,8 +3,8 @@
 
 const MAX_LISTED_NAMES = 12;
 const OUTSIDE = "“item” and “index” are known only inside an element with data-gsv-each.";
-const NO_PATH = "A path must begin with “state.”, or in a list with “item.” or “index”, and continue with names"
-  + " between single dots.";
+const NO_PATH = "A path must begin with “state.”, or in a list with “item.” or “index”, and continue with "
+  + "names between single dots.";
 let lastBroken = "[]";
 
 function reportBroken() {
