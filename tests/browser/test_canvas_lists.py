@@ -405,6 +405,7 @@ async def test_person_keeps_a_details_element_open_that_the_state_closed(
     [
         ('<p data-gsv-attr-onclick="state.v">', "The attribute “onclick” cannot be bound"),
         ('<p data-gsv-attr-style="state.v">', "use data-gsv-class-NAME"),
+        ('<p data-gsv-attr-@click="state.v">', "“@click” cannot be bound"),
         ('<p data-gsv-attr-data-gsv-action="state.v">', "“data-gsv-action” cannot be bound"),
         ('<iframe data-gsv-attr-src="state.v"></iframe>', "The attributes of <iframe> cannot be bound"),
         ('<iframe data-gsv-attr-srcdoc="state.v"></iframe>', "<iframe> cannot be bound"),

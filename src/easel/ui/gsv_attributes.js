@@ -52,6 +52,7 @@ const CLOSED_ELEMENTS = new Set([
 const CLOSED_ATTRIBUTES = new Set([
   "srcdoc", "srcset", "imagesrcset", "ping", "style", "is", "hidden", "class",
 ]);
+const ATTRIBUTE = /^[a-z_][\w.:-]*$/; // others cannot be set by a script in every browser
 const INSTEAD = {
   style: "use data-gsv-class-NAME",
   class: "use data-gsv-class-NAME",
@@ -65,7 +66,8 @@ const SCHEMES = new Set(["http:", "https:", "mailto:", "tel:", "blob:"]);
 /** Return why an attribute of an element cannot be bound, or null. */
 function refusalOf(tag, name) {
   if (CLOSED_ELEMENTS.has(tag.toLowerCase())) return `The attributes of <${tag}> cannot be bound.`;
-  const isClosed = CLOSED_ATTRIBUTES.has(name) || name.startsWith("on") || name.startsWith(PREFIX);
+  const isClosed = CLOSED_ATTRIBUTES.has(name) || name.startsWith("on") || name.startsWith(PREFIX)
+    || !ATTRIBUTE.test(name);
   if (!isClosed) return null;
   const hint = name.startsWith("on") ? "use data-gsv-action" : INSTEAD[name];
   return `The attribute “${name}” cannot be bound${hint ? `: ${hint}` : ""}.`;

@@ -15,11 +15,14 @@ observer.observe(document, OBSERVED);
 function render() {
   bindChanges(observer.takeRecords());
   observer.disconnect(); // ignore our own changes
-  for (const element of incomplete) if (isComplete(element)) startList(element);
-  for (const element of page.bounds.keys()) if (!element.isConnected) page.bounds.delete(element);
-  for (const list of page.lists) if (!list.marker.isConnected) page.lists.delete(list);
-  page.update();
-  observer.observe(document, OBSERVED);
+  try {
+    for (const element of incomplete) if (isComplete(element)) startList(element);
+    for (const element of page.bounds.keys()) if (!element.isConnected) page.bounds.delete(element);
+    for (const list of page.lists) if (!list.marker.isConnected) page.lists.delete(list);
+    page.update();
+  } finally {
+    observer.observe(document, OBSERVED);
+  }
   if (known.info) reportBroken();
 }
 afterState = render;
