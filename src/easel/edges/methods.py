@@ -12,6 +12,7 @@ import msgspec
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution
+from easel.core.canvas.versions import Version
 from easel.core.principal import Principal
 from easel.edges.paging import read_page
 from easel.edges.params import (
@@ -24,12 +25,14 @@ from easel.edges.params import (
     EnterInput,
     ListCanvases,
     ListRecords,
+    ListVersions,
     NamedAsset,
     NamedCanvas,
     NoParams,
     PatchCanvas,
     PutAsset,
     ReportPage,
+    RestoreCanvas,
     RunAction,
     WriteCanvas,
     content,
@@ -44,6 +47,7 @@ from easel.edges.views import (
     record_view,
     result_view,
     tool_view,
+    version_view,
 )
 from easel.errors import BadInput, NotFound
 from easel.host.actions.request import ActionRequest
@@ -245,6 +249,46 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
     return {"records": records, **({} if more is None else {"next": more})}
 
 
+# --- versions -----------------------------------------------------------------------------------------------
+
+
+async def list_versions(caller: Caller, params: ListVersions) -> Any:
+    """Return versions, newest first, and the present one; or one earlier version with its content."""
+    versions, principal, canvas_id = caller.services.versions, caller.principal, params.canvasId
+    if params.version is not None:
+        found = await versions.get(principal, canvas_id, params.version)
+        assets = [asset_view(asset) for asset in found.assets]
+        return {"versions": [{**version_view(found.version), "spec": found.spec, "assets": assets}]}
+    current = await versions.current(principal, canvas_id)
+
+    async def read(before: int | None, count: int) -> Sequence[Version]:
+        return await versions.list_versions(principal, canvas_id, before=before, limit=count)
+
+    page, more = await read_page(
+        read,
+        to_view=version_view,
+        position=lambda version: version.number,
+        start=params.before,
+        limit=params.limit,
+        step=params.limit,
+    )
+    return {
+        "current": version_view(current),
+        "versions": page,
+        **({} if more is None else {"next": more}),
+    }
+
+
+async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
+    services, principal = caller.services, caller.principal
+    restored = await services.versions.restore(
+        principal, params.canvasId, params.version, params.expectedRevision
+    )
+    snapshot = await services.canvases.check_tools(principal, restored)
+    warnings = await services.canvases.warnings(principal, snapshot.canvas.spec, snapshot.canvas)
+    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
+
+
 # --- the page of a canvas -----------------------------------------------------------------------------------
 
 
@@ -330,6 +374,8 @@ METHODS: Mapping[str, Method] = {
     "canvas.accept": Method(AcceptSpec, accept_spec),
     "canvas.confirmations": Method(NamedCanvas, list_confirmations),
     "canvas.records": Method(ListRecords, list_records),
+    "canvas.versions": Method(ListVersions, list_versions),
+    "canvas.restore": Method(RestoreCanvas, restore_canvas, writes=True),
     "canvas.input": Method(EnterInput, enter_input, writes=True),
     "canvas.report": Method(ReportPage, report_page),
     "canvas.open": Method(NamedCanvas, open_canvas),

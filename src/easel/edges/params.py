@@ -13,6 +13,7 @@ from easel.errors import BadInput
 from easel.host.canvases.drafts import Draft
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
+VersionNumber = Annotated[int, Meta(ge=1, le=LAST_CURSOR)]
 
 
 class Params(Struct, forbid_unknown_fields=True):
@@ -90,6 +91,23 @@ class AcceptSpec(Params):
     canvasId: str
     revision: Revision
     weakenedTools: dict[str, str] | None = None
+
+
+class ListVersions(Params):
+    """With `version`, only that one is returned, with its spec and the list of its assets."""
+
+    canvasId: str
+    agentId: str | None = None
+    version: VersionNumber | None = None
+    before: VersionNumber | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class RestoreCanvas(Params):
+    canvasId: str
+    version: VersionNumber
+    agentId: str | None = None
+    expectedRevision: Revision | None = None
 
 
 class ListRecords(Params):

@@ -11,6 +11,7 @@ from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
+from easel.host.canvases.versions import CanvasVersions
 from easel.host.canvases.views import CanvasViews
 from easel.host.documents.service import Documents
 from easel.host.models import ChosenModels
@@ -30,6 +31,7 @@ class Services:
     queue: RunQueue
     sessions: Sessions
     canvases: CanvasLibrary
+    versions: CanvasVersions
     actions: ActionService
     refresh: RefreshScheduler
     assets: CanvasAssets
