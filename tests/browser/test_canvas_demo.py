@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from easel.demo import LOG_VIEWER
+from easel.demo import LOG_VIEWER, RELEASE_CHECKLIST
 from tests.browser.canvas import CanvasApi, open_canvas
 from tests.requirements import rule
 
@@ -36,3 +36,23 @@ async def test_log_viewer_refreshes_while_open_and_shows_its_newest_line(
     refreshed = api.rpc("canvas.action", canvasId=LOG_VIEWER.canvas_id, actionId="refreshLog")
     await expect(log).to_contain_text(refreshed["result"]["lines"][-1])
     assert await log.evaluate(IS_SEEN)
+
+
+@rule("CV-30")
+@pytest.mark.usefixtures("demo_canvases")
+async def test_release_checklist_ticks_an_item_of_its_list(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    canvas_id = RELEASE_CHECKLIST.canvas_id
+    frame = await open_canvas(page, server, canvas_id)
+    box = frame.get_by_label("The changelog is written")
+    await box.check()
+    await api.until(lambda: [check["done"] for check in api.state(canvas_id)["checks"]][1], "the tick")
+    await expect(frame.locator("label.done")).to_have_text(" The changelog is written")
+    await expect(frame.get_by_text("Not frozen yet.")).to_be_visible()
+    api.rpc("canvas.action", canvasId=canvas_id, actionId="freeze")
+    await expect(frame.get_by_text("Frozen since")).to_be_visible()
+    await expect(frame.get_by_text("Not frozen yet.")).to_be_hidden()
+    api.rpc("canvas.action", canvasId=canvas_id, actionId="reset")
+    await expect(box).not_to_be_checked()
+    await expect(page.locator("#notes")).to_be_hidden()

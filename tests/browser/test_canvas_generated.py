@@ -274,6 +274,36 @@ async def test_growing_result_keeps_selection_and_scroll_position(
     assert await frame.evaluate("document.querySelector('pre.value').scrollTop") == 500
 
 
+async def test_lists_of_a_generated_page_follow_their_items_and_keep_their_elements(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    state = {
+        "hosts": [{"name": "a"}, {"name": "b"}],
+        "words": ["x", None, 2],
+        "odd": [{"disk use": 5, "x": 1}],
+        "odd name": [{"a": 1}],
+    }
+    name = api.make(None, {"state": state, "writable": []})
+    shown, frame = await open_canvas(page, server, name), await loaded_frame(page)
+    rows = shown.locator("[data-member=hosts] tbody tr")
+    await expect(rows).to_have_text(["a", "b"])
+    await expect(shown.locator("[data-member=words] li")).to_have_text(["x", "", "2"])
+    await expect(shown.locator("[data-member=odd] tbody tr")).to_have_text(["51"])
+    await expect(shown.locator("[data-member='odd name'] tbody tr")).to_have_text(["1"])
+    await frame.evaluate("document.querySelector('[data-member=hosts] tbody tr').mark = 'this one'")
+    api.patch(name, "/hosts/0/name", "changed")
+    api.patch(name, "/hosts/-", {"name": "c"})
+    await expect(rows).to_have_text(["changed", "b", "c"])
+    assert await frame.evaluate("document.querySelector('[data-member=hosts] tbody tr').mark === 'this one'")
+    api.patch(name, "/hosts", [{"name": str(at), "up": True} for at in range(300)])
+    await expect(rows).to_have_count(200)
+    await expect(rows.first).to_have_text("0true")
+    await expect(shown.locator("[data-member=hosts]")).to_contain_text("The first 200 of 300.")
+    api.patch(name, "/hosts", [])
+    await expect(shown.locator("[data-member=hosts]")).to_contain_text("Nothing yet.")
+    await expect(page.locator("#notes")).to_be_hidden()
+
+
 # --- what an action takes -----------------------------------------------------------------------------------
 
 

@@ -143,6 +143,12 @@ LOG_VIEWER = DemoCanvas(
     },
 )
 
+CHECKS = [
+    {"id": "tests", "text": "All tests pass", "done": False},
+    {"id": "changelog", "text": "The changelog is written", "done": False},
+    {"id": "backup", "text": "A backup was restored", "done": False},
+]
+
 RELEASE_CHECKLIST = DemoCanvas(
     "release-checklist",
     "Release checklist",
@@ -151,7 +157,7 @@ RELEASE_CHECKLIST = DemoCanvas(
         "toolPolicy": {"allow": ["gsv__Clock", "gsv__Echo"]},
         "state": {
             "release": "2.0.0",
-            "checks": {"tests": False, "changelog": False, "backup": False},
+            "checks": CHECKS,
             "frozenAt": None,
             "approval": None,
             "notes": "",
@@ -175,11 +181,7 @@ RELEASE_CHECKLIST = DemoCanvas(
                 "kind": "state.patch",
                 "title": "Start over",
                 "patch": [
-                    {
-                        "op": "replace",
-                        "path": "/checks",
-                        "value": {"tests": False, "changelog": False, "backup": False},
-                    },
+                    {"op": "replace", "path": "/checks", "value": CHECKS},
                     {"op": "replace", "path": "/frozenAt", "value": None},
                     {"op": "replace", "path": "/approval", "value": None},
                 ],

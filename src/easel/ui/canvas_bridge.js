@@ -8,7 +8,7 @@
 // this page has started. CV-05, RS-59, U5
 //
 //   page → shell   hello | action {id, actionId, input, isUnsaved} | cancel {id, eventId} | idle | pong
-//                  input {id, pointer, value, was} | problem {place, message} | broken {broken}
+//                  input {id, pointer, value, was, revision} | problem {place, message} | broken {broken}
 //   shell → page   welcome {nonce, info, state, revision, statuses, refreshes} | state {…}
 //                  leaving | ping | focus | answer {id, ok, payload | error}
 //                  resolve {pointer, keep} | link {isLive}

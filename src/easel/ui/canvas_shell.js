@@ -274,12 +274,13 @@ function showRunning() {
 }
 
 /** Save one value of the state. The gateway checks that the spec lets a page write it. RS-41 */
-async function saveInput({ pointer, value, was }) {
+async function saveInput({ pointer, value, was, revision }) {
   const path = String(pointer);
   const name = `state${path.replaceAll("/", ".")}`;
   unsavedCount += 1;
   try {
     const params = { canvasId, path, value: value ?? null, was: was ?? null };
+    if (Number.isInteger(revision)) params.expectedRevision = revision; // in a list: its items may move
     const snapshot = await gateway.callWithRetry("canvas.input", params);
     watch.update(snapshot);
     return { revision: snapshot.revision };
@@ -289,6 +290,8 @@ async function saveInput({ pointer, value, was }) {
       announce(`${name} was changed by another user while you changed it.`);
       await watch.refresh();
       showConflicts();
+    } else if (problem.name === "REVISION_CONFLICT") {
+      await watch.refresh(); // the page gets the new state before the answer, and sends the entry again
     } else notes.add(name, `It could not be saved: ${problem.message}`);
     throw problem;
   } finally {

@@ -1,229 +1,86 @@
-// `data-gsv-text`, `data-gsv-action`, `data-gsv-control`: elements that show a value of the state or run an
-// action.
+// The attributes `data-gsv-…` of the page: which elements have them, and when they are evaluated.
 //
 // Values are inserted as text, so nothing in a state becomes HTML. All bindings are evaluated again whenever
 // the state or the page changes, so elements that a script adds later are bound too.
 
-const BOUND = "[data-gsv-text], [data-gsv-model], [data-gsv-action], [data-gsv-control]";
-const HOOKS = ["data-gsv-text", "data-gsv-model", "data-gsv-action", "data-gsv-control"];
-const INPUT = "data-gsv-input-";
-const NATIVE = "button, a[href], input, select, textarea, form, summary, label, option";
-const MAX_LISTED_NAMES = 12;
+const incomplete = new Set(); // elements with `data-gsv-each` that the parser may still be filling
 
-const busy = new WeakSet(); // elements whose action runs: a second click does not start a second run
-let isRenderScheduled = false;
-let lastBroken = "[]";
-
-const observer = new MutationObserver(() => {
-  if (isRenderScheduled) return;
-  isRenderScheduled = true;
-  queueMicrotask(render);
+const observer = new MutationObserver((records) => {
+  bindChanges(records);
+  render();
 });
-observer.observe(document, { childList: true, subtree: true, attributeFilter: HOOKS });
+const OBSERVED = { childList: true, subtree: true, attributes: true };
+observer.observe(document, OBSERVED);
 
 function render() {
-  isRenderScheduled = false;
-  for (const element of document.querySelectorAll(BOUND)) {
-    if (element.dataset.gsvText !== undefined) showText(element);
-    if (element.dataset.gsvModel !== undefined) showModel(element);
-    const actionId = actionOf(element);
-    if (actionId !== null) showAction(element, actionId);
+  bindChanges(observer.takeRecords());
+  observer.disconnect(); // ignore our own changes
+  try {
+    for (const element of incomplete) if (isComplete(element)) startList(element);
+    for (const element of page.bounds.keys()) if (!element.isConnected) page.bounds.delete(element);
+    for (const list of page.lists) if (!list.marker.isConnected) page.lists.delete(list);
+    page.update();
+  } finally {
+    observer.observe(document, OBSERVED);
   }
-  observer.takeRecords(); // ignore our own changes
   if (known.info) reportBroken();
 }
 afterState = render;
+document.addEventListener("readystatechange", render);
 
-function showText(element) {
-  const parts = parsePath(element.dataset.gsvText);
-  if (!parts) return;
-  const text = asText(resolvePath(known.state, parts));
-  if (element.textContent !== text) element.textContent = text;
-}
-
-// --- actions -----------------------------------------------------------------------------------------------
-
-/** Return the id of the action that an element runs; null for none, and for a control without a binding. */
-function actionOf(element) {
-  if (element.dataset.gsvAction !== undefined) return element.dataset.gsvAction;
-  const control = element.dataset.gsvControl;
-  const bindings = known.info?.bindings ?? {};
-  return control !== undefined && Object.hasOwn(bindings, control) ? bindings[control] : null;
-}
-
-function showAction(element, actionId) {
-  const status = Object.hasOwn(known.statuses, actionId) ? known.statuses[actionId] : null;
-  const isBusy = busy.has(element) || status?.status === "running";
-  if (isBusy) element.setAttribute("aria-busy", "true");
-  else element.removeAttribute("aria-busy");
-  if (status && element.dataset.gsvStatus !== status.status) element.dataset.gsvStatus = status.status;
-  if (!element.matches(NATIVE) && !element.hasAttribute("tabindex")) {
-    element.tabIndex = 0;
-    if (!element.hasAttribute("role")) element.setAttribute("role", "button");
-  }
-}
-
-/** Return the entry of a field with `data-input-type` as that type, and any other as text. */
-function typedEntry(form, name, text) {
-  const type = form.querySelector(`[name="${CSS.escape(name)}"]`)?.dataset.inputType;
-  if (type === "boolean") return text === "true";
-  if (type === "number" || type === "integer") return text.trim() === "" ? null : Number(text);
-  if (type !== "json") return text;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text; // the tool's schema decides
-  }
-}
-
-/**
- * Return the input of an action: the fields of the surrounding form, then `data-gsv-input-*` of the element.
- */
-function inputOf(element, submitter) {
-  const input = {};
-  const put = (name, value) => { if (!UNSAFE.test(name)) input[name] = value; };
-  const form = element.matches("form") ? element : element.form ?? element.closest("form");
-  if (form) {
-    const data = new FormData(form);
-    for (const name of new Set(data.keys())) {
-      const values = data.getAll(name).filter((value) => typeof value === "string");
-      if (values.length) put(name, values.length > 1 ? values : typedEntry(form, name, values[0]));
+/** Bind what scripts or the parser have added or changed. */
+function bindChanges(records) {
+  for (const { type, target, addedNodes, attributeName } of records) {
+    if (!target.isConnected) continue;
+    if (type === "attributes") changeAttribute(target, attributeName);
+    else {
+      scopeOf(target).bounds.get(target)?.forgetText();
+      for (const node of addedNodes) {
+        if (node.isConnected && !isInTemplate(parentOf(node))) bindTree(node, scopeOf(parentOf(node)));
+      }
     }
   }
-  if (submitter?.name) put(submitter.name, submitter.value);
-  if (!form && element.matches("input, select, textarea")) {
-    put(element.name || "value", entryOf(element, null));
-  }
-  for (const { name, value } of element.attributes) {
-    if (name.startsWith(INPUT)) put(name.slice(INPUT.length), value);
-  }
-  return input;
 }
 
-async function runElement(element, submitter) {
-  const actionId = actionOf(element);
-  if (actionId === null || busy.has(element)) return;
-  busy.add(element);
-  render();
-  try {
-    await runAction(actionId, inputOf(element, submitter));
-  } catch (problem) {
-    if (!(problem instanceof RequestRefused)) throw problem; // the shell shows a refusal
-  } finally {
-    busy.delete(element);
-    render();
-  }
+const isInTemplate = (node) => node instanceof Element && node.closest(`[${EACH}]`) !== null;
+
+function changeAttribute(element, name) {
+  if (!name.startsWith(PREFIX) || parseHook(name, "").kind === "status") return;
+  if (isInTemplate(parentOf(element))) return;
+  const scope = scopeOf(element);
+  scope.bounds.delete(element);
+  bindTree(element, scope);
 }
 
-/** Save all entries, then run the action: it runs on the values that the person sees. */
-async function runAction(actionId, input = {}) {
-  const params = { actionId: String(actionId), input };
-  try {
-    await allSaved();
-  } catch (problem) {
-    // Send the request anyway: the shell refuses it and shows the reason.
-    if (problem.name === "UNAVAILABLE") return request("action", { ...params, isUnsaved: true });
-    reportProblem(`action ${actionId}`, `It was not run: ${problem.message}`);
-    throw problem;
-  }
-  return request("action", params);
-}
-
-const TRIGGER = "[data-gsv-action], [data-gsv-control]";
-const NOT_CLICKED = "select, textarea, input:not([type=button], [type=submit], [type=reset], [type=image])";
-const triggerOf = (event) => (event.target instanceof Element ? event.target.closest(TRIGGER) : null);
-const runsOnChange = (element) => element.matches(NOT_CLICKED);
-
-document.addEventListener("click", (event) => {
-  const element = triggerOf(event);
-  if (element && !element.matches("form") && !runsOnChange(element)) {
-    event.preventDefault(); // a button in a form, or a link, only runs its action
-    runElement(element, null);
+/** Bind a node and everything in it. Rows of a list are bound already. */
+function bindTree(node, scope) {
+  if (listOf.has(node)) listOf.get(node).scope.lists.add(listOf.get(node)); // it was removed and is back
+  if (!(node instanceof Element)) return;
+  const row = rowOf.get(node);
+  if (row && row !== scope) return;
+  if (hasAttribute.call(node, EACH)) {
+    incomplete.add(node);
     return;
   }
-  const link = event.target instanceof Element ? event.target.closest("a[href], area[href]") : null;
-  if (link && !isInside(link.href)) {
-    event.preventDefault();
-    reportProblem(`link to ${link.href.slice(0, 200)}`, "A canvas cannot open links to other sites.");
-  }
-});
-document.addEventListener("keydown", (event) => {
-  const element = triggerOf(event);
-  if (!element || event.target !== element || element.matches(NATIVE) || event.repeat) return;
-  if (!["Enter", " "].includes(event.key)) return;
-  event.preventDefault();
-  runElement(element, null);
-});
-document.addEventListener("change", (event) => {
-  const element = triggerOf(event);
-  if (element && runsOnChange(element)) runElement(element, null);
-});
-document.addEventListener("submit", (event) => {
-  event.preventDefault(); // a form is never sent
-  if (event.target instanceof Element && event.target.matches(TRIGGER)) {
-    runElement(event.target, event.submitter);
-  }
-});
-
-const FOLDER = location.href.slice(0, location.href.indexOf("/assets/") + "/assets/".length);
-const isInside = (href) => href.startsWith(FOLDER) || href.startsWith("javascript:");
-
-// --- broken bindings ---------------------------------------------------------------------------------------
-
-function reportBroken() {
-  const broken = [];
-  for (const element of document.querySelectorAll(BOUND)) {
-    for (const hook of HOOKS) {
-      const value = element.getAttribute(hook);
-      const message = value === null ? null : problemOf(element, hook, value);
-      if (message) broken.push({ place: `<${element.localName} ${hook}="${value.slice(0, 120)}">`, message });
-      if (broken.length >= MAX_PROBLEMS) break;
-    }
-  }
-  const text = JSON.stringify(broken);
-  if (text === lastBroken) return;
-  lastBroken = text;
-  send("broken", { broken });
+  if (!scope.bounds.has(node)) scope.bind(node);
+  for (const child of [...childNodesOf(node)]) bindTree(child, scope);
 }
 
-/** Return the problem of one binding, or null. */
-function problemOf(element, hook, value) {
-  const { actions, bindings, writable, saves } = known.info;
-  if (hook === "data-gsv-action") {
-    if (actions.includes(value)) return null;
-    return `There is no action “${value}”. ${listNames("The spec has", actions)}`;
-  }
-  if (hook === "data-gsv-control") {
-    if (Object.hasOwn(bindings, value)) return null;
-    return `There is no binding “${value}”. ${listNames("The spec binds", Object.keys(bindings))}`;
-  }
-  const parts = parsePath(value);
-  if (!parts) return "A path must begin with “state.” and continue with names between single dots.";
-  if (hook === "data-gsv-model") {
-    if (!isField(element)) {
-      return "Only input, select and textarea can be bound to the state; to show a value, use data-gsv-text.";
-    }
-    if (!parts.length || !writable.some((path) => startsWith(parts, path))) {
-      return "A page must not write here: neither the spec's state nor “writable” names it.";
-    }
-  }
-  if (isExpected(parts, saves)) return null;
-  return `The state has no “${parts.join(".")}”, and no action saves there.`;
+/** Return whether the parser has read the end of an element. */
+function isComplete(element) {
+  if (document.readyState !== "loading") return true;
+  for (let at = element; at; at = parentOf(at)) if (at.nextSibling) return true;
+  return false;
 }
 
-/** Return whether a path exists, is still empty, or is where an action saves its result. */
-function isExpected(parts, saves) {
-  if (saves.some((path) => startsWith(parts, path) || startsWith(path, parts))) return true;
-  for (let depth = 1; depth <= parts.length; depth += 1) {
-    const value = resolvePath(known.state, parts.slice(0, depth));
-    if (value === MISSING) return false;
-    if (value === null) return true;
-  }
-  return true;
-}
-
-function listNames(intro, names) {
-  if (!names.length) return `${intro} none.`;
-  const more = names.length > MAX_LISTED_NAMES ? ", …" : "";
-  return `${intro} ${names.slice(0, MAX_LISTED_NAMES).join(", ")}${more}.`;
+/** Make an element the template of a list. */
+function startList(element) {
+  incomplete.delete(element);
+  if (!element.isConnected || !element.hasAttribute(EACH)) return;
+  const scope = scopeOf(parentOf(element));
+  scope.bounds.delete(element);
+  if (element.matches("html, head, body, template")) return scope.bind(element); // reported as a problem
+  const marker = document.createComment("");
+  element.replaceWith(marker);
+  scope.lists.add(new List(new Template(element), marker, scope));
 }

@@ -15,6 +15,7 @@
   const FIELDS = ["check", "number", "long", "short"];
   const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
   const PART = /^[\p{L}\p{N}_-]{1,128}$/u;
+  const TEMPLATE = Symbol("template"); // stands for any item of a list
 
   const create = (tag, className, ...children) => {
     const node = document.createElement(tag);
@@ -85,26 +86,56 @@
     return create("div", "", create("span", "name", toLabel(path.at(-1))), node);
   }
 
-  function table(rows) {
-    const columns = [...new Set(rows.slice(0, MAX_ROWS).flatMap((row) => Object.keys(row)))];
-    const head = create("tr", "", ...columns.map((name) => create("th", "", toLabel(name))));
-    const cell = (row, name) => create("td", "", Object.hasOwn(row, name) ? toText(row[name]) : "");
-    const bodyRow = (row) => create("tr", "", ...columns.map((name) => cell(row, name)));
-    const body = rows.slice(0, MAX_ROWS).map(bodyRow);
-    const node = create("table", "", create("thead", "", head), create("tbody", "", ...body));
-    const wrapper = create("div", "table", node);
-    if (rows.length > MAX_ROWS) {
-      wrapper.append(create("p", "faint", `The first ${MAX_ROWS} of ${rows.length}.`));
-    }
-    return wrapper;
+  const columnsOf = (rows) => [...new Set(rows.slice(0, MAX_ROWS).flatMap((row) => Object.keys(row)))];
+
+  /** Return elements for the items of a list: one that the SDK repeats or, without a usable path, all. */
+  function repeat(values, path, make, names = []) {
+    if (!path || !isBindable([...path, ...names])) return values.slice(0, MAX_ROWS).map(make);
+    const template = make(TEMPLATE);
+    template.dataset.gsvEach = `state.${path.join(".")}`;
+    template.dataset.gsvLimit = MAX_ROWS;
+    return [template];
   }
 
-  function list(values) {
+  /** Return an element with a value of an item, or, for the SDK, with the path of the value. */
+  function itemValue(tag, item, names) {
+    const className = tag === "li" ? "value" : "";
+    if (item !== TEMPLATE) {
+      const member = (value, name) => (Object.hasOwn(value, name) ? value[name] : null);
+      return create(tag, className, toText(names.reduce(member, item)));
+    }
+    const node = create(tag, className);
+    node.dataset.gsvText = ["item", ...names].join(".");
+    return node;
+  }
+
+  function table(rows, path) {
+    const columns = columnsOf(rows);
+    const head = create("tr", "", ...columns.map((name) => create("th", "", toLabel(name))));
+    const bodyRow = (row) => create("tr", "", ...columns.map((name) => itemValue("td", row, [name])));
+    const body = create("tbody", "", ...repeat(rows, path, bodyRow, columns));
+    return create("div", "table", create("table", "", create("thead", "", head), body));
+  }
+
+  /** Return a list. `path` is its place in the state, or null if it is a part of a result. */
+  function list(values, path = null) {
     if (!values.length) return create("p", "faint", "Nothing yet.");
     if (values.every(isResult)) return create("div", "", ...values.slice(-MAX_RESULTS).reverse().map(result));
-    if (values.every(isObject)) return table(values);
-    const item = (value) => create("li", "value", toText(value));
-    return create("ul", "", ...values.slice(0, MAX_ROWS).map(item));
+    const items = () => repeat(values, path, (item) => itemValue("li", item, []));
+    const node = values.every(isObject) ? table(values, path) : create("ul", "", ...items());
+    if (values.length <= MAX_ROWS) return node;
+    return create("div", "", node, create("p", "faint", `The first ${MAX_ROWS} of ${values.length}.`));
+  }
+
+  /**
+   * Return, as JSON, what the SDK does not follow in a list that it repeats: a change of it needs a new
+   * element. Null if the SDK does not repeat the list.
+   */
+  function shapeOf(values, path) {
+    if (!values.length || values.every(isResult)) return null;
+    const columns = values.every(isObject) ? columnsOf(values) : null;
+    if (!isBindable([...path, ...columns ?? []])) return null;
+    return JSON.stringify([columns, Math.max(values.length, MAX_ROWS)]);
   }
 
   function result(value) {
@@ -186,12 +217,16 @@
     const render = { result, list, json: (json) => create("pre", "value", toText(json)) }[kind];
     const node = create("div", "");
     let last;
+    let wasRepeated = false;
     return { node, update: (now) => {
-      const content = JSON.stringify(now) ?? "";
+      const shape = kind === "list" ? shapeOf(now, path) : null;
+      const content = shape ?? JSON.stringify(now) ?? "";
       if (content === last) return;
       last = content;
-      if (node.firstChild) morph(node.firstChild, render(now));
-      else node.append(render(now));
+      const isRepeated = shape !== null;
+      if (!node.firstChild || isRepeated || wasRepeated) node.replaceChildren(render(now, path));
+      else morph(node.firstChild, render(now));
+      wasRepeated = isRepeated;
     } };
   }
 

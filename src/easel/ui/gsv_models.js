@@ -10,7 +10,9 @@ const NONE = Symbol("none");
 const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 const NUMBER_PREFIX = /^\s*[+-]?\d*\.?\d*(?:e[+-]?)?\s*$/i;
 
-const models = new Map(); // by pointer
+const MAX_MOVES = 20; // attempts to save an entry in a list that other users keep changing
+
+const models = new Map(); // by pointer; those of a list's row by the row and the pointer below its item
 
 class Model {
   draft = NONE; // entered and not sent
@@ -19,13 +21,19 @@ class Model {
   isConflict = false;
   problem = null;
   isNumber = false; // whether an entered text is stored as a number
+  sentPointer = null;
   #timer = null;
   #since = 0;
+  #moveCount = 0;
+  #isClosed = false;
 
-  constructor(parts) {
-    this.parts = parts;
-    this.pointer = toPointer(parts);
+  /** `parts` lead to the value from the state, or from the item of `row`. */
+  constructor(parts, row = null) {
+    this.below = parts;
+    this.row = row;
   }
+
+  get parts() { return this.row ? [...this.row.parts ?? [], ...this.below] : this.below; }
 
   get stored() {
     const value = resolvePath(known.state, this.parts);
@@ -57,23 +65,41 @@ class Model {
   async send() {
     clearTimeout(this.#timer);
     this.#since = 0;
+    if (this.#isClosed) return;
     if (this.draft === NONE || this.sending !== NONE || this.isConflict || this.problem) return;
     [this.sending, this.draft] = [this.draft, NONE];
+    this.sentPointer = toPointer(this.parts);
+    // An item may have moved meanwhile. The server then refuses this revision, and the entry is sent again.
+    const revision = this.row ? known.revision : undefined;
+    let isSaved = false;
     try {
-      await request("input", { pointer: this.pointer, value: this.sending, was: this.base });
+      await request("input", { pointer: this.sentPointer, value: this.sending, was: this.base, revision });
       this.base = this.sending;
+      this.#moveCount = 0;
+      isSaved = true;
     } catch (problem) {
       if (this.draft === NONE) this.draft = this.sending;
       this.isConflict = problem.name === "INPUT_CONFLICT";
-      if (!this.isConflict) this.problem = problem.message;
+      this.#moveCount += 1;
+      const mayHaveMoved = problem.name === "REVISION_CONFLICT" && this.#moveCount <= MAX_MOVES;
+      if (!this.isConflict && !mayHaveMoved) this.problem = problem.message;
     }
     const sent = this.sending;
     this.sending = NONE;
-    const isSaved = !this.isConflict && !this.problem;
     if (isSaved && this.draft !== NONE && isEqual(this.draft, sent)) this.draft = NONE;
     if (this.draft !== NONE) this.send();
     afterState();
     settleWaiters();
+  }
+
+  /** End the model: the item of its row is gone. */
+  close() {
+    this.#isClosed = true; // its place in the state is that of another item now
+    clearTimeout(this.#timer);
+    if (!this.isDirty) return;
+    const name = `state.${this.parts.join(".")}`;
+    reportProblem(name, `“${asText(this.value)}” was not saved: another user removed the item.`);
+    this.draft = NONE;
   }
 
   /** Apply the person's choice between their own entry ("mine") and the stored value. */
@@ -87,11 +113,29 @@ class Model {
   }
 }
 
-function modelOf(parts) {
-  const pointer = toPointer(parts);
-  if (!models.has(pointer)) models.set(pointer, new Model(parts));
-  return models.get(pointer);
+/** Return the model of a path in a scope, or null if the path cannot be written. */
+function modelOf(scope, path) {
+  if (!path || path.root === "index") return null;
+  const isItem = path.root === "item";
+  if (isItem ? scope === page : !path.parts.length) return null;
+  const key = `${isItem ? `#${scope.id}` : ""}${toPointer(path.parts)}`;
+  if (!models.has(key)) {
+    models.set(key, new Model(path.parts, isItem ? scope : null));
+    if (isItem) scope.modelKeys.add(key);
+  }
+  return models.get(key);
 }
+
+/** End the models of a row whose item is gone. */
+function closeModels(row) {
+  for (const key of row.modelKeys) {
+    models.get(key).close();
+    models.delete(key);
+  }
+  if (row.modelKeys.size) settleWaiters();
+}
+
+const findModel = (pointer) => [...models.values()].find(({ sentPointer }) => sentPointer === pointer);
 
 // --- fields ------------------------------------------------------------------------------------------------
 
@@ -164,12 +208,12 @@ function setLocked(field, isLocked) {
 
 const composing = new WeakSet();
 
-function showModel(field) {
-  const parts = parsePath(field.dataset.gsvModel);
-  if (!parts?.length || !isField(field)) return;
-  const model = modelOf(parts);
+function showModel(field, scope, path) {
+  const model = isField(field) ? modelOf(scope, path) : null;
+  if (!model) return;
   model.updateType();
-  const isWritable = !known.info || known.info.writable.some((path) => startsWith(parts, path));
+  const { parts } = model;
+  const isWritable = !known.info || known.info.writable.some((prefix) => startsWith(parts, prefix));
   if (isWritable === field.hasAttribute("data-gsv-shut")) setLocked(field, !isWritable);
   field.toggleAttribute("data-gsv-unsaved", model.isDirty);
   field.toggleAttribute("data-gsv-conflict", model.isConflict);
@@ -181,9 +225,9 @@ function showModel(field) {
 }
 
 function handleEntry(field, isTyping) {
-  const parts = parsePath(field.dataset.gsvModel);
-  if (!parts?.length || !isField(field) || (field.type === "radio" && !field.checked)) return;
-  const model = modelOf(parts);
+  if (!isField(field) || (field.type === "radio" && !field.checked)) return;
+  const model = modelOf(scopeOf(field), parsePath(field.dataset.gsvModel));
+  if (!model) return;
   model.updateType();
   const value = entryOf(field, model.stored, model.isNumber);
   field.toggleAttribute("data-gsv-half", value === MISSING);

@@ -1,16 +1,31 @@
-// Paths into a canvas's state as a page writes them: `state.deploy.status`. Resolved in plain data, never in
-// a prototype.
+// Paths as a page writes them: `state.deploy.status`, and inside a list `item.name` and `index`. Resolved in
+// plain data, never in a prototype.
 
 const UNSAFE = /^(?:__.*|constructor|prototype)$/;
 const PART = /^[\p{L}\p{N}_-]{1,128}$/u;
 const ARRAY_INDEX = /^(?:0|[1-9]\d*)$/;
 const MISSING = Symbol("missing");
 
-/** Return the parts of a path below `state`, or null if the text is not a path. */
+const isPart = (part) => PART.test(part) && !UNSAFE.test(part);
+
+/** Return the root and the parts of a path, or null if the text is not a path. */
 function parsePath(text) {
-  const [root, ...parts] = String(text).trim().split(".");
-  const isPath = root === "state" && parts.every((part) => PART.test(part) && !UNSAFE.test(part));
-  return isPath ? parts : null;
+  const [root, ...parts] = text.trim().split(".");
+  const isRoot = root === "state" || root === "item" || (root === "index" && !parts.length);
+  return isRoot && parts.every(isPart) ? { root, parts } : null;
+}
+
+/** Return the parts of `data-gsv-key`, a path below the item: `id`, `item.id`, or `item` for itself. */
+function parseKey(text) {
+  const parts = text.trim().split(".");
+  if (parts[0] === "item") parts.shift();
+  return parts.every(isPart) ? parts : null;
+}
+
+/** Return the value of a path in a scope: the page, or one row of a list. */
+function valueAt(scope, { root, parts }) {
+  if (root === "index") return scope.index;
+  return resolvePath(root === "state" ? known.state : scope.item, parts);
 }
 
 /** Return the value at a path, or `MISSING`. */
@@ -29,6 +44,12 @@ const toPointer = (parts) => (
 );
 
 const startsWith = (parts, prefix) => prefix.every((part, index) => parts[index] === part);
+
+/** Return whether a value counts as true: empty texts, lists and objects do not. */
+function isTruthy(value) {
+  if (value === MISSING || !value) return false;
+  return typeof value !== "object" || Object.keys(value).length > 0;
+}
 
 /** Return a value as text: objects as JSON, missing values and null as an empty text. */
 function asText(value) {

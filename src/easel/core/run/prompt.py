@@ -18,6 +18,9 @@ EXAMPLE_PAGE = """<h1>Deploy</h1>
 <label>Service <input data-gsv-model="state.service"></label>
 <button data-gsv-action="deploy">Deploy</button>
 <pre data-gsv-text="state.result.result"></pre>"""
+PAGE_HINT = """\
+In a page, data-gsv-each="state.list" data-gsv-key="id" repeats its element for each item, with paths as \
+item.name; data-gsv-show, data-gsv-attr-NAME, data-gsv-class-NAME and data-gsv-value-NAME take paths too."""
 
 _GENERAL = f"""You are the agent of Easel (instructions, version {PROMPT_VERSION}), a host where people and \
 agents work on the same canvases. Use the tools that you are given. Say what you did in few words, and say \
@@ -33,6 +36,7 @@ with canvasId "deploy", this spec:
 {EXAMPLE_SPEC}
 and as assets/index.html:
 {EXAMPLE_PAGE}
+{PAGE_HINT}
 Only tools in toolPolicy.allow can be called. The kinds of actions are tool.call, state.patch and \
 session.send (a message to you). {{{{state.x}}}} and {{{{input.x}}}} in args are filled in as text when the \
 button is pressed; {{"$value": "state.x"}} gives a number, list or object as it is, also as the value in a \

@@ -34,7 +34,18 @@ from easel.edges.http.pages import error_page, sign_in_page
 from easel.errors import Forbidden, NotFound, Unavailable
 from easel.host.canvases.pages import PageView
 
-SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
+SDK_PARTS = (
+    "gsv_paths.js",
+    "gsv_bridge.js",
+    "gsv_formats.js",
+    "gsv_attributes.js",
+    "gsv_models.js",
+    "gsv_lists.js",
+    "gsv_actions.js",
+    "gsv_problems.js",
+    "gsv_bindings.js",
+    "gsv_start.js",
+)
 # Files of the SDK: every view has them in addition to its assets.
 SDK_FILES = {
     "gsv.js": "text/javascript",

@@ -51,7 +51,8 @@ CANVAS = ToolDefinition(
     "Creates, changes and reads canvases: web pages with a state and with buttons that run tools. `upsert` "
     'stores a spec ({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},'
     '"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, a state and assets '
-    "(assets/index.html with data-gsv-text, data-gsv-model and data-gsv-action); `get` and `list` read them; "
+    "(assets/index.html with data-gsv-text, data-gsv-model, data-gsv-action and, for lists, data-gsv-each); "
+    "`get` and `list` read them; "
     "`open` and `close` manage a view; `patchState` changes the state by JSON Patch (add, replace, remove). "
     'In args {{state.x}} and {{input.x}} are text, and {"$value": "state.x"} is the value itself. '
     "Until a person accepts the canvas, its actions ask for confirmation.",

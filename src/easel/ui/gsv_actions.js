@@ -1,0 +1,140 @@
+// `data-gsv-action`, `data-gsv-control`: elements that run an action, and the input that they send.
+
+const NATIVE = "button, a[href], input, select, textarea, form, summary, label, option";
+
+const busy = new WeakSet(); // elements whose action runs: a second click does not start a second run
+
+/** Return the id of the action that an element runs; null for none, and for a control without a binding. */
+function actionOf(element) {
+  if (element.dataset.gsvAction !== undefined) return element.dataset.gsvAction;
+  const control = element.dataset.gsvControl;
+  const bindings = known.info?.bindings ?? {};
+  return control !== undefined && Object.hasOwn(bindings, control) ? bindings[control] : null;
+}
+
+/** Show the status of an element's action. In a list an element shows only the action that it started. */
+function showAction(element, scope) {
+  const actionId = actionOf(element);
+  if (actionId === null) return;
+  const isShared = scope === page && Object.hasOwn(known.statuses, actionId);
+  const status = isShared ? known.statuses[actionId] : null;
+  const isBusy = busy.has(element) || status?.status === "running";
+  if (isBusy !== (element.getAttribute("aria-busy") === "true")) {
+    if (isBusy) element.setAttribute("aria-busy", "true");
+    else element.removeAttribute("aria-busy");
+  }
+  if (status && element.dataset.gsvStatus !== status.status) element.dataset.gsvStatus = status.status;
+  if (!element.matches(NATIVE) && !element.hasAttribute("tabindex")) {
+    element.tabIndex = 0;
+    if (!element.hasAttribute("role")) element.setAttribute("role", "button");
+  }
+}
+
+/** Return the entry of a field with `data-input-type` as that type, and any other as text. */
+function typedEntry(form, name, text) {
+  const type = form.querySelector(`[name="${CSS.escape(name)}"]`)?.dataset.inputType;
+  if (type === "boolean") return text === "true";
+  if (type === "number" || type === "integer") return text.trim() === "" ? null : Number(text);
+  if (type !== "json") return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // the tool's schema decides
+  }
+}
+
+/**
+ * Return the input of an action: the fields of the surrounding form, then of the element the texts
+ * `data-gsv-input-NAME` and the values at the paths `data-gsv-value-NAME`.
+ */
+function inputOf(element, submitter) {
+  const input = {};
+  const put = (name, value) => { if (!UNSAFE.test(name)) input[name] = value; };
+  const form = element.matches("form") ? element : element.form ?? element.closest("form");
+  if (form) {
+    const data = new FormData(form);
+    for (const name of new Set(data.keys())) {
+      const values = data.getAll(name).filter((value) => typeof value === "string");
+      if (values.length) put(name, values.length > 1 ? values : typedEntry(form, name, values[0]));
+    }
+  }
+  if (submitter?.name) put(submitter.name, submitter.value);
+  if (!form && element.matches("input, select, textarea")) {
+    put(element.name || "value", entryOf(element, null));
+  }
+  const scope = scopeOf(element);
+  for (const { kind, name, value, path } of hooksOf(element)) {
+    if (kind === "input") put(name, value);
+    const found = kind === "value" && path ? valueAt(scope, path) : MISSING;
+    if (found !== MISSING) put(name, found);
+  }
+  return input;
+}
+
+async function runElement(element, submitter) {
+  const actionId = actionOf(element);
+  if (actionId === null || busy.has(element)) return;
+  busy.add(element);
+  render();
+  try {
+    await runAction(actionId, inputOf(element, submitter));
+  } catch (problem) {
+    if (!(problem instanceof RequestRefused)) throw problem; // the shell shows a refusal
+  } finally {
+    busy.delete(element);
+    render();
+  }
+}
+
+/** Save all entries, then run the action: it runs on the values that the person sees. */
+async function runAction(actionId, input = {}) {
+  const params = { actionId: String(actionId), input };
+  try {
+    await allSaved();
+  } catch (problem) {
+    // Send the request anyway: the shell refuses it and shows the reason.
+    if (problem.name === "UNAVAILABLE") return request("action", { ...params, isUnsaved: true });
+    reportProblem(`action ${actionId}`, `It was not run: ${problem.message}`);
+    throw problem;
+  }
+  return request("action", params);
+}
+
+const TRIGGER = "[data-gsv-action], [data-gsv-control]";
+const NOT_CLICKED = "select, textarea, input:not([type=button], [type=submit], [type=reset], [type=image])";
+const triggerOf = (event) => (event.target instanceof Element ? event.target.closest(TRIGGER) : null);
+const runsOnChange = (element) => element.matches(NOT_CLICKED);
+
+document.addEventListener("click", (event) => {
+  const element = triggerOf(event);
+  if (element && !element.matches("form") && !runsOnChange(element)) {
+    event.preventDefault(); // a button in a form, or a link, only runs its action
+    runElement(element, null);
+    return;
+  }
+  const link = event.target instanceof Element ? event.target.closest("a[href], area[href]") : null;
+  if (link && !isInside(link.href)) {
+    event.preventDefault();
+    reportProblem(`link to ${link.href.slice(0, 200)}`, "A canvas cannot open links to other sites.");
+  }
+});
+document.addEventListener("keydown", (event) => {
+  const element = triggerOf(event);
+  if (!element || event.target !== element || element.matches(NATIVE) || event.repeat) return;
+  if (!["Enter", " "].includes(event.key)) return;
+  event.preventDefault();
+  runElement(element, null);
+});
+document.addEventListener("change", (event) => {
+  const element = triggerOf(event);
+  if (element && runsOnChange(element)) runElement(element, null);
+});
+document.addEventListener("submit", (event) => {
+  event.preventDefault(); // a form is never sent
+  if (event.target instanceof Element && event.target.matches(TRIGGER)) {
+    runElement(event.target, event.submitter);
+  }
+});
+
+const FOLDER = location.href.slice(0, location.href.indexOf("/assets/") + "/assets/".length);
+const isInside = (href) => href.startsWith(FOLDER) || href.startsWith("javascript:");
