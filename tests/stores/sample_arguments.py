@@ -142,6 +142,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "next_at": (SOON,),
     "node_id": ("node5",),
     "now": (SOON,),
+    "offset": (5,),
     "oldest_seq": (100,),
     "only_watched": ([False, False],),
     "opened": (True,),

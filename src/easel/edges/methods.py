@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UnsetType
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.canvas.execution import Execution
+from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal
+from easel.core.session.session import MAIN_ALIAS
+from easel.edges.elsewhere import unknown_method
 from easel.edges.paging import read_page
 from easel.edges.params import (
+    MAX_CLIENT_ID_LENGTH,
     AcceptSpec,
     CancelAction,
     CloseCanvas,
@@ -22,11 +26,14 @@ from easel.edges.params import (
     DeleteAsset,
     DeleteCanvas,
     EnterInput,
+    InvokeTool,
     ListCanvases,
     ListRecords,
     NamedAsset,
     NamedCanvas,
     NoParams,
+    OfCanvas,
+    OpenCanvas,
     PatchCanvas,
     PutAsset,
     ReportPage,
@@ -34,6 +41,7 @@ from easel.edges.params import (
     WriteCanvas,
     content,
     draft,
+    is_client_id,
 )
 from easel.edges.views import (
     asset_view,
@@ -46,7 +54,9 @@ from easel.edges.views import (
     tool_view,
 )
 from easel.errors import BadInput, NotFound
+from easel.host.actions.outcomes import ActionResult
 from easel.host.actions.request import ActionRequest
+from easel.host.canvases import completion
 from easel.host.canvases.views import NO_CONNECTION
 from easel.host.services import Services
 
@@ -71,14 +81,18 @@ class Method:
     params: type[Any]
     handler: Callable[[Caller, Any], Awaitable[Any]]
     writes: bool = False  # changes a canvas, so its params have `expectedRevision`
+    needs_canvas: bool = True  # False: a canvas that is missing, or of another agent, is no error
 
 
 async def dispatch(caller: Caller, name: str, params: Any) -> Any:
     """Call the method of this name and return its result."""
     method = METHODS.get(name)
     if method is None:
-        raise NotFound(what="method", id=name[:200])
-    return await method.handler(caller, decode_params(name, params, method.params))
+        raise unknown_method(name)
+    decoded = decode_params(name, params, method.params)
+    if isinstance(decoded, OfCanvas) and decoded.agentId is not None and method.needs_canvas:
+        await caller.services.canvases.require_agent(caller.principal, decoded.canvasId, decoded.agentId)
+    return await method.handler(caller, decoded)
 
 
 def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
@@ -93,20 +107,32 @@ def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
 
 
 async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
+    library, principal, agent_id = caller.services.canvases, caller.principal, params.agentId
+    start = params.after
+    if params.offset:
+        if start is not None:
+            raise BadInput(problem="Only one of after and offset may be given.")
+        start = await library.find_at(principal, agent_id=agent_id, offset=params.offset - 1)
+        if start is None:
+            return {"canvases": [], "count": await library.count(principal, agent_id=agent_id)}
+
     async def read(after: str | None, count: int) -> Sequence[Canvas]:
-        return await caller.services.canvases.list_canvases(
-            caller.principal, agent_id=params.agentId, after=after, limit=count
-        )
+        return await library.list_canvases(principal, agent_id=agent_id, after=after, limit=count)
 
     canvases, more = await read_page(
         read,
         to_view=descriptor,
         position=lambda canvas: canvas.canvas_id,
-        start=params.after,
+        start=start,
         limit=params.limit,
         step=params.limit,
     )
-    return {"canvases": canvases, **({} if more is None else {"next": more})}
+    page = {"canvases": canvases, **({} if more is None else {"next": more})}
+    if params.after is not None:
+        return page
+    is_complete = start is None and more is None
+    count = len(canvases) if is_complete else await library.count(principal, agent_id=agent_id)
+    return {**page, "count": count}
 
 
 async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
@@ -115,23 +141,35 @@ async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
 
 async def create_canvas(caller: Caller, params: WriteCanvas) -> Any:
     return await _write_result(
-        caller, params, await caller.services.canvases.create(caller.principal, draft(params))
+        caller,
+        params,
+        await completion.create_canvas(
+            caller.services.canvases, caller.principal, draft(params), params.mode
+        ),
     )
 
 
 async def upsert_canvas(caller: Caller, params: WriteCanvas) -> Any:
     return await _write_result(
-        caller, params, await caller.services.canvases.upsert(caller.principal, draft(params))
+        caller,
+        params,
+        await completion.upsert_canvas(
+            caller.services.canvases, caller.principal, draft(params), params.mode
+        ),
     )
 
 
 async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
-    patched = await caller.services.canvases.patch(
+    owner = params.ownerSessionKey
+    patched = await completion.patch_canvas(
+        caller.services.canvases,
         caller.principal,
         params.canvasId,
         state_patch=params.statePatch,
         spec=params.spec,
+        mode=params.mode,
         title=params.title,
+        owner_session_key=None if isinstance(owner, UnsetType) else owner or MAIN_ALIAS,
         expected_revision=params.expectedRevision,
     )
     return await _write_result(caller, params, patched)
@@ -149,20 +187,37 @@ async def _write_result(caller: Caller, params: WriteCanvas | PatchCanvas, snaps
 
 
 async def delete_canvas(caller: Caller, params: DeleteCanvas) -> Any:
-    await caller.services.canvases.delete(caller.principal, params.canvasId, params.expectedRevision)
-    return {"canvasId": params.canvasId, "deleted": True}
+    """Delete a canvas. A missing canvas and one of another user or agent are answered alike. RS-67"""
+    try:
+        await caller.services.canvases.delete(
+            caller.principal, params.canvasId, params.expectedRevision, agent_id=params.agentId
+        )
+    except NotFound:
+        return {"ok": True, "canvasId": params.canvasId, "deleted": False}
+    return {"ok": True, "canvasId": params.canvasId, "deleted": True}
 
 
-async def open_canvas(caller: Caller, params: NamedCanvas) -> Any:
+async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
     view, snapshot = await caller.services.views.open(
-        caller.principal, params.canvasId, caller.client_id, caller.connection_id
+        caller.principal, params.canvasId, _client_id(caller, params), caller.connection_id
     )
     canvas = snapshot.canvas
     return {
+        "ok": True,
+        "canvasId": canvas.canvas_id,
         "viewId": view.view_id,
         "viewUrl": f"/canvas/{canvas.agent_id}/{canvas.canvas_id}",
         "revision": canvas.revision,
+        "lastSeq": canvas.last_seq,
     }
+
+
+def _client_id(caller: Caller, params: OpenCanvas) -> str:
+    if params.clientId is None:
+        return caller.client_id
+    if not is_client_id(params.clientId):
+        raise BadInput(problem=f"clientId must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
+    return params.clientId
 
 
 async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
@@ -171,11 +226,11 @@ async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
             problem="viewId must be given: this request is not on a connection with views of its own."
         )
     closed = await caller.services.views.close(
-        caller.principal, params.canvasId, caller.connection_id, params.viewId
+        caller.principal, params.canvasId, caller.connection_id, params.viewId, params.clientId
     )
     if params.viewId is not None and not closed:
         raise NotFound(what="view", id=params.viewId[:200])
-    return {"canvasId": params.canvasId, "closed": closed}
+    return {"ok": True, "canvasId": params.canvasId, "closed": closed}
 
 
 # --- actions ------------------------------------------------------------------------------------------------
@@ -191,13 +246,23 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
         request_id=params.requestId,
         has_gesture=params.hasGesture,
     )
-    return result_view(await caller.services.actions.execute(caller.principal, request))
+    return _with_ok(await caller.services.actions.execute(caller.principal, request))
 
 
 async def confirm_action(caller: Caller, params: Confirmation) -> Any:
-    return result_view(
-        await caller.services.actions.confirm(caller.principal, params.confirmationId, approve=params.approve)
-    )
+    services, principal = caller.services, caller.principal
+    if params.agentId is not None:
+        pending = await services.actions.confirmations.find(principal, params.confirmationId)
+        try:
+            await services.canvases.require_agent(principal, pending.canvas_id, params.agentId)
+        except NotFound:
+            raise NotFound(what="confirmation", id=params.confirmationId) from None
+    return _with_ok(await services.actions.confirm(principal, params.confirmationId, approve=params.approve))
+
+
+def _with_ok(result: ActionResult) -> dict[str, Any]:
+    """Return the outcome of an action; `ok` is true only if the action has completed. RS-67"""
+    return {"ok": result.status is ExecutionStatus.COMPLETED, **result_view(result)}
 
 
 async def cancel_action(caller: Caller, params: CancelAction) -> Any:
@@ -317,13 +382,18 @@ async def list_nodes(caller: Caller, _: NoParams) -> Any:
     return {"nodes": [node_view(node) for node in await caller.services.nodes.list_nodes(caller.principal)]}
 
 
+async def invoke_tool(caller: Caller, params: InvokeTool) -> Any:
+    result = await caller.services.invocations.invoke(caller.principal, params.tool, params.args)
+    return {"ok": True, "result": result}
+
+
 METHODS: Mapping[str, Method] = {
     "canvas.list": Method(ListCanvases, list_canvases),
     "canvas.get": Method(NamedCanvas, get_canvas),
     "canvas.create": Method(WriteCanvas, create_canvas, writes=True),
     "canvas.upsert": Method(WriteCanvas, upsert_canvas, writes=True),
     "canvas.patch": Method(PatchCanvas, patch_canvas, writes=True),
-    "canvas.delete": Method(DeleteCanvas, delete_canvas, writes=True),
+    "canvas.delete": Method(DeleteCanvas, delete_canvas, writes=True, needs_canvas=False),
     "canvas.action": Method(RunAction, run_action, writes=True),
     "canvas.confirm": Method(Confirmation, confirm_action),
     "canvas.cancel": Method(CancelAction, cancel_action),
@@ -332,12 +402,13 @@ METHODS: Mapping[str, Method] = {
     "canvas.records": Method(ListRecords, list_records),
     "canvas.input": Method(EnterInput, enter_input, writes=True),
     "canvas.report": Method(ReportPage, report_page),
-    "canvas.open": Method(NamedCanvas, open_canvas),
+    "canvas.open": Method(OpenCanvas, open_canvas),
     "canvas.close": Method(CloseCanvas, close_canvas),
     "canvas.asset.put": Method(PutAsset, put_asset, writes=True),
     "canvas.asset.get": Method(NamedAsset, get_asset),
     "canvas.asset.list": Method(NamedCanvas, list_assets),
     "canvas.asset.delete": Method(DeleteAsset, delete_asset, writes=True),
     "tools.list": Method(NoParams, list_tools),
+    "tool.invoke": Method(InvokeTool, invoke_tool),
     "nodes.list": Method(NoParams, list_nodes),
 }

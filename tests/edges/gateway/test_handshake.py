@@ -138,7 +138,7 @@ REFUSALS: list[tuple[dict[str, Any], int]] = [
     ({"client": {"id": "x" * 129}}, 400),
     ({"client": {"id": "a\nb"}}, 400),
     ({"minProtocol": "1"}, 400),
-    ({"auth": {}}, 400),
+    ({"auth": []}, 400),
 ]
 
 

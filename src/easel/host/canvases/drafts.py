@@ -19,8 +19,8 @@ from easel.core.canvas.canvas import (
 )
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec
 from easel.core.principal import Principal
-from easel.core.stream.payload_limit import offload_large_values
-from easel.core.values.patch import check_patch_names
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
+from easel.core.values.patch import Op, Operation, Patch, check_patch_names
 from easel.core.values.paths import check_names
 from easel.errors import BadInput
 from easel.host.artifacts import Artifacts
@@ -126,3 +126,17 @@ class DraftChecker:
 def enabled_refreshes(spec: CanvasSpec) -> list[Refresh]:
     """Return the refresh jobs that a spec enables."""
     return [refresh for refresh in spec.refreshes if refresh.is_enabled]
+
+
+def offload_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
+    """Return the operations with large values offloaded, and those values."""
+    stored: list[Operation] = []
+    offloaded: list[OffloadedValue] = []
+    for operation in operations:
+        if operation.op is Op.REMOVE:
+            stored.append(operation)
+            continue
+        value, of_value = offload_large_values(operation.value)
+        stored.append(Operation(operation.op, operation.path, value))
+        offloaded += of_value
+    return tuple(stored), offloaded
