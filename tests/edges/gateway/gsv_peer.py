@@ -115,7 +115,7 @@ class GsvPeer:
 
     async def answer(self, request_id: str) -> dict[str, Any]:
         async with asyncio.timeout(WAIT_SECONDS):
-            response = await self._answers.pop(request_id)
+            response = await self._answers[request_id]
         self._transcript.add(self._who, "←", response)
         return response
 
