@@ -16,6 +16,7 @@ from easel.core.run.run import ClaimLost
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import tool_location
 from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
@@ -111,7 +112,9 @@ class ToolRegistry:
         tool = await self._find(context.user_id, name)
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
-            raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
+            raise ToolFailed(
+                tool=name, reason=f"there is no such tool{_why_missing(name)}; there are {known}."
+            )
         self.check_arguments(tool.definition, args)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
@@ -176,6 +179,12 @@ class ToolRegistry:
             context.principal, "tool.error", problem, subject=subject, details={"tool": name}
         )
         return ToolFailed(tool=name, reason=f"raised {type(problem).__name__}.")
+
+
+def _why_missing(name: str) -> str:
+    """Return why a tool of a node may be missing: a run is offered the same tools until its end."""
+    location = tool_location(name)
+    return "" if location == "server" else f" now: node {location} is not connected or no longer offers it"
 
 
 def _describe_broken(call: ToolCall) -> str:
