@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from easel.core.tool.context import ToolContext
-from easel.edges.methods import METHODS, Caller, Method
+from easel.edges.caller import Caller
+from easel.edges.methods import METHODS, Method
 from easel.edges.params import Params
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from easel import errors, settings
 from easel.cli import app as cli
 from easel.core.run.status import MOVES, TERMINAL, Status
-from easel.core.stream.envelope import EVENT_TYPES
+from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.core.validation import MAX_DEPTH
 from easel.edges.decoding import NoParams
 from easel.edges.http.calls import Access
@@ -105,7 +105,10 @@ def fields_of(event_type: str) -> str:
     """Return the fields of `data`, with `?` after optional ones."""
     samples = [event.data for event in sample_events() if event.type == event_type]
     names = dict.fromkeys(name for data in samples for name in data if name != "visibility")
-    return ", ".join(code(name + ("" if all(name in data for data in samples) else "?")) for name in names)
+    fields = [name + ("" if all(name in data for data in samples) else "?") for name in names]
+    # A store adds the agent when it reads the log of a canvas.
+    added = ["agentId"] if EVENT_TYPES[event_type].stream is Stream.VISUALS else []
+    return ", ".join(code(name) for name in [*added, *fields])
 
 
 def events_table() -> str:

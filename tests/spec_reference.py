@@ -222,7 +222,7 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 "`agent:{agentId}:{name}`",
                 ABSENT,
                 "agent:main:main",
-                "The session. By default that of the canvas.",
+                "The session, or `main` for the agent's main one. By default that of the canvas.",
             ),
             *RESULT_MEMBERS,
         ],

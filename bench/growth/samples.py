@@ -318,7 +318,9 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
 METHOD_SAMPLES: Mapping[str, Sample] = {
     "canvas.list": lambda _: _method("canvas.list"),
     "canvas.list · of an agent": lambda _: _method("canvas.list", agentId="main"),
+    "canvas.list · at an offset": lambda c: _method("canvas.list", offset=c.random.randrange(500), limit=99),
     "canvas.get": lambda c: _method("canvas.get", canvasId=c.canvas()),
+    "canvas.get · of an agent": lambda c: _method("canvas.get", canvasId=c.canvas(), agentId="main"),
     "canvas.create": lambda c: _method("canvas.create", canvasId=c.new_name("new"), spec=SPEC),
     "canvas.upsert": lambda c: _method("canvas.upsert", canvasId=c.canvas(), title=c.new_name("title")),
     "canvas.patch": lambda c: _method(
@@ -347,6 +349,7 @@ METHOD_SAMPLES: Mapping[str, Sample] = {
     "canvas.asset.list": lambda c: _method("canvas.asset.list", canvasId=c.canvas()),
     "canvas.asset.delete": _delete_asset,
     "tools.list": lambda _: _method("tools.list"),
+    "tool.invoke": lambda c: _method("tool.invoke", tool="gsv__Echo", args={"value": c.new_name("value")}),
     "nodes.list": lambda _: _method("nodes.list"),
 }
 

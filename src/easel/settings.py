@@ -207,7 +207,7 @@ class Settings:
     )
     # the gateway
     gateway_requests: int = _row(
-        32, "Concurrent requests of one connection to /ws.", minimum=1, maximum=10_000
+        256, "Concurrent requests of one connection to /ws.", minimum=1, maximum=10_000
     )
     gateway_subscriptions: int = _row(
         200, "Canvases that one connection to /ws may subscribe to.", minimum=1, maximum=100_000

@@ -48,8 +48,8 @@ RECORD_MESSAGES = """addEventListener('message', ({data}) => {
   });"""
 
 
-@case("U5")
-@rule("CV-05")
+@case("U5", "X5")
+@rule("CV-05", "RS-67")
 async def test_forged_bridge_request_is_refused_and_audited(
     page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
@@ -60,6 +60,7 @@ async def test_forged_bridge_request_is_refused_and_audited(
     for forged in (
         {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": 1}},
         {"kind": "req", "method": "tool.invoke", "params": {"tool": "gsv__Echo"}},
+        {"kind": "tool.invoke", "tool": "gsv__Echo", "args": {"value": 1}},
         {"kind": "confirm", "confirmationId": "evt_x", "approve": True},
         {"kind": "canvas.patch", "statePatch": [{"op": "add", "path": "/service", "value": "forged"}]},
         {"kind": "__proto__"},

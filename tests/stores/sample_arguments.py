@@ -144,6 +144,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "next_changed": ("[[], 0, null]",),
     "node_id": ("node5",),
     "now": (SOON,),
+    "offset": (5,),
     "oldest_seq": (100,),
     "only_watched": ([False, False],),
     "opened": (True,),

@@ -189,6 +189,26 @@ async def test_canvases_are_listed_by_agent_and_sorted_by_id(canvases: CanvasSto
     assert [canvas.spec for canvas in await listed("two")] == [{"mode": "markdown"}]
 
 
+@rule("RS-67", "CV-33")
+async def test_canvases_are_found_by_offset_counted_up_to_a_limit_and_name_their_agent(
+    canvases: CanvasStore,
+) -> None:
+    for name, agent in (("b", "one"), ("a", "one"), ("B", "two"), ("c", "one"), ("gone", "one")):
+        await create_canvas(canvases, name, agent_id=agent)
+    await canvases.delete(OWNER, CanvasId("gone"), lambda _: None)
+    found = [await canvases.find_at(OWNER, agent_id=None, offset=offset) for offset in range(5)]
+    assert found == ["B", "a", "b", "c", None], "in the order of the list, without deleted ones"
+    found = [await canvases.find_at(OWNER, agent_id="one", offset=offset) for offset in range(4)]
+    assert found == ["a", "b", "c", None]
+    counts = [await canvases.count(OWNER, agent_id=agent, limit=9) for agent in (None, "one", "two", "none")]
+    assert counts == [4, 3, 1, 0]
+    assert await canvases.count(OWNER, agent_id=None, limit=2) == 2
+    assert await canvases.count(UserId("ann"), agent_id=None, limit=9) == 0
+    agents = [await canvases.get_agent(OWNER, CanvasId(name)) for name in ("a", "B", "gone", "none")]
+    assert agents == ["one", "two", None, None]
+    assert await canvases.get_agent(UserId("ann"), CanvasId("a")) is None
+
+
 @rule("CV-34")
 async def test_deleted_canvas_returns_its_blob_keys_and_deletes_everything_else(
     canvases: CanvasStore, store: Store

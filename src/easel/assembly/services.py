@@ -21,6 +21,7 @@ from easel.core.tool.node import LocalNode
 from easel.core.tool.offer import OfferLimits
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
+from easel.host.actions.invocations import ToolInvocations
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
@@ -272,6 +273,7 @@ def build_services(shared: SharedServices) -> Services:
         canvas_tails=tails(CANVASES, database.canvases),
         readiness=Readiness(database.runs),
         tools=shared.tools,
+        invocations=ToolInvocations(shared.tools, audit, floor=limits.floor),
         nodes=shared.nodes,
         settings=shared.settings,
         models=shared.models,

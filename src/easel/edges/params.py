@@ -4,7 +4,7 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, to_builtins
+from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
@@ -13,15 +13,27 @@ from easel.edges.decoding import Params
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
 from easel.errors import BadInput
 from easel.host.canvases.drafts import Draft
+from easel.host.canvases.library import MAX_COUNTED
+
+MAX_OFFSET = MAX_COUNTED  # of a list; `after` reaches every canvas
+MAX_CLIENT_ID_LENGTH = 128
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
 VersionNumber = Annotated[int, Meta(ge=1, le=LAST_CURSOR)]
+
+
+class OfCanvas(Params, kw_only=True):
+    """Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67"""
+
+    canvasId: str
+    agentId: str | None = None
 
 
 class ListCanvases(Params):
     agentId: str | None = None
     after: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
 
 
 class ListItems(Params):
@@ -31,20 +43,29 @@ class ListItems(Params):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
-class ListOfCanvas(ListItems, kw_only=True):
-    canvasId: str
+class ListOfCanvas(OfCanvas):
+    """A page of a list of one canvas; `after` is `next` of the page before."""
+
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
-class ListConfirmations(Params):
+class ListConfirmations(OfCanvas):
     """A page of confirmations, newest first; `before` is `next` of the page before."""
 
-    canvasId: str
     before: str | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
-class NamedCanvas(Params):
-    canvasId: str
+class NamedCanvas(OfCanvas):
+    pass
+
+
+class OpenCanvas(OfCanvas):
+    """`target` is a word of GSV; a view is always of the client that opens it."""
+
+    clientId: str | None = None
+    target: Any = None
 
 
 class EncodedAsset(Params):
@@ -54,9 +75,10 @@ class EncodedAsset(Params):
 
 
 class WriteCanvas(Params):
-    canvasId: str
+    canvasId: str | None = None  # None: made of the title
     agentId: str | None = None
     title: str | None = None
+    mode: str | None = None
     ownerSessionKey: str | None = None
     spec: dict[str, Any] | None = None
     state: dict[str, Any] | None = None
@@ -65,21 +87,20 @@ class WriteCanvas(Params):
     expectedRevision: Revision | None = None
 
 
-class PatchCanvas(Params):
-    canvasId: str
+class PatchCanvas(OfCanvas):
     statePatch: list[Any] | None = None
     spec: dict[str, Any] | None = None
     title: str | None = None
+    mode: str | None = None
+    ownerSessionKey: str | UnsetType | None = UNSET  # None: the main session of the agent
     expectedRevision: Revision | None = None
 
 
-class DeleteCanvas(Params):
-    canvasId: str
+class DeleteCanvas(OfCanvas):
     expectedRevision: Revision | None = None
 
 
-class RunAction(Params):
-    canvasId: str
+class RunAction(OfCanvas):
     actionId: str
     input: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     expectedRevision: Revision | None = None
@@ -87,93 +108,90 @@ class RunAction(Params):
     hasGesture: bool = True  # the shell reports `false` for a page that asks without a person's gesture
 
 
+class InvokeTool(Params):
+    tool: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
 class Confirmation(Params):
     confirmationId: str
     approve: bool
+    agentId: str | None = None
 
 
-class CancelAction(Params):
-    canvasId: str
+class CancelAction(OfCanvas):
     eventId: str
     onlyRunning: bool = False  # do not cancel an execution that waits for confirmation
 
 
-class AcceptSpec(Params):
+class AcceptSpec(OfCanvas):
     """`weakenedTools` are those that the person has seen; nothing is accepted if they have changed since."""
 
-    canvasId: str
     revision: Revision
     weakenedTools: dict[str, str] | None = None
 
 
-class ListVersions(Params):
+class ListVersions(OfCanvas):
     """With `version`, only that one is returned, with its spec and the list of its assets."""
 
-    canvasId: str
-    agentId: str | None = None
     version: VersionNumber | None = None
     before: VersionNumber | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class RestoreCanvas(Params):
-    canvasId: str
+class RestoreCanvas(OfCanvas, kw_only=True):
     version: VersionNumber
-    agentId: str | None = None
     expectedRevision: Revision | None = None
 
 
-class ListRecords(Params):
-    canvasId: str
+class ListRecords(OfCanvas):
     status: ExecutionStatus | None = None
     before: str | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class EnterInput(Params):
+class EnterInput(OfCanvas):
     """`was` is the value that the caller last saw; nothing is written if the state has another value."""
 
-    canvasId: str
     path: str
     value: Any
     was: Any = UNSET
     expectedRevision: Revision | None = None
 
 
-class ReportPage(Params):
-    canvasId: str
+class ReportPage(OfCanvas):
     what: Literal["source", "nonce", "size", "rate", "kind", "stop"]
     detail: Annotated[str, Meta(max_length=500)] = ""
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1
 
 
-class CloseCanvas(Params):
-    canvasId: str
+class CloseCanvas(OpenCanvas):
     viewId: str | None = None
 
 
-class NamedAsset(Params):
-    canvasId: str
+class NamedAsset(OfCanvas):
     path: str
 
 
-class PutAsset(Params):
-    canvasId: str
+class PutAsset(OfCanvas):
     path: str
     text: str | None = None
     base64: str | None = None
     expectedRevision: Revision | None = None
 
 
-class DeleteAsset(Params):
-    canvasId: str
+class DeleteAsset(OfCanvas):
     path: str
     expectedRevision: Revision | None = None
 
 
+def is_client_id(value: str) -> bool:
+    return 0 < len(value) <= MAX_CLIENT_ID_LENGTH and value.isprintable()
+
+
 def draft(params: WriteCanvas) -> Draft:
     return Draft(
-        canvas_id=params.canvasId,
+        canvas_id=params.canvasId or "",
         agent_id=params.agentId,
         title=params.title,
         owner_session_key=params.ownerSessionKey,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from easel.host.actions.invocations import ToolInvocations
 from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
 from easel.host.artifacts import Artifacts
@@ -45,6 +46,7 @@ class Services:
     artifacts: Artifacts
     readiness: Readiness
     tools: ToolRegistry
+    invocations: ToolInvocations
     nodes: NodeRegistry
     settings: UserSettings
     models: ChosenModels

@@ -45,11 +45,11 @@ export class CanvasWatch {
         const message = "This canvas belongs to another agent.";
         throw new RequestRefused({ code: 404, name: "NOT_FOUND", message });
       }
-      await this.#call("canvas.open");
       await this.#readActions();
       const isReset = this.snapshot === null || snapshot.revision < this.snapshot.revision;
       this.update(snapshot, { isReset });
       await this.#subscribe();
+      await this.#call("canvas.open"); // last: a view without a subscription gets events too
     } catch (problem) {
       if (problem instanceof RequestRefused && problem.code === 404) this.on.over(problem.message);
       else throw problem;

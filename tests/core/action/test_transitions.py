@@ -119,6 +119,13 @@ def test_only_a_tool_call_needs_the_tool_definitions() -> None:
     assert patched.execution.status is ExecutionStatus.COMPLETED
 
 
+@rule("RS-67")
+def test_message_to_main_goes_to_the_main_session_of_the_agent() -> None:
+    sends = {"kind": "session.send", "message": "Hi", "sessionKey": "main"}
+    started = start(canvas(actions={"say": sends}, refresh=..., bindings=...), "say", UNKNOWN_TOOLS)
+    assert started.work == Message("agent:ops:main", "Hi")
+
+
 # --- starting -------------------------------------------------------------------------------------
 
 

@@ -130,7 +130,7 @@ REFUSED = [
     (with_action(**SEND | {"message": ""}), "actions.act.message: must be text"),
     (with_action(**SEND | {"message": ["a"]}), "actions.act.message: must be text"),
     (with_action(**SEND, tool="a__B"), "actions.act.tool: is unknown"),
-    (with_action(**SEND, sessionKey="main"), "actions.act.sessionKey: `main` is not a session key"),
+    (with_action(**SEND, sessionKey="other"), "actions.act.sessionKey: `other` is not a session key"),
     (with_action(**SEND, sessionKey="agent:main:"), "actions.act.sessionKey"),
     (with_action(**SEND, sessionKey="agent:main:{{state.x}}"), "actions.act.sessionKey"),
     (with_action(kind="state.patch"), "actions.act.patch: is required"),

@@ -77,6 +77,7 @@ async def test_tool_call_without_arguments_and_save_target(
     canvas = await CanvasClient.create(action_client, {"go": {"kind": "tool.call", "tool": tools.read.name}})
     await canvas.listen()
     assert await canvas.run("go") | {"eventId": ""} == {
+        "ok": True,
         "status": "completed",
         "eventId": "",
         "revision": 1,

@@ -141,7 +141,6 @@ async def test_allowlist_cannot_be_bypassed(action_client: GatewayClient, tools:
         assert (await expect_refusal(canvas.run(action))).code == 403
     for method in (
         "tool.call",
-        "tool.invoke",
         "tool.request",
         "tools.call",
         "test__Act",

@@ -116,6 +116,33 @@ async def test_wrong_tokens_slow_down_connect_and_upgrade(tmp_path: Path) -> Non
             assert (await client.call("canvas.list"))["canvases"] == []
 
 
+@rule("RS-67")
+@pytest.mark.parametrize("auth", [{}, {"token": None}, None])
+async def test_auth_without_a_token_counts_as_absent(
+    small_easel: LiveEasel, auth: dict[str, Any] | None
+) -> None:
+    params = {"client": {"id": new_session()}, "auth": auth}
+    async with GatewayClient.open(small_easel.base_url, None) as client:
+        refused = await client.refusal("connect", params)
+        assert refused is not None
+        assert (refused.code, refused.error["name"]) == (401, "NOT_SIGNED_IN")
+    async with GatewayClient.open(small_easel.base_url, None, query=f"?token={small_easel.token}") as client:
+        assert (await client.ask("connect", params))["type"] == "hello-ok", "?token= is not hidden"
+    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
+        assert (await client.ask("connect", params))["type"] == "hello-ok", "the header is not hidden"
+
+
+@rule("RS-67")
+async def test_empty_token_is_a_wrong_token(small_easel: LiveEasel) -> None:
+    for token in (None, small_easel.token):
+        async with GatewayClient.open(small_easel.base_url, token) as client:
+            refused = await client.refusal(
+                "connect", {"client": {"id": new_session()}, "auth": {"token": ""}}
+            )
+            assert refused is not None
+            assert refused.code == 401
+
+
 @pytest.mark.parametrize("method", ["canvas.list", "tools.list", "canvas.subscribe", "no.such"])
 async def test_methods_are_refused_before_connect(small_easel: LiveEasel, method: str) -> None:
     async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
@@ -138,7 +165,7 @@ REFUSALS: list[tuple[dict[str, Any], int]] = [
     ({"client": {"id": "x" * 129}}, 400),
     ({"client": {"id": "a\nb"}}, 400),
     ({"minProtocol": "1"}, 400),
-    ({"auth": {}}, 400),
+    ({"auth": []}, 400),
 ]
 
 

@@ -24,6 +24,7 @@ LISTS = {
     "canvas.records": "records",
     "canvas.confirmations": "confirmations",
     "canvas.asset.list": "assets",
+    "canvas.versions": "versions",
     "tools.list": "tools",
     "nodes.list": "nodes",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -91,7 +92,7 @@ async def test_gateway_and_sse_send_the_same_events(
     client: GatewayClient, easel: LiveEasel, canvas: str
 ) -> None:
     await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", 1)])
-    await client.call("canvas.open", canvasId=canvas)
+    assert easel.post("/api/rpc", {"method": "canvas.open", "params": {"canvasId": canvas}}).is_success
     assert add_snapshot(easel, canvas, png(3)).status_code == 201
     await client.call("canvas.subscribe", canvasId=canvas)
     events = await client.events(4)
@@ -105,6 +106,7 @@ async def test_gateway_and_sse_send_the_same_events(
         "canvas.view.updated",
         "canvas.snapshot",
     ]
+    assert [event.payload for event in events] == [json.loads(frame["data"])["data"] for frame in frames]
     assert all({"canvasId", "revision"} <= set(event.payload) for event in events)
 
 
@@ -143,9 +145,6 @@ async def test_invalid_cursor_is_refused(
 
 async def test_subscription_can_be_ended_and_started_again(client: GatewayClient, canvas: str) -> None:
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
-    with pytest.raises(Refused) as twice:
-        await client.call("canvas.subscribe", canvasId=canvas)
-    assert twice.value.code == 400
     assert await client.call("canvas.unsubscribe", canvasId=canvas) == {
         "canvasId": canvas,
         "subscribed": False,
@@ -234,7 +233,7 @@ async def test_open_and_close_change_the_views_and_emit_events(
 ) -> None:
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
     opened = await client.call("canvas.open", canvasId=canvas)
-    assert set(opened) == {"viewId", "viewUrl", "revision"}
+    assert set(opened) == {"ok", "canvasId", "viewId", "viewUrl", "revision", "lastSeq"}
     assert (opened["viewUrl"], opened["revision"]) == (f"/canvas/main/{canvas}", 1)
     event = await client.event()
     assert (event.event, event.payload["status"], event.payload["views"]) == (
@@ -252,6 +251,7 @@ async def test_open_and_close_change_the_views_and_emit_events(
             await other.call("canvas.close", canvasId=canvas, viewId=opened["viewId"])
         assert refused.value.code == 404, "a client closes its own views"
         assert (await other.call("canvas.close", canvasId=canvas)) == {
+            "ok": True,
             "canvasId": canvas,
             "closed": [second["viewId"]],
         }

@@ -235,7 +235,7 @@ async def test_oversized_state_is_refused_by_every_method(services: CanvasServic
     "key",
     [
         "agent:main",
-        "main",
+        "other",
         "agent::x",
         "agent:main:",
         "agent:a b:c",

@@ -94,9 +94,14 @@ class Machine:
     async def patch(self) -> None:
         spec = {"version": 1, "description": self.random.choice("xyz")}
         title = self.random.choice((None, "One", "Two"))
-        change = {"state_patch": [{"op": "add", "path": "/n", "value": self.random.random()}]}
+        state_patch = [{"op": "add", "path": "/n", "value": self.random.random()}]
         await self.services.library.patch(
-            THE_OWNER, self.canvas_id, spec=spec, title=title, expected_revision=None, **change
+            THE_OWNER,
+            self.canvas_id,
+            state_patch=state_patch,
+            spec=spec,
+            title=title,
+            expected_revision=None,
         )
         self.set(spec=spec, title=title or self.present.title)
 

@@ -94,6 +94,19 @@ def needs_consent(
             )
 
 
+def check_invocation(definition: ToolDefinition, *, floor: Confirm) -> None:
+    """Raise `Forbidden` if a person may not call the tool directly: the server asks before each such call.
+
+    The call counts as an action of an accepted canvas with `confirm: never`: the request is the person's
+    decision. RS-67
+    """
+    if floor is Confirm.ALWAYS or (floor is Confirm.AUTO and not is_harmless(definition)):
+        raise Forbidden(
+            problem=f"this server asks for confirmation before {definition.name} runs (EASEL_APPROVAL_MODE); "
+            "call it with an action of a canvas."
+        )
+
+
 def check_gesture(action: Action, *, has_gesture: bool, is_accepted: bool) -> None:
     """Raise `Forbidden` if an unaccepted canvas's page starts a tool without a person's gesture. RS-63"""
     if isinstance(action, CallTool) and not is_accepted and not has_gesture:

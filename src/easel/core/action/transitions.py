@@ -197,7 +197,7 @@ def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -
             definition = definition_of(action, _definitions(rules))
             return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
         case SendMessage():
-            return Message(action.session_key or canvas.session_key, resolve_message(action, values))
+            return Message(canvas.session_of(action.session_key), resolve_message(action, values))
         case PatchState():
             return resolve_patch(action, values)
 

@@ -59,6 +59,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "token.created": _AUDIT,
     "token.bound": _AUDIT,
     "token.revoked": _AUDIT,
+    "tool.invoked": _AUDIT,
     "node.connected": _AUDIT,
     "node.disconnected": _AUDIT,
     "artifact.uploaded": _AUDIT,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.problems import Problems
-from easel.core.session.session import is_session_key
+from easel.core.session.session import MAIN_ALIAS, is_session_key
 from easel.core.validation import (
     quote_value,
     refuse,
@@ -253,9 +253,13 @@ def parse_tool_name(value: Any, at: str) -> str:
 
 
 def _parse_session_key(value: Any, at: str) -> str:
-    """Return a session key, `agent:{agentId}:{name}`, which must not contain placeholders. CV-26"""
-    if not isinstance(value, str) or not is_session_key(value):
-        refuse(at, f"{quote_value(value)} is not a session key; it must be agent:{{agentId}}:{{name}}.")
+    """Return a session key, `agent:{agentId}:{name}` or `main`, without placeholders. CV-26, RS-67"""
+    if not isinstance(value, str) or not (value == MAIN_ALIAS or is_session_key(value)):
+        refuse(
+            at,
+            f"{quote_value(value)} is not a session key; it must be agent:{{agentId}}:{{name}}, or "
+            f"`{MAIN_ALIAS}`.",
+        )
     return value
 
 

@@ -5,6 +5,8 @@ that the store calls with the current snapshot while it locks the canvas, and th
 rule never decides on stale data. CV-44
 """
 
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,13 +18,20 @@ from easel.core.canvas.assets import Asset
 from easel.core.canvas.execution import Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
-from easel.core.session.session import is_session_key
+from easel.core.session.session import (
+    MAIN_ALIAS,
+    is_session_key,
+    main_session_key,
+    resolve_session_key,
+)
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
 
 MAX_TITLE_LENGTH = 200
+MAX_MADE_ID_LENGTH = 96  # of a canvas id that is made of a title
 MAX_SESSION_KEY_LENGTH = 200
+_WORD = re.compile(r"[a-z0-9]+")
 _ID_RULE = "must be 1 to 128 letters, digits and . _ : - (a letter or digit first), without __."
 
 
@@ -72,7 +81,11 @@ class Canvas:
 
     @property
     def session_key(self) -> str:
-        return self.owner_session_key or f"agent:{self.agent_id}:main"
+        return self.owner_session_key or main_session_key(self.agent_id)
+
+    def session_of(self, key: str | None) -> str:
+        """Return the session of an action that names this key, the alias `main` or none."""
+        return resolve_session_key(key, self.agent_id) or self.session_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +167,17 @@ def require_canvas_id(value: str) -> CanvasId:
     return CanvasId(value)
 
 
+def make_canvas_id(title: str | None, suffix: str = "") -> str:
+    """Return a canvas id made of the title: its words in lower case, joined by `-`. RS-67
+
+    A suffix distinguishes canvases with the same title.
+    """
+    plain = unicodedata.normalize("NFKD", title or "").encode("ascii", "ignore").decode().lower()
+    words = "-".join(_WORD.findall(plain)) or "canvas"
+    length = MAX_MADE_ID_LENGTH - len(suffix) - bool(suffix)
+    return "-".join([words[:length].rstrip("-"), *([suffix] if suffix else [])])
+
+
 def require_agent_id(value: str) -> str:
     if not is_name(value) or "__" in value:
         raise BadInput(problem=f"agentId {_ID_RULE}")
@@ -169,11 +193,12 @@ def parse_title(value: str | None, canvas_id: CanvasId) -> str:
 
 
 def require_session_key(value: str | None) -> str | None:
-    """Return the session key, if any. Raises `BadInput` unless it is `agent:{agentId}:{name}`."""
-    if value is None:
-        return None
+    """Return the session key, if any. Raises `BadInput` unless it is `agent:{agentId}:{name}` or `main`."""
+    if value in (None, MAIN_ALIAS):
+        return value
     if not is_session_key(value) or len(value) > MAX_SESSION_KEY_LENGTH:
         raise BadInput(
-            problem=f"ownerSessionKey must be agent:AGENT:NAME, at most {MAX_SESSION_KEY_LENGTH} characters."
+            problem=f"ownerSessionKey must be `{MAIN_ALIAS}` or agent:AGENT:NAME, at most "
+            f"{MAX_SESSION_KEY_LENGTH} characters."
         )
     return value

@@ -71,6 +71,19 @@ class Mode(StrEnum):
     MARKDOWN = "markdown"  # RS-32
 
 
+def with_mode(spec: Mapping[str, Any], mode: str | None) -> Mapping[str, Any]:
+    """Return the spec with the mode that a client names beside it. RS-67
+
+    Raises `BadInput` if the mode is unknown or differs from the mode in the spec.
+    """
+    if mode is None:
+        return spec
+    require_choice(mode, Mode, "mode")
+    if spec.get("mode", mode) != mode:
+        refuse("mode", f"must be the mode of the spec, {quote_value(spec['mode'])}, or be left out.")
+    return {**spec, "mode": mode}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecLimits:
     """The maximum size of a spec and of its parts."""

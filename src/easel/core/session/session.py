@@ -8,6 +8,7 @@ from easel.ids import RunId, SessionId, UserId, is_name
 
 MAX_TITLE_LENGTH = 200
 MAX_GENERATED_TITLE_LENGTH = 80
+MAIN_ALIAS = "main"  # in place of a session key: the main session of the agent
 _MAIN = "agent:main:"
 
 
@@ -40,6 +41,15 @@ def session_id_of_key(key: str) -> str:
 def is_session_key(text: str) -> bool:
     word, agent_id, name = (*text.split(":", 2), "", "")[:3]
     return word == "agent" and is_name(agent_id) and is_name(name)
+
+
+def main_session_key(agent_id: str) -> str:
+    return f"agent:{agent_id}:main"
+
+
+def resolve_session_key(key: str | None, agent_id: str) -> str | None:
+    """Return the session key, with the alias `main` replaced by the main session of the agent. RS-67"""
+    return main_session_key(agent_id) if key == MAIN_ALIAS else key
 
 
 def make_title(message: str) -> str:

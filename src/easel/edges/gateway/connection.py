@@ -14,6 +14,7 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
+from easel.edges.caller import Caller
 from easel.edges.decoding import Decoded, warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
@@ -38,7 +39,7 @@ from easel.edges.gateway.subscriptions import (
     Subscriptions,
     Unsubscribe,
 )
-from easel.edges.methods import Caller, decode_params, dispatch
+from easel.edges.methods import decode_params, dispatch
 from easel.errors import (
     BadInput,
     HostError,
@@ -199,6 +200,9 @@ class Connection:
 
     async def _handle_frame(self, text: str | None) -> None:
         """Handle `connect` and the requests of a node directly; start a task for any other request."""
+        if text is None and self._node is not None:
+            self._node.ignore("binary frame")
+            return
         try:
             is_large = text is not None and len(text) > LARGE_FRAME_LENGTH
             request = await asyncio.to_thread(frames.parse, text) if is_large else frames.parse(text)
@@ -256,14 +260,15 @@ class Connection:
         """Return the principal of the token in `params`, else of the HTTP request. Raises `NotSignedIn`."""
         sign_in = self._services.sign_in
         principal = self._handshake_principal
-        if params.auth is not None:
+        token = None if params.auth is None else params.auth.token
+        if token is not None:
             address = self._socket.client.host if self._socket.client else ""
-            principal = await sign_in.authenticate_token(params.auth.token, address) or ANONYMOUS
+            principal = await sign_in.authenticate_token(token, address) or ANONYMOUS
         # The user may have signed out after the HTTP request.
         if principal.sign_in_id is not None and await sign_in.is_signed_out(principal.sign_in_id):
             principal = ANONYMOUS
         if principal is ANONYMOUS:
-            if params.auth is not None:
+            if token is not None:
                 address = {"address": self._socket.client.host} if self._socket.client else {}
                 details = {"path": "/ws", "by": "token", **address}
                 self._services.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
@@ -302,6 +307,7 @@ class Connection:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _handle_request(self, request: frames.Request) -> None:
+        start_delivery: Callable[[], None] | None = None
         try:
             match request.method:
                 case "canvas.subscribe":
@@ -311,10 +317,15 @@ class Connection:
                     return
                 case "canvas.unsubscribe":
                     unsubscribe, warnings = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
-                    payload = with_warnings(await self._subscriptions.remove(unsubscribe), warnings)
+                    removed = await self._subscriptions.remove(self.principal, unsubscribe)
+                    payload = with_warnings(removed, warnings)
                 case _:
                     caller = Caller(self._services, self.principal, self.client_id, self.id)
                     payload = await dispatch(caller, request.method, request.params)
+            if request.method == "canvas.open":
+                start_delivery = self._add_view(payload)
+            elif request.method == "canvas.close":
+                await self._subscriptions.remove_views(payload["canvasId"], payload["closed"])
             response = frames.response(request.id, with_warnings(payload, request.warnings))
         except HostError as problem:
             warn_in_error(problem, request.warnings)
@@ -322,6 +333,19 @@ class Connection:
         except Exception as problem:  # noqa: BLE001 - logged by `_report_error`
             response = frames.error_response(request.id, self._report_error(request.method, problem))
         await self._send(response)
+        if start_delivery is not None:
+            start_delivery()
+
+    def _add_view(self, opened: dict[str, Any]) -> Callable[[], None] | None:
+        """Prepare the delivery of events to an opened view; `opened` is the payload of the response. RS-67"""
+        start = self._subscriptions.add_view(
+            self.principal, opened["canvasId"], opened["viewId"], opened["lastSeq"]
+        )
+        if start is None:
+            limit = self._limits.subscriptions
+            problem = f"this connection has events of {limit} canvases already, so it gets none of this one."
+            opened["warnings"] = [*opened.get("warnings", []), problem]
+        return start
 
     def _report_error(self, method: str, problem: Exception) -> InternalError:
         """Log and audit an unexpected error. Returns the error for the client, with its reference."""

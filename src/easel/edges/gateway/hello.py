@@ -7,10 +7,10 @@ from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.edges.decoding import Params
 from easel.edges.methods import METHODS
+from easel.edges.params import MAX_CLIENT_ID_LENGTH, is_client_id
 from easel.errors import BadInput, WrongMode, WrongProtocol
 
 PROTOCOL = 1
-MAX_CLIENT_ID_LENGTH = 128
 ENDED = "canvas.unsubscribed"  # the event at the end of a subscription
 
 # Methods that a client can call in addition to those of the table METHODS.
@@ -29,7 +29,7 @@ class ClientInfo(Params):
 
 
 class Auth(Params):
-    token: str
+    token: str | None = None  # None: as if `auth` were not sent
 
 
 class Connect(Params):
@@ -38,6 +38,7 @@ class Connect(Params):
     maxProtocol: int = PROTOCOL  # noqa: N815
     auth: Auth | None = None
     tools: Any = None  # the tools of a node; validated by the node registry
+    nodeRuntime: Any = None  # noqa: N815 - of a node of GSV; not used
 
 
 def check_protocol(params: Connect) -> None:
@@ -64,7 +65,7 @@ def check_mode(params: Connect, principal: Principal) -> None:
 
 
 def check_client(client: ClientInfo) -> None:
-    if not client.id or not client.id.isprintable() or len(client.id) > MAX_CLIENT_ID_LENGTH:
+    if not is_client_id(client.id):
         raise BadInput(problem=f"client.id must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
 
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
+import structlog
 from msgspec import UNSET, Meta, UnsetType
 
 from easel.core.tool.call import Answer
@@ -22,7 +23,14 @@ from easel.ids import CallId
 MAX_ERROR_LENGTH = 4_000  # characters; a longer message is cut
 MAX_PROGRESS_LENGTH = 65_536  # characters
 RECEIPT_SECONDS = 0.005  # delay before receipts are sent
+# Requests of a node of GSV: probes, background commands, logs and file transfers. They are answered and not
+# used. RS-67
+UNUSED = frozenset({"node.probe.result", "node.exec.event", "logs.result"})
+UNUSED_PREFIX = "transfer."
 MAX_RECEIPTS = 64  # this many pending receipts are sent without the delay
+
+
+log = structlog.get_logger("gateway")
 
 
 class ToolResult(Params):
@@ -47,6 +55,7 @@ class NodeSide:
         self.node: ConnectedNode | None = None  # set when the node is registered
         self._receipts: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._has_ignored = False
 
     async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
         await self._send(frames.notice(INVOKE, {"callId": call_id, "tool": tool, "args": args}))
@@ -67,6 +76,13 @@ class NodeSide:
             await self._flush_receipts()
         elif self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_later())
+
+    def ignore(self, what: str) -> None:
+        """Ignore a frame of a node of GSV that Easel does not use; logs the first one of the connection."""
+        if not self._has_ignored:
+            node_id = "" if self.node is None else self.node.node.node_id
+            log.info("gateway.node_frame_ignored", node_id=node_id, what=what[:100])
+        self._has_ignored = True
 
     async def close(self) -> None:
         if self._flushing is not None:
@@ -94,6 +110,9 @@ class NodeSide:
                 return self.node.add_output(CallId(progress.callId), progress.text), warnings
             case "connect":
                 raise BadInput(problem="This connection is already connected.")
+            case method if method in UNUSED or method.startswith(UNUSED_PREFIX):
+                self.ignore(method)
+                return False, []
             case other:
                 raise NotInMode(method=other[:200], mode=NODE)
 

@@ -15,7 +15,7 @@ class SnapshotView(Struct):
 
 async def add_snapshot(call: Call) -> Response:
     declared_type, source = await read_upload(call.request, call.host.artifacts.max_bytes)
-    artifact, seq = await call.host.canvases.add_snapshot(
+    artifact, seq = await call.host.pages.add_snapshot(
         call.principal, call.path["canvas_id"], source, declared_type
     )
     return json_response(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 from starlette.responses import Response
 
+from easel.edges.caller import Caller
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
-from easel.edges.methods import CONNECTION_METHODS, Caller, dispatch
+from easel.edges.methods import CONNECTION_METHODS, dispatch
 from easel.errors import BadInput
 
 

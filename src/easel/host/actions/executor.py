@@ -22,6 +22,7 @@ from easel.core.session.session import session_id_of_key
 from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, Watched
+from easel.core.tool.long_command import check_has_ended
 from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
 from easel.host.actions.running import ExecutionContext
 from easel.host.artifacts import Artifacts, read_text
@@ -91,6 +92,7 @@ class ActionExecutor:
             call.tool,
             self._tools.call(call.tool, call.args, tool_context),
         )
+        check_has_ended(call.tool, result)
         # Plain JSON, so that the returned result equals the stored one.
         return msgspec.json.decode(to_json(result))
 

@@ -171,7 +171,7 @@ class ExecutionTransitions:
             change=Change(events=[], is_mutation=False),
             execution=replace(execution, owner_id=self._instance_id),
             action=action,
-            work=PendingReply(action.session_key or canvas.session_key, run),
+            work=PendingReply(canvas.session_of(action.session_key), run),
             revision=canvas.revision,
         )
 

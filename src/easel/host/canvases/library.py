@@ -1,15 +1,14 @@
-"""The library of canvases: create, list, change, accept and delete them, and add snapshot pictures.
+"""The library of canvases: create, list, change, accept and delete them.
 
 Owns the order of the steps in each use case. Does not know executions, sockets or how canvases are stored.
 """
 
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.action.policy import Definitions
-from easel.core.artifact.artifact import Artifact
 from easel.core.canvas.acceptance import (
     Write,
     acceptance_after,
@@ -28,10 +27,12 @@ from easel.core.canvas.canvas import (
     parse_title,
     require_agent_id,
     require_canvas_id,
+    require_session_key,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark, changed_members
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, check_state_size
 from easel.core.principal import Principal
+from easel.core.session.session import resolve_session_key
 from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.fingerprint import fingerprint
@@ -49,13 +50,17 @@ from easel.errors import (
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
-from easel.host.canvases.drafts import CheckedDraft, Draft, DraftChecker, enabled_refreshes
+from easel.host.canvases.drafts import (
+    CheckedDraft,
+    Draft,
+    DraftChecker,
+    enabled_refreshes,
+)
 from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import scoped_key
 
-SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 DEFAULT_AGENT_ID = "main"
 NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = (
@@ -69,6 +74,7 @@ ONLY_PEOPLE_ACCEPT = (
     "accepted: only a person can accept a canvas; write it without `accepted`, then a person can accept it."
 )
 NO_TOOLS: Definitions = {}
+MAX_COUNTED = 2_000  # canvases of a list; each counted row takes a microsecond
 MAX_ATTEMPTS = 5  # of an upsert while other requests create and delete the canvas
 
 
@@ -127,6 +133,22 @@ class CanvasLibrary:
             principal.user_id, agent_id=agent_id, after=after or "", limit=limit
         )
 
+    async def require_agent(self, principal: Principal, canvas_id: str, agent_id: str) -> None:
+        """Raise `NotFound` unless this agent has the canvas; it has the canvas for ever. RS-67"""
+        found = await self._canvases.get_agent(principal.user_id, parse_canvas_id(canvas_id))
+        if found != agent_id:
+            raise NotFound(what="canvas", id=canvas_id)
+
+    async def find_at(self, principal: Principal, *, agent_id: str | None, offset: int) -> str | None:
+        """Return the id of the canvas at this offset, in the order of ids; None if there are fewer."""
+        if agent_id is not None:
+            require_agent_id(agent_id)
+        return await self._canvases.find_at(principal.user_id, agent_id=agent_id, offset=offset)
+
+    async def count(self, principal: Principal, *, agent_id: str | None) -> int:
+        """Return the number of canvases, at most `MAX_COUNTED`."""
+        return await self._canvases.count(principal.user_id, agent_id=agent_id, limit=MAX_COUNTED)
+
     # -- creating and replacing -----------------------------------------------------------------------------
 
     async def create(self, principal: Principal, draft: Draft) -> CanvasSnapshot:
@@ -175,7 +197,7 @@ class CanvasLibrary:
             title=title,
             spec=spec,
             state=state,
-            owner_session_key=draft.owner_session_key,
+            owner_session_key=resolve_session_key(draft.owner_session_key, agent_id),
             assets=assets,
             refreshes=checked.refreshes or [],
             is_accepted=may_accept(principal) and draft.is_accepted is not False,
@@ -201,7 +223,7 @@ class CanvasLibrary:
         # Fail before blobs are written; the revision is checked again under the lock.
         check_revision(current, draft.expected_revision)
         if draft.agent_id not in (None, current.agent_id):
-            raise BadInput(problem=f"agentId: must be {current.agent_id}, the agent of this canvas.")
+            raise AlreadyExists(what="canvas", id=canvas_id)  # of another agent. RS-67
         title = None if draft.title is None else parse_title(draft.title, canvas_id)
         assets = (
             None
@@ -219,7 +241,8 @@ class CanvasLibrary:
             # The actions of an agent's spec run in the agent's session. Without a spec, an agent cannot
             # change the owner.
             is_agent = has_limited_reach(principal)
-            owner = None if is_agent and checked.spec is None else draft.owner_session_key
+            owner = resolve_session_key(draft.owner_session_key, canvas.agent_id)
+            owner = None if is_agent and checked.spec is None else owner
             has_new_owner = owner not in (None, canvas.session_key)
             write = Write(
                 has_spec=checked.spec is not None,
@@ -278,8 +301,10 @@ class CanvasLibrary:
         spec: Mapping[str, Any] | None,
         title: str | None,
         expected_revision: int | None,
+        owner_session_key: str | None = None,
     ) -> CanvasSnapshot:
-        """Apply a state patch, a spec and a title to the canvas: all of them, or none. CV-25, CV-44"""
+        """Apply a state patch, a spec, a title and an owner: all of them, or none. CV-25, CV-44, RS-67"""
+        require_session_key(owner_session_key)
         operations = parse_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
@@ -295,7 +320,14 @@ class CanvasLibrary:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
             new_spec = _changed_spec(canvas, stored_spec)
-            write = Write(has_spec=parsed is not None, is_spec_changed=new_spec is not None)
+            owner = resolve_session_key(owner_session_key, canvas.agent_id)
+            owner = None if has_limited_reach(principal) and parsed is None else owner
+            has_new_owner = owner not in (None, canvas.session_key)
+            write = Write(
+                has_spec=parsed is not None,
+                is_spec_changed=new_spec is not None,
+                is_owner_changed=has_new_owner,
+            )
             accepted = acceptance_after(principal, snapshot, write)
             paths = [
                 *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
@@ -306,11 +338,12 @@ class CanvasLibrary:
             if patched is not None:
                 check_state_size(patched.state, self._limits.state_bytes)
                 paths += patched.paths
-            if not paths:
+            if not paths and not has_new_owner:
                 return None
             return Change(
                 events=[events.updated(canvas.revision + 1, paths)],
                 title=new_title,
+                owner_session_key=owner,
                 spec=new_spec,
                 state=None if patched is None else patched.state,
                 refreshes=None if parsed is None or new_spec is None else enabled_refreshes(parsed),
@@ -372,11 +405,21 @@ class CanvasLibrary:
         return warnings if canvas is None or canvas.is_accepted else [NOT_ACCEPTED, *warnings]
 
     async def delete(
-        self, principal: Principal, canvas_id: str, expected_revision: int | None = None
+        self,
+        principal: Principal,
+        canvas_id: str,
+        expected_revision: int | None = None,
+        *,
+        agent_id: str | None = None,
     ) -> None:
-        """Delete a canvas. Raises `NotFound`, or `RevisionConflict` at another revision."""
+        """Delete a canvas. Raises `NotFound`, or `RevisionConflict` at another revision.
+
+        A canvas of another agent than `agent_id` is not found. RS-67
+        """
 
         def check(snapshot: CanvasSnapshot) -> None:
+            if agent_id not in (None, snapshot.canvas.agent_id):
+                raise NotFound(what="canvas", id=canvas_id)
             check_revision(snapshot.canvas, expected_revision)
 
         try:
@@ -388,36 +431,6 @@ class CanvasLibrary:
         await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
         self._notifier.notify(LogDeleted("canvas", scoped_key(principal.user_id, canvas_id)))
         await self._transactions.delete_blobs(blob_keys)
-
-    async def add_snapshot(
-        self, principal: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str
-    ) -> tuple[Artifact, int]:
-        """Store a picture as an artifact and append an event that refers to it.
-
-        Returns the artifact and the seq of the event. CC-24
-        """
-        await self.get(principal, canvas_id)
-        artifact = await self._artifacts.upload(principal, picture, declared_type)
-        if artifact.media_type not in SNAPSHOT_MEDIA_TYPES:
-            raise BadInput(
-                problem="A snapshot must be a picture (PNG, JPEG, GIF, WebP or AVIF); "
-                f"this is {artifact.media_type}."
-            )
-        events = events_for(principal, canvas_id)
-
-        def decide(snapshot: CanvasSnapshot) -> Change:
-            event = events.snapshot(
-                snapshot.canvas.revision,
-                artifact.artifact_id,
-                artifact.uri,
-                media_type=artifact.media_type,
-                size=artifact.size,
-                sha256=artifact.sha256,
-            )
-            return Change(events=[event], is_mutation=False)
-
-        outcome = await self._transactions.apply(principal, canvas_id, decide)
-        return artifact, outcome.snapshot.canvas.last_seq
 
 
 def _changed_spec(canvas: Canvas, spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

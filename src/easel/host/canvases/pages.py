@@ -1,4 +1,4 @@
-"""The pages of canvases: view tokens, inputs of fields, and reports of violations. CV-05
+"""The pages of canvases: snapshot pictures, view tokens, inputs of fields, and reports of violations. CV-05
 
 Owns view tokens. A view token gives access to the assets of one canvas for a limited time, and to nothing
 else. There are two kinds: an isolated view may have the assets of a canvas that no person has accepted; the
@@ -11,11 +11,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UnsetType
 
+from easel.core.artifact.artifact import Artifact
 from easel.core.canvas import inputs
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.spec import check_state_size
@@ -23,7 +25,7 @@ from easel.core.principal import Principal
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.patch import parse_pointer
 from easel.core.values.paths import check_names
-from easel.errors import Forbidden, NotFound
+from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.auth.sign_in import SignIn
@@ -31,6 +33,7 @@ from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"
+SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 _ISOLATED = "isolated"  # the last part of the token of an isolated view
 
 
@@ -63,6 +66,38 @@ class CanvasPages:
         self._key = sign_in.derive_key("canvas view")
         self._seconds = token_seconds
         self._max_state_bytes = max_state_bytes
+
+    # -- snapshot pictures -----------------------------------------------------------------------------------
+
+    async def add_snapshot(
+        self, principal: Principal, canvas_id: str, picture: AsyncIterable[bytes], declared_type: str
+    ) -> tuple[Artifact, int]:
+        """Store a picture as an artifact and append an event that refers to it.
+
+        Returns the artifact and the seq of the event. CC-24
+        """
+        await self._transactions.find(principal, canvas_id)
+        artifact = await self._artifacts.upload(principal, picture, declared_type)
+        if artifact.media_type not in SNAPSHOT_MEDIA_TYPES:
+            raise BadInput(
+                problem="A snapshot must be a picture (PNG, JPEG, GIF, WebP or AVIF); "
+                f"this is {artifact.media_type}."
+            )
+        events = events_for(principal, canvas_id)
+
+        def decide(snapshot: CanvasSnapshot) -> Change:
+            event = events.snapshot(
+                snapshot.canvas.revision,
+                artifact.artifact_id,
+                artifact.uri,
+                media_type=artifact.media_type,
+                size=artifact.size,
+                sha256=artifact.sha256,
+            )
+            return Change(events=[event], is_mutation=False)
+
+        outcome = await self._transactions.apply(principal, canvas_id, decide)
+        return artifact, outcome.snapshot.canvas.last_seq
 
     # -- view tokens -----------------------------------------------------------------------------------------
 

@@ -62,14 +62,24 @@ class CanvasViews:
         return view, outcome.snapshot
 
     async def close(
-        self, principal: Principal, canvas_id: str, connection_id: str, view_id: str | None
+        self,
+        principal: Principal,
+        canvas_id: str,
+        connection_id: str,
+        view_id: str | None,
+        client_id: str | None = None,
     ) -> list[str]:
-        """Close this connection's views of the canvas, or only `view_id`. Returns the ids of closed views."""
+        """Close this connection's views of the canvas, or only `view_id` or those of `client_id`.
+
+        Returns the ids of closed views.
+        """
         snapshot = await self._transactions.find(principal, canvas_id)
         own = [
             view
             for view in snapshot.views
-            if view.connection_id == connection_id and view_id in (None, view.view_id)
+            if view.connection_id == connection_id
+            and view_id in (None, view.view_id)
+            and client_id in (None, view.client_id)
         ]
         return [view.view_id for view in own if await self._close(principal, canvas_id, view)]
 

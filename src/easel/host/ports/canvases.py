@@ -32,6 +32,18 @@ class CanvasStore(LogSource, Protocol):
         """Return canvases with ids above `after`, in id order, without state; the spec has only its mode."""
         ...
 
+    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+        """Return the id of the canvas at this offset of `list_canvases`, or None if there are fewer."""
+        ...
+
+    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+        """Return the number of canvases of `list_canvases`, at most `limit`."""
+        ...
+
+    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
+        """Return the id of the agent that has the canvas, or None if there is no such canvas."""
+        ...
+
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:

@@ -97,6 +97,20 @@ class PostgresCanvases:
         )
         return [to_canvas(row) for row in rows]
 
+    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+        name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
+        row = await self._database.row(SQL[name], user_id=user_id, agent_id=agent_id, offset=offset)
+        return CanvasId(row["canvas_id"]) if row else None
+
+    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+        name = "count_canvases" if agent_id is None else "count_agent_canvases"
+        [row] = await self._database.rows(SQL[name], user_id=user_id, agent_id=agent_id, limit=limit)
+        return row["found"]
+
+    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
+        row = await self._database.row(SQL["get_canvas_agent"], user_id=user_id, canvas_id=canvas_id)
+        return row["agent_id"] if row else None
+
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:

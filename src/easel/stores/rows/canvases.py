@@ -43,15 +43,19 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
 
 
 def to_canvas_events(
-    rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
+    rows: Sequence[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
 ) -> list[LoggedEvent]:
-    """Return a page of a canvas's log.
+    """Return a page of a canvas's log from rows of an event and the agent that has the canvas.
 
+    The agent is added here, once for all viewers, so that events of older releases have it too. RS-67
     Older releases logged the complete call of a confirmation, which can contain a secret that a person
     typed. It is left out.
     """
-    events = to_events(rows, time)
+    events = to_events((row[:-1] for row in rows), time)
+    agent_id = rows[0][-1] if rows else None
+    start = "{" if agent_id is None else f'{{"agentId":{to_json(agent_id)},'  # None: purged since
     for event in events:
+        event.data = start + event.data[1:]
         if event.type == "canvas.action.asked" and '"resolved"' in event.data:
             payload = msgspec.json.decode(event.data)
             payload.pop("resolved", None)

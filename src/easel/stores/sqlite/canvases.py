@@ -104,6 +104,20 @@ class SqliteCanvases:
         )
         return [to_canvas(row, to_datetime) for row in rows]
 
+    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+        name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
+        rows = await self._read(name, user_id=user_id, agent_id=agent_id, offset=offset)
+        return CanvasId(rows[0]["canvas_id"]) if rows else None
+
+    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+        name = "count_canvases" if agent_id is None else "count_agent_canvases"
+        [row] = await self._read(name, user_id=user_id, agent_id=agent_id, limit=limit)
+        return row["found"]
+
+    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
+        rows = await self._read("get_canvas_agent", user_id=user_id, canvas_id=canvas_id)
+        return rows[0]["agent_id"] if rows else None
+
     async def change(
         self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:

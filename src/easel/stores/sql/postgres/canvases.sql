@@ -92,6 +92,36 @@ select
    and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
+-- name: find_canvas_at
+-- Return the id of the canvas at an offset of the list. RS-67
+select canvas_id from canvases
+ where user_id = :user_id and deleted_at is null
+ order by canvas_id collate "C" limit 1 offset :offset;
+
+-- name: find_agent_canvas_at
+-- Return the id of the canvas at an offset of the list of one agent. RS-67
+select canvas_id from canvases
+ where user_id = :user_id and agent_id = :agent_id and deleted_at is null
+ order by canvas_id collate "C" limit 1 offset :offset;
+
+-- name: count_canvases
+-- Count this user's canvases, up to a limit. RS-67
+select count(*) as found
+  from (select 1 from canvases where user_id = :user_id and deleted_at is null
+         order by canvas_id collate "C" limit :limit) as listed;
+
+-- name: count_agent_canvases
+-- Count this user's canvases of one agent, up to a limit. RS-67
+select count(*) as found
+  from (select 1 from canvases
+         where user_id = :user_id and agent_id = :agent_id and deleted_at is null
+         order by canvas_id collate "C" limit :limit) as listed;
+
+-- name: get_canvas_agent
+-- Return the agent that has this canvas. RS-67
+select agent_id from canvases
+ where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
+
 -- name: mark_canvas
 -- Mark a canvas as deleted. From now on it and all that belongs to it are not found; its rows are purged
 -- later.
@@ -290,8 +320,9 @@ select user_id, canvas_id, last_seq
  where deleted_at is null;
 
 -- name: canvas_after
--- Return a page of a canvas's log. RX-36
-select seq, event_type, visibility, created_at, payload::text as payload
+-- Return a page of a canvas's log, each event with the agent that has the canvas. RX-36, RS-67
+select seq, event_type, visibility, created_at, payload::text as payload,
+       (select agent_id from canvases where user_id = :user_id and canvas_id = :canvas_id) as agent_id
   from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor
  order by seq limit :limit;
 

@@ -1,0 +1,272 @@
+"""The handlers of the methods for canvases, their versions, pages and assets."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UnsetType
+
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot
+from easel.core.canvas.versions import Version
+from easel.core.session.session import MAIN_ALIAS
+from easel.edges.caller import Caller
+from easel.edges.paging import page_of, read_list_page, read_page
+from easel.edges.params import (
+    MAX_CLIENT_ID_LENGTH,
+    CloseCanvas,
+    DeleteAsset,
+    DeleteCanvas,
+    EnterInput,
+    ListCanvases,
+    ListOfCanvas,
+    ListVersions,
+    NamedAsset,
+    NamedCanvas,
+    OpenCanvas,
+    PatchCanvas,
+    PutAsset,
+    ReportPage,
+    RestoreCanvas,
+    WriteCanvas,
+    content,
+    draft,
+    is_client_id,
+)
+from easel.edges.views import (
+    asset_view,
+    canvas_view,
+    descriptor,
+    version_view,
+)
+from easel.errors import BadInput, NotFound
+from easel.host.canvases import completion
+from easel.host.canvases.views import NO_CONNECTION
+
+# --- canvases -----------------------------------------------------------------------------------------------
+
+
+async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
+    library, principal, agent_id = caller.services.canvases, caller.principal, params.agentId
+    start = params.after
+    if params.offset:
+        if start is not None:
+            raise BadInput(problem="Only one of after and offset may be given.")
+        start = await library.find_at(principal, agent_id=agent_id, offset=params.offset - 1)
+        if start is None:
+            return {"canvases": [], "count": await library.count(principal, agent_id=agent_id)}
+
+    async def read(after: str | None, count: int) -> Sequence[Canvas]:
+        return await library.list_canvases(principal, agent_id=agent_id, after=after, limit=count)
+
+    canvases, more = await read_page(
+        read,
+        to_view=descriptor,
+        position=lambda canvas: canvas.canvas_id,
+        start=start,
+        limit=params.limit,
+        step=params.limit,
+    )
+    page = {"canvases": canvases, **({} if more is None else {"next": more})}
+    if params.after is not None:
+        return page
+    is_complete = start is None and more is None
+    count = len(canvases) if is_complete else await library.count(principal, agent_id=agent_id)
+    return {**page, "count": count}
+
+
+async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
+    return canvas_view(await caller.services.canvases.get(caller.principal, params.canvasId))
+
+
+async def create_canvas(caller: Caller, params: WriteCanvas) -> Any:
+    return await _write_result(
+        caller,
+        params,
+        await completion.create_canvas(
+            caller.services.canvases, caller.principal, draft(params), params.mode
+        ),
+    )
+
+
+async def upsert_canvas(caller: Caller, params: WriteCanvas) -> Any:
+    return await _write_result(
+        caller,
+        params,
+        await completion.upsert_canvas(
+            caller.services.canvases, caller.principal, draft(params), params.mode
+        ),
+    )
+
+
+async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
+    owner = params.ownerSessionKey
+    patched = await completion.patch_canvas(
+        caller.services.canvases,
+        caller.principal,
+        params.canvasId,
+        state_patch=params.statePatch,
+        spec=params.spec,
+        mode=params.mode,
+        title=params.title,
+        owner_session_key=None if isinstance(owner, UnsetType) else owner or MAIN_ALIAS,
+        expected_revision=params.expectedRevision,
+    )
+    return await _write_result(caller, params, patched)
+
+
+async def _write_result(caller: Caller, params: WriteCanvas | PatchCanvas, snapshot: CanvasSnapshot) -> Any:
+    is_declined = isinstance(params, WriteCanvas) and params.accepted is False
+    accepted = None if is_declined else snapshot.canvas
+    warnings = (
+        []
+        if params.spec is None
+        else await caller.services.canvases.warnings(caller.principal, params.spec, accepted)
+    )
+    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
+
+
+async def delete_canvas(caller: Caller, params: DeleteCanvas) -> Any:
+    """Delete a canvas. A missing canvas and one of another user or agent are answered alike. RS-67"""
+    try:
+        await caller.services.canvases.delete(
+            caller.principal, params.canvasId, params.expectedRevision, agent_id=params.agentId
+        )
+    except NotFound:
+        return {"ok": True, "canvasId": params.canvasId, "deleted": False}
+    return {"ok": True, "canvasId": params.canvasId, "deleted": True}
+
+
+async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
+    view, snapshot = await caller.services.views.open(
+        caller.principal, params.canvasId, _client_id(caller, params), caller.connection_id
+    )
+    canvas = snapshot.canvas
+    return {
+        "ok": True,
+        "canvasId": canvas.canvas_id,
+        "viewId": view.view_id,
+        "viewUrl": f"/canvas/{canvas.agent_id}/{canvas.canvas_id}",
+        "revision": canvas.revision,
+        "lastSeq": canvas.last_seq,
+    }
+
+
+def _client_id(caller: Caller, params: OpenCanvas) -> str:
+    if params.clientId is None:
+        return caller.client_id
+    if not is_client_id(params.clientId):
+        raise BadInput(problem=f"clientId must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
+    return params.clientId
+
+
+async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
+    if params.viewId is None and caller.connection_id == NO_CONNECTION:
+        raise BadInput(
+            problem="viewId must be given: this request is not on a connection with views of its own."
+        )
+    closed = await caller.services.views.close(
+        caller.principal, params.canvasId, caller.connection_id, params.viewId, params.clientId
+    )
+    if params.viewId is not None and not closed:
+        raise NotFound(what="view", id=params.viewId[:200])
+    return {"ok": True, "canvasId": params.canvasId, "closed": closed}
+
+
+# --- versions -----------------------------------------------------------------------------------------------
+
+
+async def list_versions(caller: Caller, params: ListVersions) -> Any:
+    """Return versions, newest first, and the present one; or one earlier version with its content."""
+    versions, principal, canvas_id = caller.services.versions, caller.principal, params.canvasId
+    if params.version is not None:
+        found = await versions.get(principal, canvas_id, params.version)
+        assets = [asset_view(asset) for asset in found.assets]
+        return {"versions": [{**version_view(found.version), "spec": found.spec, "assets": assets}]}
+    current = await versions.current(principal, canvas_id)
+
+    async def read(before: int | None, count: int) -> Sequence[Version]:
+        return await versions.list_versions(principal, canvas_id, before=before, limit=count)
+
+    page, more = await read_page(
+        read,
+        to_view=version_view,
+        position=lambda version: version.number,
+        start=params.before,
+        limit=params.limit,
+        step=params.limit,
+    )
+    return {
+        "current": version_view(current),
+        "versions": page,
+        **({} if more is None else {"next": more}),
+    }
+
+
+async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
+    services, principal = caller.services, caller.principal
+    restored = await services.versions.restore(
+        principal, params.canvasId, params.version, params.expectedRevision
+    )
+    snapshot = await services.canvases.check_tools(principal, restored)
+    warnings = await services.canvases.warnings(principal, snapshot.canvas.spec, snapshot.canvas)
+    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
+
+
+# --- the page of a canvas -----------------------------------------------------------------------------------
+
+
+async def enter_input(caller: Caller, params: EnterInput) -> Any:
+    entry = {"value": params.value, "was": params.was, "expected_revision": params.expectedRevision}
+    snapshot = await caller.services.pages.apply_input(
+        caller.principal, params.canvasId, params.path, **entry
+    )
+    return canvas_view(await caller.services.canvases.check_tools(caller.principal, snapshot))
+
+
+async def report_page(caller: Caller, params: ReportPage) -> Any:
+    await caller.services.pages.report_violation(
+        caller.principal, params.canvasId, params.what, params.detail, params.count
+    )
+    return {"canvasId": params.canvasId, "reported": True}
+
+
+# --- assets -------------------------------------------------------------------------------------------------
+
+
+async def put_asset(caller: Caller, params: PutAsset) -> Any:
+    asset, revision = await caller.services.assets.put(
+        caller.principal, params.canvasId, params.path, content(params), params.expectedRevision
+    )
+    return {"canvasId": params.canvasId, **asset_view(asset), "revision": revision}
+
+
+async def get_asset(caller: Caller, params: NamedAsset) -> Any:
+    """Return an asset as text if it is UTF-8, else as Base64."""
+    asset, content, revision = await caller.services.assets.read(
+        caller.principal, params.canvasId, params.path
+    )
+    try:
+        body = {"text": content.decode()}
+    except UnicodeDecodeError:
+        body = {"base64": base64.b64encode(content).decode()}
+    return {"canvasId": params.canvasId, **asset_view(asset), **body, "revision": revision}
+
+
+async def list_assets(caller: Caller, params: ListOfCanvas) -> Any:
+    snapshot = await caller.services.canvases.get(caller.principal, params.canvasId)
+    page = await read_list_page(
+        snapshot.assets,
+        to_view=asset_view,
+        position=lambda asset: asset.path,
+        start=params.after,
+        limit=params.limit,
+    )
+    revision = snapshot.canvas.revision
+    return {"canvasId": params.canvasId, **page_of("assets", page), "revision": revision}
+
+
+async def delete_asset(caller: Caller, params: DeleteAsset) -> Any:
+    revision = await caller.services.assets.delete(
+        caller.principal, params.canvasId, params.path, params.expectedRevision
+    )
+    return {"canvasId": params.canvasId, "path": params.path, "deleted": True, "revision": revision}

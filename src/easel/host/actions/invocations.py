@@ -1,0 +1,70 @@
+"""Direct calls of a tool by a person, without a canvas: `tool.invoke`. RS-67
+
+Owns who may call and which calls are recorded. The registry checks the arguments and limits time and result.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from easel.core.action.policy import check_invocation
+from easel.core.canvas.actions import Confirm
+from easel.core.principal import MAIN_AGENT, Principal
+from easel.core.session.session import main_session_key
+from easel.core.tool.context import ToolContext
+from easel.errors import Forbidden, HostError, NotFound, TooMany
+from easel.host.audit import Audit
+from easel.host.tools.registry import ToolRegistry
+
+MAX_RUNNING = 1_000  # calls of one instance
+ONLY_PEOPLE = "Only a person can call a tool directly."
+
+
+class ToolInvocations:
+    def __init__(self, tools: ToolRegistry, audit: Audit, *, floor: Confirm) -> None:
+        self._tools = tools
+        self._audit = audit
+        self._floor = floor
+        self._running = 0
+
+    async def invoke(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:
+        """Call a tool and return its result. Raises `Forbidden`, `NotFound`, or the error of the tool.
+
+        The tool works in the main session. If the caller is cancelled, so is the tool.
+        """
+        try:
+            await self._check(principal, name)
+        except HostError as problem:
+            self._audit.record_throttled(
+                principal,
+                "guardrail.refused",
+                details={"tool": name[:200], "problem": problem.message},
+            )
+            raise
+        context = ToolContext(principal, main_session_key(MAIN_AGENT))
+        outcome: dict[str, Any] = {"status": "failed"}
+        self._running += 1
+        try:
+            result = await self._tools.call(name, args, context)
+        except HostError as problem:
+            outcome["problem"] = problem.message
+            raise
+        except asyncio.CancelledError:
+            outcome = {"status": "cancelled"}
+            raise
+        else:
+            outcome = {"status": "completed"}
+            return result
+        finally:
+            self._running -= 1
+            self._audit.note(principal, "tool.invoked", subject=name, details=outcome)
+
+    async def _check(self, principal: Principal, name: str) -> None:
+        if not principal.is_person:
+            raise Forbidden(problem=ONLY_PEOPLE)
+        definition = (await self._tools.definitions(principal.user_id)).get(name)
+        if definition is None:
+            raise NotFound(what="tool", id=name[:200])
+        check_invocation(definition, floor=self._floor)
+        if self._running >= MAX_RUNNING:
+            raise TooMany(what="direct tool calls", limit=MAX_RUNNING)

@@ -1,0 +1,159 @@
+"""Canvas events for clients of GSV: of opened views without a subscription, with `agentId`. RS-67"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.edges.gateway.canvas_calls import add, refusal_of
+from tests.edges.http.canvas_calls import read_stream
+from tests.edges.http.live import new_session
+from tests.requirements import rule
+from tests.support.gateway import GatewayClient
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from tests.edges.http.live import LiveEasel
+
+
+async def patch(client: GatewayClient, canvas: str, key: str) -> int:
+    """Add a member to the state. Returns the new revision."""
+    return (await client.call("canvas.patch", canvasId=canvas, statePatch=[add(key, 1)]))["revision"]
+
+
+@rule("RS-67", "CV-37")
+async def test_view_receives_the_events_after_it_was_opened(client: GatewayClient, canvas: str) -> None:
+    await patch(client, canvas, "before")
+    opened = await client.call("canvas.open", canvasId=canvas)
+    await patch(client, canvas, "a")
+    event = await client.event()
+    assert (event.event, event.seq, event.payload["revision"]) == ("canvas.updated", opened["lastSeq"] + 1, 3)
+    await client.call("canvas.open", canvasId=canvas)
+    assert (await client.event()).event == "canvas.view.updated"
+    await patch(client, canvas, "b")
+    assert (await client.event()).payload["changedPaths"] == ["/b"], "two views, one event"
+    await client.call("canvas.close", canvasId=canvas, viewId=opened["viewId"])
+    assert (await client.event()).payload["status"] == "closed"
+    await patch(client, canvas, "c")
+    assert (await client.event()).payload["changedPaths"] == ["/c"], "one view is left"
+
+
+@rule("RS-67")
+async def test_delivery_ends_with_the_last_view(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
+    tails = easel.instances[0].services.canvas_tails
+    await client.call("canvas.open", canvasId=canvas)
+    await wait_for(lambda: f"owner/{canvas}" in tails._tails, what="the delivery started")
+    await client.call("canvas.close", canvasId=canvas)
+    await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
+    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as other:
+        await other.call("canvas.open", canvasId=canvas)
+        await wait_for(lambda: f"owner/{canvas}" in tails._tails, what="the delivery started")
+    await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
+
+
+@rule("RS-67")
+@pytest.mark.parametrize("is_replayed", [False, True])
+async def test_client_that_opens_and_subscribes_receives_each_event_once(
+    client: GatewayClient, easel: LiveEasel, canvas: str, *, is_replayed: bool
+) -> None:
+    last = 0
+
+    async def write() -> None:
+        nonlocal last
+        for n in range(60):
+            last = await patch(client, canvas, f"k{n}")
+
+    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as reader:
+        opened = await reader.call("canvas.open", canvasId=canvas)
+        writing = asyncio.create_task(write())
+        first = await reader.event()
+        params = {} if is_replayed else {"afterSeq": opened["lastSeq"]}
+        answers = [await reader.call("canvas.subscribe", canvasId=canvas, **params) for _ in range(2)]
+        assert answers == [{"canvasId": canvas, "subscribed": True}] * 2, "the second is like the first"
+        await writing
+        await client.call("canvas.patch", canvasId=canvas, title="The end")
+        seqs = [first.seq]
+        while True:
+            event = await reader.event()
+            seqs.append(event.seq)
+            if event.payload.get("changedPaths") == ["$title"]:
+                break
+        start = 0 if is_replayed else opened["lastSeq"]
+        newest = (await client.call("canvas.get", canvasId=canvas))["descriptor"]["lastSeq"]
+        assert sorted(seq for seq in seqs if seq) == list(range(start + 1, newest + 1)), "each event once"
+        await reader.call("canvas.close", canvasId=canvas, viewId=opened["viewId"])
+        assert (await reader.event()).payload["status"] == "closed", "the subscription goes on"
+        assert reader.unheard == 0
+
+
+@rule("RS-67")
+async def test_view_opened_by_a_subscriber_adds_no_second_delivery(
+    client: GatewayClient, canvas: str
+) -> None:
+    await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
+    await client.call("canvas.open", canvasId=canvas)
+    await patch(client, canvas, "a")
+    assert [event.event for event in await client.events(2)] == ["canvas.view.updated", "canvas.updated"]
+    await client.call("canvas.unsubscribe", canvasId=canvas)
+    await patch(client, canvas, "b")
+    await client.call("canvas.get", canvasId=canvas)
+    assert client.unheard == 0, "the client has asked for no more events"
+
+
+@rule("RS-67")
+async def test_refused_subscription_leaves_the_delivery_to_a_view(client: GatewayClient, canvas: str) -> None:
+    await client.call("canvas.open", canvasId=canvas)
+    refused = await refusal_of(client.call("canvas.subscribe", canvasId=canvas, afterSeq=99))
+    assert refused.error["name"] == "CURSOR_OUT_OF_RANGE"
+    await patch(client, canvas, "a")
+    assert (await client.event()).payload["changedPaths"] == ["/a"]
+
+
+@rule("RS-67")
+async def test_delivery_to_a_view_ends_with_an_event_when_the_canvas_is_deleted(
+    client: GatewayClient, canvas: str
+) -> None:
+    await client.call("canvas.open", canvasId=canvas)
+    await client.call("canvas.delete", canvasId=canvas)
+    event = await client.event()
+    assert (event.event, event.payload) == ("canvas.unsubscribed", {"canvasId": canvas, "reason": "DELETED"})
+
+
+@rule("RS-67")
+async def test_view_beyond_the_limit_is_opened_with_a_warning(small_easel: LiveEasel) -> None:
+    async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
+        names = [new_session() for _ in range(3)]
+        for name in names:
+            await client.call("canvas.create", canvasId=name)
+        answers = [await client.call("canvas.open", canvasId=name) for name in names]
+        assert ["warnings" in answer for answer in answers] == [False, False, True]
+        assert "2 canvases" in answers[2]["warnings"][0]
+
+
+@rule("RS-67", "CV-38")
+async def test_events_name_the_agent_of_the_canvas_live_and_from_the_log(
+    client: GatewayClient, easel: LiveEasel
+) -> None:
+    name = new_session()
+    await client.call("canvas.create", canvasId=name, agentId="painter")
+    opened = await client.call("canvas.open", canvasId=name)
+    await patch(client, name, "a")
+    live = await client.event()
+    assert (live.seq, live.payload["agentId"]) == (opened["lastSeq"] + 1, "painter")
+    await client.call("canvas.subscribe", canvasId=name)
+    assert {event.payload["agentId"] for event in await client.events(2)} == {"painter"}
+    assert all('"agentId":"painter"' in frame["data"] for frame in read_stream(easel, name, 3))
+
+
+@rule("RS-67")
+async def test_connection_has_256_requests_in_flight(easel: LiveEasel) -> None:
+    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
+        sleeping = [client.call("tool.invoke", tool="gsv__Sleep", args={"ms": 300_000}) for _ in range(256)]
+        pending = [asyncio.ensure_future(one) for one in sleeping]
+        await wait_for(lambda: len(client._asked) == 256, what="all requests were sent")
+        refused = await refusal_of(client.call("canvas.list"))
+        assert (refused.code, refused.details["limit"]) == (429, 256)
+        assert not any(one.done() for one in pending)
+    await asyncio.gather(*pending, return_exceptions=True)
