@@ -10,12 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from easel.core.tool.context import ToolContext
-from easel.edges.caller import Caller
 from easel.edges.methods import METHODS, Method
 from easel.edges.params import Params
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+
+    from easel.edges.caller import Caller
 
 
 class CallTool(Params):
