@@ -176,7 +176,7 @@ async def test_migration_creates_the_documents_of_existing_canvases(own_store: S
     await create_document(canvases, "page", spec={"mode": "html"})
     await create_document(canvases, "gone")
     assert await canvases.delete(OWNER, CanvasId("gone"), lambda _: None) is not None
-    for table in ("artefacts", "artefact_drafts", "documents", "hidden_messages", "settings"):
+    for table in ("artefacts", "artefact_drafts", "documents", "hidden_messages", "settings", "secrets"):
         await store.sql(f"drop table {table}")
     if store.kind == "postgres":
         await store.sql("drop function end_leases")

@@ -47,6 +47,7 @@ from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
+from easel.host.secrets import Secrets
 from easel.host.services import Services
 from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
@@ -77,6 +78,7 @@ class SharedServices:
     folders: SessionDirs
     tools: ToolRegistry
     settings: UserSettings
+    secrets: Secrets
     models: ChosenModels
 
 
@@ -89,6 +91,7 @@ async def open_shared_services(
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
+    secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
     nodes = NodeRegistry(
         database.nodes,
         artifacts,
@@ -155,6 +158,7 @@ async def open_shared_services(
                 folders=folders,
                 tools=tools,
                 settings=user_settings,
+                secrets=secrets,
                 models=models,
             )
     finally:
@@ -270,6 +274,7 @@ def build_services(shared: SharedServices) -> Services:
         tools=shared.tools,
         nodes=shared.nodes,
         settings=shared.settings,
+        secrets=shared.secrets,
         models=shared.models,
     )
 

@@ -37,6 +37,7 @@ from easel.host.ports import (
     Notifier,
     ReferenceStore,
     RunStore,
+    SecretStore,
     SessionStore,
     SettingStore,
     SignInStore,
@@ -105,6 +106,9 @@ class Database(Protocol):
 
     @property
     def settings(self) -> SettingStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
 
     @property
     def notifier(self) -> Notifier: ...
@@ -290,6 +294,9 @@ class AdminStore(Protocol):
 
     @property
     def settings(self) -> SettingStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
 
     @property
     def audit(self) -> AuditStore: ...

@@ -13,6 +13,7 @@ from easel.host.ports.documents import DocumentStore, LeaseActivity
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
+from easel.host.ports.secrets import RotatedStore, SecretStore
 from easel.host.ports.sessions import SessionStore
 from easel.host.ports.settings import SecretCipher, SettingStore
 from easel.host.ports.streams import LogSource, Notifier
@@ -37,8 +38,10 @@ __all__ = [
     "NodeStore",
     "Notifier",
     "ReferenceStore",
+    "RotatedStore",
     "RunStore",
     "SecretCipher",
+    "SecretStore",
     "SessionStore",
     "SettingStore",
     "SignInStore",
