@@ -185,6 +185,19 @@ def test_spec_with_a_command_that_would_evaluate_a_value_is_refused() -> None:
     assert any("server-a__Bash does not exist" in warning for warning in check_templates(spec, {}))
 
 
+@rule("RS-66", "RS-16", "RS-65")
+@pytest.mark.parametrize("reference", [{"$value": "state.x"}, {"$secret": "TOKEN"}], ids=str)
+def test_spec_with_a_reference_in_a_command_is_refused(reference: dict[str, str]) -> None:
+    spec = parse_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": reference}))
+    with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: a shell reads this argument"):
+        check_templates(spec, TOOLS)
+    unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
+    with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
+        check_templates(spec, {"server-a__Bash": unmarked})
+    elsewhere = with_action(kind="tool.call", tool="server-a__Bash", args={"workdir": reference})
+    check_templates(parse_spec(elsewhere), TOOLS)
+
+
 def test_command_without_placeholders_is_not_checked() -> None:
     check_templates(
         parse_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": "eval $(( `x` <("})),

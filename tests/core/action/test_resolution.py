@@ -10,6 +10,7 @@ from easel.core.action.resolution import resolve_call, resolve_message
 from easel.core.canvas.actions import CallTool, SendMessage
 from easel.core.canvas.spec import parse_spec
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.references import SecretUse
 from easel.core.values.template import Values
 from easel.errors import BadInput, TooLarge
 from tests.core.canvas.specs import BASH, BASH_SCHEMA, example, with_action
@@ -123,3 +124,100 @@ def test_nested_shell_arguments_are_quoted_too() -> None:
     bad = call(args={"steps": [{"run": "eval {{input.a}}"}]})
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.steps\[0\]\.run: "):
         resolve(bad, values={"a": "a"}, definition=tool)
+
+
+# --- references ---------------------------------------------------------------------------------------------
+
+SEARCH = ToolDefinition(
+    "server-a__Search",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "limit": {"type": "integer"},
+            "filter": {"type": "object"},
+            "steps": {"type": "array", "items": {"properties": {"run": {"x-shell": True}}}},
+            "note": {"type": "object", "x-shell": False},
+        },
+    },
+)
+
+
+@rule("RS-66")
+def test_reference_hands_over_the_value_itself() -> None:
+    action = call(
+        args={"limit": {"$value": "state.n"}, "filter": {"ids": {"$value": "input.ids"}}, "q": "{{state.n}}"}
+    )
+    resolved = resolve_call(
+        action,
+        SEARCH,
+        Values({"n": 5}, {"ids": [1, 2]}, NOW),
+        "agent:main:main",
+    )
+    assert resolved.args == {"limit": 5, "filter": {"ids": [1, 2]}, "q": "5"}
+    assert resolved.secrets == ()
+    with pytest.raises(BadInput, match=r'^actions\.act\.args\.limit: {"\$value": "state.n"} has no value'):
+        resolve(action, values={"ids": []}, definition=SEARCH)
+
+
+@rule("RS-66")
+def test_call_has_the_names_of_its_secrets_and_their_exact_paths() -> None:
+    action = call(args={"filter": {"a.b": [{"$secret": "TOKEN"}]}})
+    resolved = resolve_call(action, SEARCH, Values({}, {}, NOW), "agent:main:main")
+    assert resolved.args == {"filter": {"a.b": ["TOKEN"]}}
+    assert resolved.secrets == (SecretUse(("filter", "a.b", 0), "TOKEN"),)
+
+
+IN_A_COMMAND: list[tuple[dict[str, Any], str]] = [
+    ({"command": {"$value": "state.x"}}, "command"),
+    ({"command": {"$secret": "TOKEN"}}, "command"),
+    ({"command": [{"$value": "state.x"}]}, "command[0]"),
+]
+ABOVE_A_COMMAND: list[tuple[dict[str, Any], str]] = [
+    ({"steps": {"$value": "state.x"}}, "steps"),
+    ({"steps": [{"$secret": "TOKEN"}]}, "steps[0]"),
+    ({"steps": [{"run": {"$value": "state.x"}}]}, "steps[0].run"),
+    ({"command": {"$value": "state.x"}}, "command"),  # by its name
+]
+
+
+@rule("RS-66", "RS-16", "RS-65")
+@pytest.mark.parametrize(
+    "args, at, definition",
+    [(*row, BASH) for row in IN_A_COMMAND] + [(*row, SEARCH) for row in ABOVE_A_COMMAND],
+)
+@pytest.mark.parametrize("value", [5, True, None, "x", ["ls"], {"run": "ls"}], ids=repr)
+def test_reference_in_or_above_a_command_is_refused_whatever_its_value(
+    args: dict[str, Any], at: str, definition: ToolDefinition, value: Any
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        resolve(call(args=args), {"x": value}, definition=definition)
+    assert refused.value.message.startswith(f"actions.act.args.{at}: a shell reads this argument")
+
+
+@rule("RS-66", "RS-65")
+@pytest.mark.parametrize("name", ["command", "cmd", "script", "shell"])
+def test_value_with_a_text_that_counts_as_a_command_is_refused(name: str) -> None:
+    action = call(args={"filter": {"$value": "state.x"}})
+    with pytest.raises(
+        BadInput, match=rf"^actions\.act\.args\.filter\.deep\[1\]\.{name}: a shell reads this text"
+    ):
+        resolve(action, {"x": {"deep": [0, {name: "ls"}]}}, definition=SEARCH)
+    assert resolve(action, {"x": {name: 5}}, definition=SEARCH) == {"filter": {name: 5}}
+    note = call(args={"note": {"$value": "state.x"}})
+    assert resolve(note, {"x": {name: "ls"}}, definition=SEARCH) == {"note": {name: "ls"}}
+
+
+@rule("RS-66")
+def test_literal_in_a_command_stays_text_of_the_author() -> None:
+    action = call(args={"command": {"$literal": "echo {{state.x}}"}})
+    resolved = resolve_call(action, BASH, Values({"x": "$(ls)"}, {}, NOW), "agent:main:main")
+    assert resolved.args == {"command": "echo {{state.x}}"}
+    assert resolved.shell_args == (".command",)
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("args", [{"$value": "state.x"}, {"$secret": "A"}, {"$literal": {"command": "ls"}}])
+def test_reference_cannot_stand_for_all_arguments(args: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"^actions\.act\.args: must name the arguments"):
+        call(args=args)

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from easel.core.shell.arguments import is_shell
+from easel.core.shell.arguments import find_shell_texts, is_shell, may_contain_shell
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.template import leaves
+from tests.core.stream.costs import least_seconds
 from tests.requirements import rule
 
 
@@ -102,3 +106,64 @@ def test_shell_tool_that_declares_its_command_reads_no_other_argument() -> None:
     assert not is_shell(tool(UNMARKED, "laptop__Bash"), ("workdir",))
     assert not is_shell(tool(with_arguments(line=SHELL, workdir=TEXT), "laptop__Bash"), ("workdir",))
     assert is_shell(tool(UNMARKED, "laptop__Bash"), ("command",))
+
+
+CONTAINERS = [
+    (("command",), True),
+    (("steps",), True),
+    (("steps", 0), True),
+    (("steps", 0, "name"), False),
+    (("both",), True),
+    (("both", 1), False),
+    (("either",), True),
+    (("matched",), True),
+    (("others",), True),
+    (("loop",), True),
+    (("workdir",), False),
+    (("unknown",), False),
+    ((), True),
+]
+
+
+@rule("RS-66", "RS-44")
+@pytest.mark.parametrize("path, expected", CONTAINERS)
+def test_argument_that_contains_a_command_is_found(path: tuple[str | int, ...], expected: bool) -> None:
+    assert may_contain_shell(tool(SCHEMA), path) is expected
+
+
+@rule("RS-66", "RS-65")
+def test_argument_that_contains_an_unmarked_command_is_found() -> None:
+    step = {"type": "object", "properties": {"script": TEXT}}
+    assert may_contain_shell(tool(with_arguments(steps={"items": step})), ("steps",))
+    assert may_contain_shell(tool(with_arguments(steps={"items": [step]})), ("steps",))
+    assert may_contain_shell(tool(with_arguments(steps={"contains": step})), ("steps",))
+    data = {"type": "object", "properties": {"script": {"type": "string", "x-shell": False}}}
+    assert not may_contain_shell(tool(with_arguments(steps={"items": data})), ("steps",))
+    assert not may_contain_shell(tool(with_arguments(steps={"x-shell": False, "items": step})), ("steps",))
+    assert may_contain_shell(tool(with_arguments(line=TEXT), "a__sh"), ("line",))
+
+
+@rule("RS-44", "RS-65", "RS-66")
+@given(
+    st.recursive(
+        st.just("text") | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from([*SCHEMA["properties"], "run", "name", "cmd"]), inner)
+        ),
+        max_leaves=12,
+    ),
+    st.sampled_from(["laptop__Deploy", "laptop__sh"]),
+    st.sampled_from([SCHEMA, UNMARKED, {}]),
+)
+def test_texts_that_a_shell_reads_are_found_in_document_order(value: Any, name: str, schema: Any) -> None:
+    definition = tool(schema, name)
+    expected = [path for path, leaf in leaves(value) if isinstance(leaf, str) and is_shell(definition, path)]
+    assert list(find_shell_texts(definition, value)) == expected
+
+
+@rule("RS-66")
+def test_large_value_is_searched_quickly() -> None:
+    rows = [{"name": "a", "tags": ["x"] * 10} for _ in range(5_000)]
+    definition = tool(with_arguments(rows={"type": "array", "items": {"type": "object"}}))
+    assert least_seconds(lambda: list(find_shell_texts(definition, rows, ("rows",))), enough=2) < 2

@@ -8,12 +8,14 @@ that was unknown counts as it did then: not read-only and not idempotent (RS-45)
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from easel.core.action.resolution import find_shell_args, find_text_args
 from easel.core.canvas.actions import CallTool
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.references import SecretRef, ValueRef
+from easel.core.values.template import Template
 
 Stored = Mapping[str, Mapping[str, Any]]  # by tool, as a canvas stores it
 Definitions = Mapping[str, ToolDefinition]
@@ -128,8 +130,20 @@ def _args_by_tool(spec: CanvasSpec) -> Mapping[str, Sequence[Mapping[str, Any]]]
     calls: dict[str, list[Mapping[str, Any]]] = {}
     for action in spec.actions.values():
         if isinstance(action, CallTool):
-            calls.setdefault(action.tool, []).append(action.args)
+            calls.setdefault(action.tool, []).append(_as_texts(action.template))
     return calls
+
+
+def _as_texts(template: Any) -> Any:
+    """Return the arguments with an empty text in place of each template and reference, which may give one."""
+    if isinstance(template, (Template, ValueRef, SecretRef)):
+        return ""
+    if isinstance(template, Mapping):
+        members = cast("Mapping[str, Any]", template)
+        return {name: _as_texts(item) for name, item in members.items()}
+    if isinstance(template, list):
+        return [_as_texts(item) for item in cast("list[Any]", template)]
+    return template
 
 
 def _hints_in_force(

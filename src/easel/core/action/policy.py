@@ -7,17 +7,15 @@ of trigger, and when a spec is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
-from easel.core.action.resolution import format_argument_path
-from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
+from easel.core.action.resolution import check_references, format_argument_path
+from easel.core.action.warnings import find_warnings
+from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.shell.arguments import is_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.patch import Op
-from easel.core.values.paths import MISSING, get_at, pointer
-from easel.core.values.template import Template, find_unknown_placeholders, leaves
+from easel.core.values.template import Template, leaves
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
@@ -153,11 +151,15 @@ def check_templates(
                 problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person"
                 f"{where}, so a refresh cannot run it."
             )
-    return [*_warnings(spec, definitions), *unknown_programs]
+    return [*find_warnings(spec, definitions), *unknown_programs]
 
 
 def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[str]:
-    """Check the templates that a shell reads. Yields a warning for each program with unknown habits. RS-65"""
+    """Check the templates that a shell reads, and that no reference is in place of them. RS-65, RS-66
+
+    Yields a warning for each program with unknown habits.
+    """
+    check_references(action, definition)
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)
@@ -167,48 +169,3 @@ def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[st
                     f"{at}: the program `{program}` is not known to take plain data; if it runs its arguments"
                     " as a command, put the command into a script and pass the value as its argument."
                 )
-
-
-def _warnings(spec: CanvasSpec, definitions: Definitions) -> Iterator[str]:
-    for tool in sorted(spec.tools):
-        if tool not in definitions:
-            yield f"toolPolicy.allow: {tool} does not exist now; actions that call it fail until it does."
-    for action in spec.actions.values():
-        at = f"actions.{action.action_id}"
-        match action:
-            case CallTool():
-                if action.tool not in spec.tools:
-                    yield f"{at}.tool: toolPolicy.allow does not list {action.tool}, so it is refused."
-                for text in _texts(action.template):
-                    for name in find_unknown_placeholders(text):
-                        yield f"{at}.args: {name} is not a placeholder and is sent unchanged."
-            case SendMessage():
-                for text in _texts(action.message):
-                    for name in find_unknown_placeholders(text):
-                        yield f"{at}.message: {name} is not a placeholder and is sent unchanged."
-            case PatchState():
-                yield from _missing_targets(action, spec, at)
-
-
-def _texts(tree: Any) -> Iterator[str]:
-    for _, leaf in leaves(tree):
-        yield from (
-            part for part in (leaf.parts if isinstance(leaf, Template) else [leaf]) if isinstance(part, str)
-        )
-
-
-def _missing_targets(action: PatchState, spec: CanvasSpec, at: str) -> Iterator[str]:
-    """Yield a warning for each `replace` or `remove` whose target is not in the spec's state."""
-    added: set[tuple[str, ...]] = set()
-    for number, operation in enumerate(action.patch):
-        if operation.op is Op.ADD:
-            added.add(operation.path[:1])
-        elif (
-            operation.path
-            and operation.path[:1] not in added
-            and get_at(spec.state, operation.path) is MISSING
-        ):
-            yield (
-                f"{at}.patch[{number}]: {operation.op} needs {pointer(operation.path)}, which the"
-                " spec's state does not have; use `add` to create it."
-            )

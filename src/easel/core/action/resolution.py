@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
-from easel.core.shell.arguments import is_shell
+from easel.core.shell.arguments import find_shell_texts, is_shell, may_contain_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
+from easel.core.values.references import (
+    ArgumentPath,
+    SecretUse,
+    ValueRef,
+    find_references,
+    format_path,
+    get_argument,
+)
 from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
+from easel.errors import BadInput
 
 # Raises `BadInput` if the arguments do not fit the tool's schema, so that no person is asked to approve them.
 CheckArguments = Callable[[ToolDefinition, Mapping[str, Any]], None]
@@ -20,12 +29,13 @@ CheckArguments = Callable[[ToolDefinition, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """A tool call with all placeholders filled."""
+    """A tool call with all placeholders and references filled, except the values of secrets."""
 
     tool: str
     args: Mapping[str, Any]
     session_key: str  # the session whose folder the tool works in
     shell_args: tuple[str, ...] = ()  # paths of the arguments that a shell reads; their values were quoted
+    secrets: tuple[SecretUse, ...] = ()  # `args` has the name of a secret where its value belongs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +55,15 @@ def resolve_call(
     *,
     limit: int = MAX_FILLED_LENGTH,
 ) -> ResolvedCall:
-    """Fill the placeholders in the arguments. CV-26, CV-27, RS-16, RS-45
+    """Fill the placeholders and references in the arguments. CV-26, CV-27, RS-16, RS-45, RS-66
 
     The tool's current definition decides which arguments a shell reads. Raises `BadInput` if a template of
-    such an argument is not safe, and the error of `check_arguments`.
+    such an argument is not safe or a reference is part of it, and the error of `check_arguments`.
     """
-    filler = Filler(values, limit=limit)
+    filler = Filler(values, limit=limit, at=format_argument_path(action.action_id, ()))
+    check_references(action, definition)
 
-    def for_shell(template: Template, path: tuple[str | int, ...]) -> str | None:
+    def for_shell(template: Template, path: ArgumentPath) -> str | None:
         if not is_shell(definition, path):
             return None
         at = format_argument_path(action.action_id, path)
@@ -62,33 +73,51 @@ def resolve_call(
         )
 
     args = filler.fill_tree(action.template, for_shell)
+    _check_values(action, definition, args)
     if check_arguments is not None:
         check_arguments(definition, args)
-    return ResolvedCall(action.tool, args, session_key, find_shell_args(args, definition))
+    shell_args = find_shell_args(args, definition)
+    return ResolvedCall(action.tool, args, session_key, shell_args, tuple(filler.secrets))
+
+
+def check_references(action: CallTool, definition: ToolDefinition) -> None:
+    """Raise `BadInput` if a reference is in an argument that a shell reads, or in place of one. RS-66"""
+    for path, reference in find_references(action.template):
+        if may_contain_shell(definition, path):
+            at = format_argument_path(action.action_id, path)
+            raise BadInput(
+                problem=f"{at}: a shell reads this argument or a part of it, so {reference} cannot stand "
+                "here; use a placeholder in a text."
+            )
+
+
+def _check_values(action: CallTool, definition: ToolDefinition, args: Any) -> None:
+    """Raise `BadInput` if an inserted value has a text that a shell reads, such as a member `command`."""
+    for path, reference in find_references(action.template):
+        if isinstance(reference, ValueRef):
+            inserted = get_argument(args, path)
+            for inside in find_shell_texts(definition, inserted, path):
+                at = format_argument_path(action.action_id, inside)
+                raise BadInput(
+                    problem=f"{at}: a shell reads this text, so it cannot come from {reference}; if no shell "
+                    f'reads it, {action.tool} must say `"x-shell": false` in its schema.'
+                )
 
 
 def find_shell_args(args: Any, definition: ToolDefinition) -> tuple[str, ...]:
     """Return the paths of the arguments that a shell reads, according to the tool's definition."""
-    return tuple(
-        _format_path(path)
-        for path, leaf in leaves(args)
-        if isinstance(leaf, str) and is_shell(definition, path)
-    )
+    return tuple(map(format_path, find_shell_texts(definition, args)))
 
 
 def find_text_args(args: Any) -> tuple[str, ...]:
     """Return the paths of all text arguments."""
-    return tuple(_format_path(path) for path, leaf in leaves(args) if isinstance(leaf, str))
+    return tuple(format_path(path) for path, leaf in leaves(args) if isinstance(leaf, str))
 
 
 def resolve_message(action: SendMessage, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> str:
     return Filler(values, limit=limit).fill(action.message)
 
 
-def format_argument_path(action_id: str, path: tuple[str | int, ...]) -> str:
+def format_argument_path(action_id: str, path: ArgumentPath) -> str:
     """Return the path of an argument as errors show it, such as `actions.deploy.args.files[0]`."""
-    return f"actions.{action_id}.args{_format_path(path)}"
-
-
-def _format_path(path: tuple[str | int, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"actions.{action_id}.args{format_path(path)}"

@@ -25,6 +25,7 @@ from easel.core.action.policy import (
     needs_consent,
 )
 from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
+from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
@@ -34,7 +35,6 @@ from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.patch import apply_patch
 from easel.core.values.paths import SaveMode, check_can_save, save_outcome, to_outcome
 from easel.core.values.template import Values
 from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Unavailable
@@ -199,7 +199,7 @@ def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -
         case SendMessage():
             return Message(action.session_key or canvas.session_key, resolve_message(action, values))
         case PatchState():
-            return action.patch
+            return resolve_patch(action, values)
 
 
 def _check_can_save(canvas: Canvas, action: Action) -> None:
@@ -263,8 +263,7 @@ def _start_work(
             revision=canvas.revision,
             is_accepted=canvas.is_accepted and not rules.weakened,
         )
-    patched = apply_patch(work, canvas.state, f"actions.{execution.action_id}.patch")
-    check_state_size(patched.state, rules.state_bytes)
+    patched, offloaded = apply_to_state(work, canvas.state, execution.action_id, rules.state_bytes)
     completed = replace(execution, status=ExecutionStatus.COMPLETED, answer={})
     revision = canvas.revision + bool(patched.paths)
     finished = events.action("finished", revision, {**payload, "endedAt": now_ms})
@@ -280,6 +279,7 @@ def _start_work(
         action=action,
         work=work,
         revision=revision,
+        offloaded=offloaded,
     )
 
 

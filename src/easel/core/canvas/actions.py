@@ -4,8 +4,8 @@ Owns parsing a declaration. Does not know how an action is resolved or executed:
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,8 +21,9 @@ from easel.core.validation import (
     require_object,
     require_text,
 )
-from easel.core.values.patch import Patch, parse_patch
+from easel.core.values.patch import Operation, Patch, parse_patch
 from easel.core.values.paths import Path, SaveMode, parse_path
+from easel.core.values.references import ValueRef, parse_reference, parse_references
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -67,7 +68,8 @@ class CallTool:
     action_id: str
     tool: str
     args: Mapping[str, Any]  # as declared
-    template: Mapping[str, Any]  # `args` with a Template in place of each string that has placeholders
+    # `args` with a Template in place of each string that has placeholders, and with parsed references
+    template: Mapping[str, Any]
     save_target: SaveTarget | None
     confirm: Confirm
     timeout_ms: int | None
@@ -90,7 +92,8 @@ class SendMessage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchState:
     action_id: str
-    patch: Patch
+    declared: Sequence[Any]  # the operations as declared
+    patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
 
@@ -127,6 +130,8 @@ def parse_action(action_id: str, raw: Any) -> Action:
             if "tool" not in declared:
                 refuse(f"{at}.tool", "is required by tool.call.")
             args = require_object(declared.get("args", {}), f"{at}.args")
+            if parse_reference(args, f"{at}.args") is not None:
+                refuse(f"{at}.args", "must name the arguments; a reference stands for the value of one.")
             return CallTool(
                 action_id=action_id,
                 tool=parse_tool_name(declared["tool"], f"{at}.tool"),
@@ -159,10 +164,22 @@ def parse_action(action_id: str, raw: Any) -> Action:
                 refuse(f"{at}.patch", "is required by state.patch.")
             return PatchState(
                 action_id=action_id,
-                patch=parse_patch(declared["patch"], f"{at}.patch"),
+                declared=declared["patch"],
+                patch=_parse_patch(declared["patch"], f"{at}.patch"),
                 confirm=confirm,
                 title=title,
             )
+
+
+def _parse_patch(raw: Any, at: str) -> Patch:
+    """Return the operations with the references in their values parsed. CV-25, RS-66"""
+    operations: list[Operation] = []
+    for number, operation in enumerate(parse_patch(raw, at)):
+        value = parse_references(operation.value, f"{at}[{number}].value")
+        if not operation.path and not isinstance(value, (dict, ValueRef)):
+            refuse(f"{at}[{number}].value", "a state must be an object.")
+        operations.append(replace(operation, value=value))
+    return tuple(operations)
 
 
 def parse_tool_name(value: Any, at: str) -> str:

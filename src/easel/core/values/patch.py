@@ -9,10 +9,11 @@ An empty patch changes nothing and has no changed paths.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, cast
 
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.validation import MAX_DEPTH, is_unsafe_name
 from easel.core.values.paths import (
     MISSING,
@@ -88,6 +89,17 @@ def to_json_patch(patch: Patch) -> list[dict[str, Any]]:
         }
         for operation in patch
     ]
+
+
+def offload_patch(patch: Patch) -> tuple[Patch, tuple[OffloadedValue, ...]]:
+    """Return the operations with large values offloaded, as a state has them, and those values. RS-35"""
+    stored: list[Operation] = []
+    offloaded: list[OffloadedValue] = []
+    for operation in patch:
+        value, of_value = offload_large_values(operation.value)
+        stored.append(replace(operation, value=value))
+        offloaded += of_value
+    return tuple(stored), tuple(offloaded)
 
 
 def _parse_operation(raw: Any, at: str) -> Operation:

@@ -8,6 +8,9 @@ braces around other text are not placeholders and stay unchanged: there are no e
 A string is inserted unchanged. Numbers, `true`, `false`, objects and arrays become compact JSON.
 `{{runtime.now}}` is the server's time in milliseconds since 1970, like all times of a canvas. A missing value
 or `null` becomes empty text; `core/shell/template.py` has other rules for arguments that a shell reads.
+
+References (`core/values/references.py`) are parsed and filled in the same pass: `{"$value": …}` becomes the
+JSON value itself, and `{"$secret": …}` the name of the secret. What was inserted is never parsed. RS-66
 """
 
 import re
@@ -24,14 +27,23 @@ from easel.core.stream.marker import (
     restore_markers,
     unescape_keys,
 )
-from easel.core.validation import is_unsafe_name
-from easel.core.values.paths import MAX_PATH_DEPTH, MISSING, PART, Missing, Path, get_at
+from easel.core.values.paths import MISSING, PART, Missing, Path, get_at
+from easel.core.values.references import (
+    RUNTIME,
+    STATE,
+    ArgumentPath,
+    Literal,
+    SecretRef,
+    SecretUse,
+    ValueRef,
+    format_path,
+    parse_reference,
+    split_path,
+)
 from easel.errors import BadInput, TooLarge
 from easel.ids import ArtifactId
 
-STATE, INPUT, RUNTIME = "state", "input", "runtime"
-NOW: Path = ("now",)
-MAX_FILLED_LENGTH = 1_000_000  # characters of all filled templates of one action
+MAX_FILLED_LENGTH = 1_000_000  # characters of all filled templates and values of one action
 MAX_PLACEHOLDERS = 200  # of one string
 
 # Possessive quantifiers prevent backtracking: a text full of braces is scanned in linear time.
@@ -71,7 +83,7 @@ def parse_template(text: str, at: str) -> Template | str:
             raise BadInput(problem=f"{at}: must have at most {MAX_PLACEHOLDERS} placeholders.")
         if match.start() > end:
             parts.append(text[end : match.start()])
-        parts.append(_placeholder(match, at))
+        parts.append(Placeholder(*split_path(match, at)))
         end = match.end()
     if not parts:
         return text
@@ -80,18 +92,7 @@ def parse_template(text: str, at: str) -> Template | str:
     return Template(tuple(parts))
 
 
-def _placeholder(match: re.Match[str], at: str) -> Placeholder:
-    if match["now"]:
-        return Placeholder(RUNTIME, NOW)
-    path = tuple(match["path"].split("."))
-    if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
-    if unsafe := next(filter(is_unsafe_name, path), None):
-        raise BadInput(problem=f"{at}: `{unsafe}` must not be part of a path.")
-    return Placeholder(match["source"], path)
-
-
-def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def leaves(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Any]]:
     """Yield every value in the tree that is neither an object nor an array, with its path."""
     if isinstance(tree, Mapping):
         for name, item in cast("Mapping[str, Any]", tree).items():
@@ -104,19 +105,28 @@ def leaves(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def parse_templates(value: Any, at: str) -> Any:
-    """Return the JSON value with every string parsed. Member names are never templates. CV-26"""
+    """Return the JSON value with every string and every reference parsed. CV-26, RS-66
+
+    Member names are never templates. The content of `{"$literal": …}` stays as it is.
+    """
     if isinstance(value, str):
         return parse_template(value, at)
     if isinstance(value, dict):
-        return {
-            name: parse_templates(item, f"{at}.{name}")
-            for name, item in cast("dict[str, Any]", value).items()
-        }
+        members = cast("dict[str, Any]", value)
+        reference = parse_reference(members, at)
+        if reference is not None:
+            return reference.content if isinstance(reference, Literal) else reference
+        return {name: parse_templates(item, f"{at}.{name}") for name, item in members.items()}
     if isinstance(value, list):
         return [
             parse_templates(item, f"{at}[{index}]") for index, item in enumerate(cast("list[Any]", value))
         ]
     return value
+
+
+def has_braces(text: str) -> bool:
+    """Return whether the text has double braces, as a placeholder has."""
+    return _BRACES.search(text) is not None
 
 
 def find_unknown_placeholders(text: str) -> list[str]:
@@ -148,7 +158,7 @@ class Values:
     now_ms: int
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
 
-    def resolve(self, placeholder: Placeholder) -> Any | Missing:
+    def resolve(self, placeholder: Placeholder | ValueRef) -> Any | Missing:
         if placeholder.source == RUNTIME:
             return self.now_ms
         return (
@@ -157,7 +167,7 @@ class Values:
             else get_at(self.input, placeholder.path)
         )
 
-    def _resolve_in_state(self, placeholder: Placeholder) -> Any | Missing:
+    def _resolve_in_state(self, placeholder: Placeholder | ValueRef) -> Any | Missing:
         """Return the value at the placeholder's path in the state.
 
         The path may lead into an offloaded value, and the value at its end may contain offloaded values.
@@ -168,7 +178,7 @@ class Values:
             value = get_at(unescape_keys(value) if part.endswith(REDACTED) else value, (part,))
         return get_at(self._restore(value, placeholder), remaining)
 
-    def _restore(self, value: Any, placeholder: Placeholder) -> Any:
+    def _restore(self, value: Any, placeholder: Placeholder | ValueRef) -> Any:
         if not isinstance(value, (dict, list)):
             return value
         needed = markers_in(value)
@@ -187,15 +197,18 @@ def as_text(value: Any | Missing) -> str | None:
 
 
 class Filler:
-    """Fills the templates of one action.
+    """Fills the templates and references of one action.
 
-    Raises `TooLarge` if the filled text exceeds `limit` characters in total.
+    Raises `TooLarge` if the filled text exceeds `limit` characters in total; a value counts with its JSON.
+    `at` is the path of the filled tree, for error messages.
     """
 
-    def __init__(self, values: Values, *, limit: int = MAX_FILLED_LENGTH) -> None:
+    def __init__(self, values: Values, *, limit: int = MAX_FILLED_LENGTH, at: str = "args") -> None:
         self._values = values
         self._limit = limit
         self._remaining = limit
+        self._at = at
+        self.secrets: list[SecretUse] = []  # the secrets of the filled tree
 
     def resolve_texts(self, template: Template) -> list[str | None]:
         """Return the text of each placeholder of a template, in order."""
@@ -212,16 +225,22 @@ class Filler:
     def fill_tree(
         self,
         tree: Any,
-        special: Callable[[Template, tuple[str | int, ...]], str | None],
-        at: tuple[str | int, ...] = (),
+        special: Callable[[Template, ArgumentPath], str | None] | None = None,
+        at: ArgumentPath = (),
     ) -> Any:
-        """Return the arguments with every template filled.
+        """Return the arguments with every template and reference filled. RS-66
 
-        `special` may return another text for a template; if it returns None, `fill` is used.
+        `special` may return another text for a template; if it returns None, `fill` is used. In place of a
+        secret there is its name. Raises `BadInput` if the value of a reference is missing.
         """
         if isinstance(tree, Template):
-            text = special(tree, at)
+            text = special(tree, at) if special else None
             return self.fill(tree) if text is None else text
+        if isinstance(tree, ValueRef):
+            return self._get_value(tree, at)
+        if isinstance(tree, SecretRef):
+            self.secrets.append(SecretUse(at, tree.name))
+            return tree.name
         if isinstance(tree, dict):
             return {
                 name: self.fill_tree(item, special, (*at, name))
@@ -234,8 +253,15 @@ class Filler:
             ]
         return tree
 
+    def _get_value(self, reference: ValueRef, at: ArgumentPath) -> Any:
+        value = self._values.resolve(reference)
+        if value is MISSING:
+            raise BadInput(problem=f"{self._at}{format_path(at)}: {reference} has no value.")
+        self._charge(to_json(value))
+        return value
+
     def _charge(self, text: str | None) -> str | None:
         self._remaining -= len(text or "")
         if self._remaining < 0:
-            raise TooLarge(what="The text of the placeholders of this action", limit=self._limit)
+            raise TooLarge(what="The text of the placeholders and values of this action", limit=self._limit)
         return text

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from easel.core.canvas.canvas import Canvas
-from easel.core.values.template import INPUT, Template, leaves, parse_templates
+from easel.core.values.references import INPUT
+from easel.core.values.template import Template, leaves, parse_templates
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[._:-]+")
 

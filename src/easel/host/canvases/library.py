@@ -33,9 +33,9 @@ from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset
 from easel.core.canvas.spec import SpecLimits, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.notifications import LogDeleted
-from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
+from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.fingerprint import fingerprint
-from easel.core.values.patch import Op, Operation, Patch, apply_patch, check_patch_names, parse_patch
+from easel.core.values.patch import apply_patch, check_patch_names, offload_patch, parse_patch
 from easel.errors import (
     AlreadyExists,
     BadInput,
@@ -286,7 +286,7 @@ class CanvasLibrary:
         new_title = None if title is None else parse_title(title, name)
         parsed = None if spec is None else await self._drafts.parse_spec(principal, spec)
         stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
-        operations, offloaded_of_state = _offload_patch(operations)
+        operations, offloaded_of_state = offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
         definitions = NO_TOOLS if parsed is None else await self._drafts.definitions(principal)
@@ -431,17 +431,3 @@ def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list
         return []
     new_paths = {asset.path for asset in assets}
     return [asset.path for asset in snapshot.assets if asset.path not in new_paths]
-
-
-def _offload_patch(operations: Patch) -> tuple[Patch, list[OffloadedValue]]:
-    """Return the operations with large values offloaded, and those values."""
-    stored: list[Operation] = []
-    offloaded: list[OffloadedValue] = []
-    for operation in operations:
-        if operation.op is Op.REMOVE:
-            stored.append(operation)
-            continue
-        value, of_value = offload_large_values(operation.value)
-        stored.append(Operation(operation.op, operation.path, value))
-        offloaded += of_value
-    return tuple(stored), offloaded

@@ -1,10 +1,12 @@
 """A cache of parsed specs: reading a spec is slow compared with starting an action."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.spec import UNLIMITED, CanvasSpec, parse_spec
+from easel.core.stream.marker import markers_in, restore_markers
 
 MAX_CACHED_SPECS = 256
 
@@ -18,7 +20,15 @@ class ParsedSpecs:
         key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = parse_spec(canvas.spec, UNLIMITED)
+            spec = self._specs[key] = parse_spec(_restore(canvas.spec), UNLIMITED)
             while len(self._specs) > MAX_CACHED_SPECS:
                 self._specs.popitem(last=False)
         return spec
+
+
+def _restore(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored spec as its author wrote it, except its state, which may have offloaded values."""
+    declared = {name: part for name, part in stored.items() if name != "state"}
+    if markers_in(declared):  # of an older version: values that cannot be restored here
+        return stored
+    return {**stored, **restore_markers(declared, {})}

@@ -1,0 +1,190 @@
+"""References in the JSON of an action: `{"$value": …}`, `{"$secret": …}` and `{"$literal": …}`. RS-66
+
+Owns their syntax. An object is a reference only if it has exactly one member and that member has one of these
+names; beside other members the name is plain data. Does not know values, secrets or tools.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from easel.core.validation import is_unsafe_name, quote_value
+from easel.core.values.paths import MAX_PATH_DEPTH, PART, Path
+from easel.errors import BadInput
+
+STATE, INPUT, RUNTIME = "state", "input", "runtime"
+NOW: Path = ("now",)
+VALUE, SECRET, LITERAL = "$value", "$secret", "$literal"
+NAMES = frozenset({VALUE, SECRET, LITERAL})
+
+_PATH = re.compile(rf"(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now)")
+_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+# The steps from the arguments of a call to one place in them: names of members and indexes of elements.
+ArgumentPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRef:
+    """The place of a JSON value of the state, of the input or of the runtime."""
+
+    source: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f'{{"$value": "{self.source}.{".".join(self.path)}"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """The place of a secret of the user, which is read when the tool is called."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f'{{"$secret": "{self.name}"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """JSON that is not resolved."""
+
+    content: Any
+
+
+Reference = ValueRef | SecretRef
+
+
+@dataclass(frozen=True, slots=True)
+class SecretUse:
+    """The name of a secret, and the place in the arguments that its value replaces at execution."""
+
+    path: ArgumentPath
+    name: str
+
+
+def parse_reference(members: dict[str, Any], at: str) -> ValueRef | SecretRef | Literal | None:
+    """Return the reference that an object is, or None if it is plain data. Raises `BadInput`."""
+    if len(members) != 1:
+        return None
+    name, content = next(iter(members.items()))
+    if name == VALUE:
+        return parse_value_path(content, f"{at}.{VALUE}")
+    if name == SECRET:
+        return SecretRef(require_secret_name(content, f"{at}.{SECRET}"))
+    return Literal(content) if name == LITERAL else None
+
+
+def parse_value_path(text: Any, at: str) -> ValueRef:
+    """Parse the path of a value, which has the rules of a placeholder. X7"""
+    match = _PATH.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise BadInput(
+            problem=f"{at}: {quote_value(text)} must be a path that begins with `state.` or `input.`, "
+            "such as `state.limit`, or `runtime.now`."
+        )
+    return ValueRef(*split_path(match, at))
+
+
+def split_path(match: re.Match[str], at: str) -> tuple[str, Path]:
+    """Return the source and the path of a match with the groups `source`, `path` and `now`."""
+    if match["now"]:
+        return RUNTIME, NOW
+    path = tuple(match["path"].split("."))
+    if len(path) > MAX_PATH_DEPTH:
+        raise BadInput(problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
+    if unsafe := next(filter(is_unsafe_name, path), None):
+        raise BadInput(problem=f"{at}: `{unsafe}` must not be part of a path.")
+    return match["source"], path
+
+
+def require_secret_name(name: Any, at: str) -> str:
+    if not isinstance(name, str) or not _SECRET_NAME.fullmatch(name):
+        raise BadInput(
+            problem=f"{at}: {quote_value(name)} is not the name of a secret; it must be 1 to 64 letters, "
+            "digits and _ (a letter or _ first)."
+        )
+    return name
+
+
+def parse_references(value: Any, at: str) -> Any:
+    """Return the JSON value of a patch with its references parsed. Strings stay as they are. CV-26
+
+    Raises `BadInput` for a secret, because a state is no place for one.
+    """
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        match parse_reference(members, at):
+            case Literal(content):
+                return content
+            case SecretRef():
+                raise BadInput(
+                    problem=f"{at}: {SECRET} must not be in a state; it is for tool.call.args only."
+                )
+            case ValueRef() as reference:
+                return reference
+            case None:
+                return {name: parse_references(item, f"{at}.{name}") for name, item in members.items()}
+    if isinstance(value, list):
+        items = enumerate(cast("list[Any]", value))
+        return [parse_references(item, f"{at}[{index}]") for index, item in items]
+    return value
+
+
+def find_references(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Reference]]:
+    """Yield every reference in a parsed tree, with its path."""
+    if isinstance(tree, (ValueRef, SecretRef)):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for name, item in cast("dict[str, Any]", tree).items():
+            yield from find_references(item, (*path, name))
+    elif isinstance(tree, list):
+        for index, item in enumerate(cast("list[Any]", tree)):
+            yield from find_references(item, (*path, index))
+
+
+def find_mixed(raw: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, str]]:
+    """Yield the path and the name for each object with the name of a reference beside other members.
+
+    Such an object is plain data, which its author may not expect.
+    """
+    for at, inner in walk_unresolved(raw, path):
+        if isinstance(inner, dict) and len(cast("dict[str, Any]", inner)) > 1:
+            yield from ((at, name) for name in sorted(NAMES & cast("dict[str, Any]", inner).keys()))
+
+
+def walk_unresolved(raw: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Any]]:
+    """Yield every value of unparsed JSON with its path, except the content of references."""
+    yield path, raw
+    if isinstance(raw, dict):
+        members = cast("dict[str, Any]", raw)
+        if len(members) == 1 and not NAMES.isdisjoint(members):
+            return
+        for name, item in members.items():
+            yield from walk_unresolved(item, (*path, name))
+    elif isinstance(raw, list):
+        for index, item in enumerate(cast("list[Any]", raw)):
+            yield from walk_unresolved(item, (*path, index))
+
+
+def format_path(path: ArgumentPath) -> str:
+    """Return the path as errors show it, such as `.files[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def get_argument(args: Any, path: ArgumentPath) -> Any:
+    """Return the value at this exact path."""
+    for step in path:
+        args = args[step]
+    return args
+
+
+def set_argument(args: Any, path: ArgumentPath, value: Any) -> Any:
+    """Return the arguments with another value at this exact path; the given ones stay unchanged."""
+    if not path:
+        return value
+    step, *rest = path
+    copy = args.copy()
+    copy[step] = set_argument(args[step], tuple(rest), value)
+    return copy
