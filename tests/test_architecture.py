@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "assembly": frozenset(
         {"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "demo"}
     ),
-    "logs": frozenset(),
+    "logs": frozenset({"core"}),
     "demo": frozenset(),
     # Canvases as folders, synchronised with a running Easel through its public API.
     "canvas_folder": frozenset({"core", "settings"}),

@@ -100,6 +100,7 @@ async def open_shared_services(
         node_limits(settings),
         tokens=database.tokens,
         outputs=outputs,
+        secrets=secrets,
     )
     tools = ToolRegistry(
         [],
@@ -107,6 +108,7 @@ async def open_shared_services(
         timeout_seconds=settings.tool_timeout_seconds,
         max_result_bytes=settings.max_result_bytes,
         sources=[nodes],
+        secrets=secrets,
     )
     assets = CanvasAssets(database.canvases, transactions, resources.blobs, asset_limits(settings))
     views = CanvasViews(database.canvases, transactions, view_ttl_seconds=settings.view_ttl_seconds)

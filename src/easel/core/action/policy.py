@@ -9,6 +9,7 @@ of trigger, and when a spec is stored.
 from collections.abc import Callable, Iterator, Mapping
 
 from easel.core.action.resolution import check_references, format_argument_path
+from easel.core.action.secrets import explain_no_secrets
 from easel.core.action.warnings import find_warnings
 from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
@@ -160,6 +161,8 @@ def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[st
     Yields a warning for each program with unknown habits.
     """
     check_references(action, definition)
+    if action.secrets and not definition.takes_secrets:
+        raise BadInput(problem=explain_no_secrets(action.action_id, definition))
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)

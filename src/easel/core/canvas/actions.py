@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from easel.core.secret.secret import parse_secret_names
 from easel.core.session.session import is_session_key
 from easel.core.validation import (
     check_members,
@@ -23,7 +24,13 @@ from easel.core.validation import (
 )
 from easel.core.values.patch import Operation, Patch, parse_patch
 from easel.core.values.paths import Path, SaveMode, parse_path
-from easel.core.values.references import ValueRef, parse_reference, parse_references
+from easel.core.values.references import (
+    SecretRef,
+    ValueRef,
+    find_references,
+    parse_reference,
+    parse_references,
+)
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -76,6 +83,13 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
+    secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The secrets of the arguments and of the command."""
+        found = (reference for _, reference in find_references(self.template))
+        return frozenset((*(ref.name for ref in found if isinstance(ref, SecretRef)), *self.secrets))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +117,7 @@ Action = CallTool | SendMessage | PatchState
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
 _SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
 _KNOWN = {
-    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions"},
+    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions", "secrets"},
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
@@ -145,6 +159,7 @@ def parse_action(action_id: str, raw: Any) -> Action:
                 ),
                 allows_options=require_flag(declared.get("allowOptions", False), f"{at}.allowOptions"),
                 title=title,
+                secrets=parse_secret_names(declared.get("secrets", []), f"{at}.secrets"),
             )
         case ActionKind.SESSION_SEND:
             message = require_text(declared.get("message"), f"{at}.message", max_length=MAX_MESSAGE_LENGTH)

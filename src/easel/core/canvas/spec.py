@@ -5,12 +5,12 @@ the invalid member. Does not know which tools exist: `core/action/policy.py` che
 
 Unknown members are refused, so that a misspelt `toolPolicy` or `confirm` is not ignored. In addition to the
 specification's members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page
-may connect to), `title` and `description` (for people), `$schema` (for editors), and names that begin with
+may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-66), `title` and `description` (for people), `$schema` (for editors), and names that begin with
 `x-` (for the author; stored, but not interpreted). `version` and `mode` are optional: the only version is 1,
 and the default mode is `html`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -21,10 +21,12 @@ from easel.core.canvas.actions import (
     MAX_DESCRIPTION_LENGTH,
     MAX_TITLE_LENGTH,
     Action,
+    CallTool,
     parse_action,
     parse_tool_name,
 )
 from easel.core.canvas.origins import require_origin
+from easel.core.secret.secret import parse_secret_names
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
@@ -102,6 +104,7 @@ class CanvasSpec:
     mode: Mode = Mode.HTML
     tools: frozenset[str] = frozenset()  # toolPolicy.allow; empty: no tool is allowed. CV-40
     connect: tuple[str, ...] = ()  # toolPolicy.connect
+    secrets: tuple[str, ...] = ()  # toolPolicy.secrets: names that its actions may use. RS-66
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -131,12 +134,14 @@ def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
     ):
         if name in members:
             require_text(members[name], name, max_length=max_length, may_be_empty=True)
-    tools, connect = _parse_policy(members.get("toolPolicy", {}), limits)
+    tools, connect, secrets = _parse_policy(members.get("toolPolicy", {}), limits)
     actions = {name: parse_action(name, action) for name, action in declared.items()}
+    _check_secrets(actions, secrets)
     return CanvasSpec(
         mode=require_choice(members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
         connect=connect,
+        secrets=secrets,
         state=require_object(members.get("state", {}), "state"),
         actions=actions,
         bindings=_parse_bindings(members.get("bindings", {}), actions, limits),
@@ -178,17 +183,29 @@ def _size(value: Any, at: str) -> int:
 # --- parts --------------------------------------------------------------------------------------------------
 
 
-def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[str, ...]]:
+def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
     members = require_object(raw, "toolPolicy")
-    check_members(members, {"allow", "connect"}, "toolPolicy")
+    check_members(members, {"allow", "connect", "secrets"}, "toolPolicy")
     allow = require_list(members.get("allow", []), "toolPolicy.allow", max_items=limits.tools)
     tools = frozenset(
         parse_tool_name(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow)
     )
     connect = require_list(members.get("connect", []), "toolPolicy.connect", max_items=limits.tools)
-    return tools, tuple(
+    origins = (
         require_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)
     )
+    return tools, tuple(origins), parse_secret_names(members.get("secrets", []), "toolPolicy.secrets")
+
+
+def _check_secrets(actions: Mapping[str, Action], declared: Collection[str]) -> None:
+    """Raise `BadInput` for an action that uses a secret which `toolPolicy.secrets` does not list. RS-66"""
+    for action in actions.values():
+        names = action.secret_names if isinstance(action, CallTool) else frozenset[str]()
+        if missing := sorted(names.difference(declared)):
+            refuse(
+                f"actions.{action.action_id}",
+                f"uses the secret {missing[0]}, which toolPolicy.secrets does not list.",
+            )
 
 
 def _parse_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Ports of the secrets of users: their store, and the part of a store that a rotation of keys needs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from easel.core.model.stored import EncryptedText
@@ -37,4 +37,16 @@ class SecretStore(RotatedStore, Protocol):
 
     async def delete(self, user_id: UserId, name: str) -> bool:
         """Delete a secret. Returns False if there is none of this name."""
+        ...
+
+
+class SecretSource(Protocol):
+    """The values of secrets, for the code that calls a tool or a node."""
+
+    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
+        """Return the values of these secrets. Raises `BadInput` for one that does not exist."""
+        ...
+
+    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
+        """Return the names that no secret of this user has."""
         ...
