@@ -197,7 +197,7 @@ def test_spec_with_a_reference_in_a_command_is_refused(reference: dict[str, str]
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
         check_templates(spec, {"server-a__Bash": unmarked})
     elsewhere = with_action(kind="tool.call", tool="server-a__Bash", args={"workdir": reference})
-    check_templates(parse_spec(elsewhere), TOOLS)
+    check_templates(parse_spec({**elsewhere, "toolPolicy": raw["toolPolicy"]}), TOOLS)
 
 
 def test_command_without_placeholders_is_not_checked() -> None:
