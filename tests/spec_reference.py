@@ -306,6 +306,8 @@ def with_member(place: str, name: str, value: Any) -> dict[str, Any]:
         target = raw["actions"]["more"] = deepcopy(KINDS.get(place, LOOK))
         if name == "saveMode":
             target["saveAs"] = "last"
+        if name == "secrets":
+            raw["toolPolicy"]["secrets"] = ["DEPLOY_KEY"]
     target.pop(name, None) if value is ABSENT else target.update({name: value})
     return raw
 

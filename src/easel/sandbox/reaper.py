@@ -1,10 +1,10 @@
 """A program that starts a command without a namespace and kills all processes of the command at its end.
 
 Run as `python -I -S reaper.py LIFELINE NAME=VALUE… NAME… PROGRAM ARGUMENT…`; the variables are the complete
-environment of the program. The value of a NAME alone is that of the reaper's own environment. Orphaned processes of the command become children of the reaper
-(PR_SET_CHILD_SUBREAPER), even if they changed their group, session or environment. The reaper kills them when
-the command has ended, or when the other end of the pipe LIFELINE is closed: by Easel, or because Easel ended.
-The exit code is the one of the command.
+environment of the program. The value of a NAME alone is that of the reaper's own environment. Orphaned
+processes of the command become children of the reaper (PR_SET_CHILD_SUBREAPER), even if they changed their
+group, session or environment. The reaper kills them when the command has ended, or when the other end of the
+pipe LIFELINE is closed: by Easel, or because Easel ended. The exit code is the one of the command.
 
 The reaper is started for every command, so it imports only a few modules of the standard library.
 """

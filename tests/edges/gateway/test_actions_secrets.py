@@ -376,3 +376,31 @@ async def test_no_method_of_the_gateway_reads_a_secret(scene: Scene) -> None:
     async with GatewayClient.connected(scene.easel.base_url, scene.easel.token, new_session()) as client:
         for method in ("secret.get", "secret.list", "secrets.list", "secret.set"):
             assert (await expect_refusal(client.call(method))).code == 404
+
+
+@rule("RS-66")
+@pytest.mark.bwrap
+async def test_command_of_the_host_gets_a_secret_and_its_output_is_masked(scene: Scene) -> None:
+    actions = {
+        "print": {
+            "kind": "tool.call",
+            "tool": "local__Bash",
+            "confirm": "never",
+            "secrets": ["S01", "S02"],
+            "args": {"command": 'printf "%s\\n" "$S01"; sleep 0.4; printf %s "$S02" | base64'},
+            "saveAs": "state.printed",
+        }
+    }
+    async with GatewayClient.connected(scene.easel.base_url, scene.easel.token, new_session()) as client:
+        canvas = await new_canvas(client, spec_of(actions, ["S01", "S02"], state={}))
+        outcome = await scene.run(client, canvas, "print")
+        assert outcome["result"]["exit_code"] == 0
+        assert outcome["result"]["output"].startswith("[secret S01]\n[secret S02]")
+        snapshot = await client.call("canvas.get", canvasId=canvas)
+        await client.call("canvas.subscribe", canvasId=canvas, afterSeq=0)
+        events = await client.events(snapshot["descriptor"]["lastSeq"])
+        live = "".join(e.payload.get("text", "") for e in events if e.event == "canvas.action.output")
+        assert "[secret S01]" in live
+        shown = json.dumps([snapshot, [event.payload for event in events], outcome], ensure_ascii=False)
+        leaks = [form for name in ("S01", "S02") for form in forms(scene.values[name]) if form in shown]
+        assert leaks == []

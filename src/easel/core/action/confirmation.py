@@ -65,7 +65,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 
 def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
-    """Return whether the action still has the terms that the confirmation shows: save target, limit, `env`."""
+    """Return whether the action still has the terms that the confirmation shows, such as its time limit."""
     names = ("saveAs", "saveMode", "timeoutMs", "env")
     confirmed = {name: resolved[name] for name in names if name in resolved}
     return _terms(action) == confirmed
