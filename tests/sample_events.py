@@ -26,6 +26,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
+from easel.core.run.instructions import Instructions
 from easel.core.run.status import Status
 from easel.core.session.message import question
 from easel.core.stream.json_text import to_json
@@ -66,6 +67,7 @@ def sample_events() -> list[Envelope]:
             2,
             Step("", (), usage=Usage(1, 1), provider_data=ProviderData("anthropic", {}), prefix="0"),
             ContextStart(),
+            Instructions("Be brief.", ()),
         ),
         make.hidden_update(message, "Canvas update", Author(AuthorKind.PERSON, "owner")),
         make.tool_call(call),

@@ -194,7 +194,9 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 {},
                 {"value": "Hello {{state.name}}"},
                 "Arguments of the tool. `{{state.path}}`, `{{input.path}}` and `{{runtime.now}}` in texts "
-                f"are replaced by values, at most {template.MAX_PLACEHOLDERS} in one text.",
+                f"are replaced by values, at most {template.MAX_PLACEHOLDERS} in one text. "
+                '`{"$value": "state.path"}` is replaced by the value itself, and `{"$literal": …}` by its '
+                "content.",
             ),
             *RESULT_MEMBERS,
             Member(
@@ -248,7 +250,8 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 f"list of JSON Patch operations, at most {patch.MAX_OPERATIONS:,}: {one_of(patch.Op)}",
                 REQUIRED,
                 [{"op": "replace", "path": "/status", "value": "idle"}],
-                "Changes of the state, applied completely or not at all.",
+                'Changes of the state, applied completely or not at all. `{"$value": "input.path"}` in a '
+                "`value` is replaced by that value.",
             ),
         ],
     ),
@@ -320,7 +323,7 @@ def known_members(place: str) -> set[str]:
     """Return the members that the error for an unknown member lists."""
     with pytest.raises(BadInput) as error:
         read(place, "misspelt", 1)
-    found = re.search(r"known members are (.*), and any ", error.value.message)
+    found = re.search(r"known are (.*)\.$", error.value.message)
     assert found, error.value.message
     return set(found[1].split(", "))
 

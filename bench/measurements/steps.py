@@ -22,6 +22,7 @@ from easel.core.run.run import NewRun
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
 from easel.core.stream.message_text import take_out_runs
+from easel.core.tool.definition import ToolDefinition
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.runs.claimed_run import ClaimedRun
@@ -32,7 +33,7 @@ from easel.host.runs.images import ImageReader
 from easel.host.runs.log_writer import RunLogWriter
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.turns import TurnLoader
-from easel.host.tools.native import native_tools
+from easel.host.tools.native import NativeTool, native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId, SessionId, answer_id, new_run_id
 from easel.stores.blobs.store import open_blobs
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from bench.setting import Setting
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
-    from easel.core.tool.definition import ToolDefinition
+    from easel.host.ports import Tool
     from easel.stores.postgres import PostgresDatabase
 
 TURNS = 500  # two messages each
@@ -116,6 +117,16 @@ class _InstantModel:
         self.answered_at.append(time.perf_counter())
 
 
+def _node_like_tools() -> list[Tool]:
+    """Return tools with 30 KB of definitions, as several nodes offer: they are stored as an artifact."""
+    echo = native_tools()[0]
+    text = WORDS[:100]
+    schema = {"type": "object", "properties": {f"option{n}": {"description": text} for n in range(5)}}
+    return [
+        NativeTool(ToolDefinition(f"gsv__Offered{number}", text, schema), echo.use) for number in range(40)
+    ]
+
+
 class _Runner:
     """Executes runs as one worker does, with the turns of the session in memory after the first."""
 
@@ -126,7 +137,8 @@ class _Runner:
         images = ImageReader(artifacts, max_bytes=1_000_000)
         turns = TurnLoader(database.runs, artifacts, images, max_result_bytes=32_768)
         self._contexts = ContextSource(turns, images, limits=ContextLimits())
-        self._tools = ToolRegistry(native_tools(), audit=audit, timeout_seconds=60, max_result_bytes=100_000)
+        tools = [*native_tools(), *_node_like_tools()]
+        self._tools = ToolRegistry(tools, audit=audit, timeout_seconds=60, max_result_bytes=100_000)
 
     async def run(self) -> list[float]:
         """Return Easel's own milliseconds of each step of one run."""

@@ -169,6 +169,26 @@ async def test_generated_page_shows_exit_code_and_input_fields(
     assert long["width"] > 0.9 * part["width"] - 40, "a long text has the row to itself"
 
 
+@rule("RS-66")
+async def test_field_of_the_generated_page_gives_a_value_of_its_type(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    names = ("count", "on", "tags", "text")
+    patch = [{"op": "add", "path": f"/{name}", "value": {"$value": f"input.{name}"}} for name in names]
+    state = {"count": 1, "on": False, "tags": [], "text": ""}
+    actions = {"set": {"kind": "state.patch", "patch": patch}}
+    name = api.make(None, {"version": 1, "state": state, "writable": [], "actions": actions})
+    frame = await open_canvas(page, server, name)
+    await frame.locator("[name=count]").fill("2.5")
+    await frame.locator("[name=on]").select_option("true")
+    await frame.locator("[name=tags]").fill('["a", 1]')
+    await frame.locator("[name=text]").fill("7")
+    await frame.get_by_role("button", name="Set").click()
+    await expect(frame.locator("[data-outcome=set]")).to_have_text("done")
+    changed = api.rpc("canvas.get", canvasId=name)["state"]
+    assert changed == {"count": 2.5, "on": True, "tags": ["a", 1], "text": "7"}
+
+
 @rule("CV-37", "CV-30")
 async def test_two_executions_of_one_action_can_be_stopped_separately(
     page: Page, server: EaselProcess, api: CanvasApi

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from easel.core.run.conversation import Conversation, Step, Text, ToolResult, Turn, Usage
+from easel.core.run.conversation import Conversation, Step, Text, ToolCall, ToolResult, Turn, Usage
 from easel.errors import ModelFailed
-from easel.ids import RunId
+from easel.ids import CallId, RunId
 from easel.llm.build import Models, RequestSettings
 from easel.llm.request import CUT_OFF
 from easel.llm.retries import NO_RETRIES
 from easel.llm.schemas import to_wire_name
 from tests.llm.talking import (
+    CLOCK,
     IMAGE,
     NODE_TOOL,
     TOOLS,
@@ -296,12 +297,15 @@ async def test_provider_is_switched_in_the_middle_of_a_conversation(
 async def test_provider_is_switched_in_the_middle_of_a_turn(
     provider: str, second: str, server: VendorServer, models: Models
 ):
-    """The settings change while the tools of a step run: the next step asks another model."""
+    """The settings change while the tools of a step run: the next step asks another model.
+
+    Both are asked to think, but Anthropic must not be while the turn begins with an answer of the other.
+    """
     first = Answer(thinking="Let me see.", text="I look.", calls=(*ONE_CALL.calls, *ONE_CALL.calls))
     server.answers += [first, Answer(text="Still noon.")]
     with serve(VENDORS[second](), [Answer(thinking="Mine.", calls=ONE_CALL.calls)]) as other:
-        order = [models.build_model(choice_of(second, other.base_url))]
-        order.append(models.build_model(choice_of(provider, server.base_url)))
+        order = [models.build_model(choice_of(second, other.base_url, effort="high"))]
+        order.append(models.build_model(choice_of(provider, server.base_url, effort="high")))
         talk = Talk(order[1])
 
         def switch(call: Any) -> Any:
@@ -314,6 +318,25 @@ async def test_provider_is_switched_in_the_middle_of_a_turn(
         assert not other.rejections
         assert len(server.requests) == 2
         assert len(other.requests) == 1
+        assert not (second == "anthropic" and "thinking" in other.requests[0])
+        assert provider != "anthropic" or all("thinking" in request for request in server.requests)
+
+
+@rule("CT-43")
+async def test_anthropic_thinks_again_in_the_turn_after_one_without_signatures(models: Models):
+    """A model that decides itself when to think takes such a turn, so it is still asked to think."""
+    call = ToolCall(CallId("call_1"), CLOCK.name, {})
+    foreign = Step("I look.", (call,), (ToolResult(call.call_id, call.tool, {"time": 12}),))
+    turn = Turn(RunId("run_1"), "What time is it?", (foreign, Step("Done.", ())))
+    with serve(VENDORS["anthropic"]()) as server:
+        budgeted = choice_of("anthropic", server.base_url, effort="high")
+        adaptive = choice_of("anthropic", server.base_url, model="claude-opus-4-6", effort="high")
+        await ask(models.build_model(budgeted), Conversation("What time is it?", (foreign,)))
+        await ask(models.build_model(budgeted), Conversation("And now?", turns=(turn,)))
+        await ask(models.build_model(adaptive), Conversation("What time is it?", (foreign,)))
+        kinds = [request.get("thinking", {}).get("type") for request in server.requests]
+        assert kinds == [None, "enabled", "adaptive"]
+        assert not server.rejections
 
 
 @rule("CT-01")

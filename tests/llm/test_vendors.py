@@ -71,6 +71,11 @@ def swap(path: str, one: int, other: int) -> Change:
     return change
 
 
+def without_thinking(body: dict[str, Any]) -> None:
+    body["thinking"] = {"type": "enabled", "budget_tokens": 1_024}
+    del body["messages"][1]["content"][0]
+
+
 CHANGED = {"type": "object", "properties": {"a": {"type": "string", "x-shell": True}}}
 REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
     # messages: system, user, assistant (two calls), tool, tool, assistant (a call), tool
@@ -181,6 +186,7 @@ REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
         "changed signature": (assign("messages.1.content.0.signature", "AAAA"), "Invalid `signature`"),
         "missing signature": (delete("messages.1.content.0.signature"), "Invalid `signature`"),
         "missing thinking": (delete("messages.1.content.0"), "history differs"),
+        "open turn without thinking": (without_thinking, "Expected `thinking`"),
         "changed thinking": (assign("messages.1.content.0.thinking", "I must not."), "history differs"),
         "changed answer": (assign("messages.1.content.1.text", "I sleep."), "history differs"),
         "changed question": (assign("messages.0.content.0.text", "Other"), "were changed"),

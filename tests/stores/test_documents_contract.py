@@ -34,6 +34,7 @@ from tests.stores.documents import (
     write,
 )
 from tests.stores.harness import (
+    CLAIM_SECONDS,
     CONSTRAINT_ERRORS,
     B,
     Store,
@@ -495,6 +496,21 @@ async def test_live_leases_are_renewed_and_expired_ones_are_not(
 
 
 @rule("CT-16")
+async def test_paused_worker_does_not_release_the_lease_of_a_later_attempt(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore, store: Store
+) -> None:
+    await create_document(canvases)
+    [first] = await start_runs(runs, ask())
+    await check_out_for(documents, first)
+    await store.expire_claim(first.run_id)
+    [second] = await runs.claim_expired(B, 1, CLAIM_SECONDS)
+    kept = (await get_document(documents)).lease
+    assert await documents.release_leases(first) == []
+    assert (await get_document(documents)).lease == kept
+    assert await documents.release_leases(second) == [NAME]
+
+
+@rule("CT-16")
 async def test_leases_of_an_ended_run_are_released_with_the_same_epoch(
     canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:
@@ -503,8 +519,8 @@ async def test_leases_of_an_ended_run_are_released_with_the_same_epoch(
     first, other = await start_runs(runs, ask(), ask("other"))
     await check_out_for(documents, first)
     kept = await check_out_for(documents, other, "second")
-    assert await documents.release_leases(first.run_id) == [NAME]
-    assert await documents.release_leases(first.run_id) == []
+    assert await documents.release_leases(first) == [NAME]
+    assert await documents.release_leases(first) == []
     assert (await get_document(documents)).lease == Free(0)
     assert (await get_document(documents, "second")).lease == kept
     [(kind, payload)] = await canvas_events(canvases)

@@ -4,8 +4,9 @@ Owns the checks of generic shapes: objects, lists, texts, ids, numbers, flags an
 meaning of any member. `at` is always the path of the checked value, for the error message.
 """
 
+import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -93,8 +94,17 @@ def require_flag(value: Any, at: str) -> bool:
 
 def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
     if not isinstance(value, str) or value not in {*choices}:
-        refuse(at, f"{quote_value(value)} is not one of {', '.join(choices)}.")
+        nearest = find_nearest(value, [*choices]) if isinstance(value, str) else None
+        hint = f"; did you mean `{nearest}`?" if nearest else "."
+        refuse(at, f"{quote_value(value)} is not one of {', '.join(choices)}{hint}")
     return choices(value)
+
+
+def find_nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is most like a misspelt one, or None if none is."""
+    if len(word) > MAX_QUOTE_LENGTH:
+        return None
+    return next(iter(difflib.get_close_matches(word, [*known], n=1)), None)
 
 
 def is_unsafe_name(name: str) -> bool:

@@ -38,7 +38,10 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
         anthropic_cache_instructions=True,
         anthropic_cache_messages=True,
     )
-    if choice.reasoning_effort:
-        settings["thinking"] = thinking_of(choice.reasoning_effort)
+    effort = thinking_of(choice.reasoning_effort) if choice.reasoning_effort else None
+    if effort is not None:
+        settings["thinking"] = effort
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url), needs_signature=True)
-    return Wire(model, settings, form, JSON_SCHEMA)
+    is_adaptive = model.profile.get("anthropic_supports_adaptive_thinking", False)
+    has_budget = bool(effort) and not is_adaptive
+    return Wire(model, settings, form, JSON_SCHEMA, needs_first_thought=has_budget)

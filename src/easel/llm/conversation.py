@@ -91,6 +91,17 @@ def to_messages(conversation: Conversation, form: MessageForm) -> list[ModelMess
     return builder.finish()
 
 
+def lacks_first_thought(messages: Sequence[ModelMessage]) -> bool:
+    """Return whether the open turn, after the user's last message, does not begin with a thought."""
+    first: ModelResponse | None = None
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            first = message
+        elif any(isinstance(part, UserPromptPart) for part in message.parts):
+            break
+    return first is not None and not isinstance(next(iter(first.parts), None), ThinkingPart)
+
+
 @dataclass(slots=True)
 class _Builder:
     form: MessageForm

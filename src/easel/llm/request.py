@@ -27,13 +27,19 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition as LibraryTool
 
 from easel.core.model.choice import ModelChoice
 from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, Usage
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId
-from easel.llm.conversation import is_json_object, to_messages, to_provider_data
+from easel.llm.conversation import (
+    is_json_object,
+    lacks_first_thought,
+    to_messages,
+    to_provider_data,
+)
 from easel.llm.errors import BrokenAnswer, to_failure, to_model_failed
 from easel.llm.open_responses import RefusedAnswer, close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds
@@ -62,16 +68,27 @@ class Request:
         """Ask the model and send the parts of its answer. Raises `ModelFailed`."""
         messages = to_messages(conversation, self.wire.form)
         parameters = _to_parameters(conversation.system, tools, self.wire)
-        response = await self._answer(messages, parameters, send)
+        response = await self._answer(messages, parameters, self._settings_for(messages), send)
         names = tool_names(tool.name for tool in tools)
         for part in _final_parts(response, names, conversation):
             await send(part)
         await send(to_provider_data(response, self.wire.form))
 
+    def _settings_for(self, messages: Sequence[ModelMessage]) -> ModelSettings:
+        """Return the settings of a request, without thinking if the open turn lacks the thought it needs.
+
+        The thought of the turn's first step is not sent if its signature is no longer valid: another model
+        answered it, or what precedes it has changed.
+        """
+        if self.wire.needs_first_thought and lacks_first_thought(messages):
+            return {**self.wire.settings, "thinking": False}
+        return self.wire.settings
+
     async def _answer(
         self,
         messages: list[ModelMessage],
         parameters: ModelRequestParameters,
+        settings: ModelSettings,
         send: Callable[[Part], Awaitable[None]],
     ) -> ModelResponse:
         """Return the complete answer. Repeats the request only while nothing of the answer was sent."""
@@ -85,7 +102,7 @@ class Request:
                     model_request_stream(
                         self.wire.model,
                         messages,
-                        model_settings=self.wire.settings,
+                        model_settings=settings,
                         model_request_parameters=parameters,
                     ) as stream,
                 ):

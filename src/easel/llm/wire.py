@@ -28,6 +28,7 @@ class Wire:
     form: MessageForm
     dialect: Dialect
     finish: Callable[[ModelResponse], ModelResponse] = lambda response: response
+    needs_first_thought: bool = False  # whether thinking is on and an open turn must begin with a thought
 
 
 def thinking_of(effort: str) -> ThinkingLevel:

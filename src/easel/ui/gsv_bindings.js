@@ -63,6 +63,19 @@ function showAction(element, actionId) {
   }
 }
 
+/** Return the entry of a field with `data-input-type` as that type, and any other as text. */
+function typedEntry(form, name, text) {
+  const type = form.querySelector(`[name="${CSS.escape(name)}"]`)?.dataset.inputType;
+  if (type === "boolean") return text === "true";
+  if (type === "number" || type === "integer") return text.trim() === "" ? null : Number(text);
+  if (type !== "json") return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // the tool's schema decides
+  }
+}
+
 /**
  * Return the input of an action: the fields of the surrounding form, then `data-gsv-input-*` of the element.
  */
@@ -74,7 +87,7 @@ function inputOf(element, submitter) {
     const data = new FormData(form);
     for (const name of new Set(data.keys())) {
       const values = data.getAll(name).filter((value) => typeof value === "string");
-      if (values.length) put(name, values.length > 1 ? values : values[0]);
+      if (values.length) put(name, values.length > 1 ? values : typedEntry(form, name, values[0]));
     }
   }
   if (submitter?.name) put(submitter.name, submitter.value);

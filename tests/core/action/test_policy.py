@@ -10,12 +10,14 @@ from easel.core.action.policy import (
     check_gesture,
     check_reach,
     check_templates,
+    collect_problems,
     confirmation,
     definition_of,
     needs_consent,
 )
 from easel.core.canvas.actions import CallTool, Confirm
-from easel.core.canvas.spec import parse_spec
+from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
+from easel.core.problems import Problems, problems_of
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 from tests.core.canvas.specs import BASH, READ, TOOLS, example, with_action
@@ -198,6 +200,27 @@ def test_spec_with_a_reference_in_a_command_is_refused(reference: dict[str, str]
         check_templates(spec, {"server-a__Bash": unmarked})
     elsewhere = with_action(kind="tool.call", tool="server-a__Bash", args={"workdir": reference})
     check_templates(parse_spec({**elsewhere, "toolPolicy": raw["toolPolicy"]}), TOOLS)
+
+
+@rule("RS-66", "RS-16")
+def test_all_unsafe_commands_are_reported_with_the_other_problems() -> None:
+    raw = example(bindings={"b": "deply"}, refresh=[{"id": "r", "everyMs": 5_000, "action": "deploy"}])
+    raw["actions"] |= {
+        "a": {"kind": "tool.call", "tool": "server-a__Bash", "args": {"command": "eval {{state.x}}"}},
+        "b": {"kind": "tool.call", "tool": "server-a__Bash", "args": {"command": {"$value": "state.x"}}},
+        "c": {"kind": "tool.call", "tool": "server-a__Bash", "argss": {}},
+    }
+    problems = Problems()
+    collect_problems(read_spec(raw, DEFAULT_LIMITS, problems), TOOLS, problems)
+    with pytest.raises(BadInput) as refused:
+        problems.raise_all("The spec")
+    assert [entry["path"] for entry in problems_of(refused.value)] == [
+        "actions.c.argss",
+        "bindings.b",
+        "actions.a.args.command",
+        "actions.b.args.command",
+        "refresh[0].action",
+    ]
 
 
 def test_command_without_placeholders_is_not_checked() -> None:

@@ -166,8 +166,8 @@ def test_author_is_warned_about_placeholders_and_mixed_members() -> None:
         operation("/d", {"$value": "input.x"}),
     ]
     assert check_templates(parse_spec({"actions": patching(*operations)}), TOOLS) == [
-        "actions.set.patch[0].value[0]: placeholders are not filled in a state.patch, so this is stored as it is;"
-        ' use {"$value": "input.name"} for a value.',
+        "actions.set.patch[0].value[0]: placeholders are not filled in a state.patch, so this is stored as it"
+        ' is; use {"$value": "input.name"} for a value.',
         "actions.set.patch[1].value: $value has other members beside it, so this object is plain data;"
         " a reference must be the only member.",
     ]

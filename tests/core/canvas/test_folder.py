@@ -195,6 +195,14 @@ def test_invalid_content_is_reported_with_its_file(path: str, content: bytes, pa
     assert part in problem.message
 
 
+@rule("RS-66")
+def test_every_problem_of_a_spec_is_reported() -> None:
+    spec = b'{"mod": "html", "a\\u001b[31m": 1, "bindings": {"b": "gone"}}'
+    problems = read_files({SPEC: spec}, "main", ID).problems
+    assert [str(problem).split(": ")[1] for problem in problems] == ["mod", r"a\x1b[31m", "bindings.b"]
+    assert all(str(problem).isprintable() for problem in problems)
+
+
 @rule("CV-47")
 @case("U4")
 @pytest.mark.parametrize(

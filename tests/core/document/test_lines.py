@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from easel.core.document.lines import (
     LineEnds,
     clamp,
     count_lines,
+    count_newlines,
     format_numbered,
     is_terminated,
     join_lines,
@@ -45,6 +48,16 @@ def test_lines_join_to_the_same_text(text: str) -> None:
 )
 def test_a_line_ends_at_the_newline_only(text: str, lines: list[str]) -> None:
     assert split_lines(text) == lines
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_newlines_between_two_offsets_are_counted(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = [("x" * chance.choice([0, 1, 60, 500]) + "\n") * chance.randrange(200) for _ in range(20)]
+    text = "".join(parts) + chance.choice(["", "é", "😀"])
+    for _ in range(50):
+        start, end = sorted(chance.choices(range(len(text) + 1), k=2))
+        assert count_newlines(text, start, end) == text.count("\n", start, end)
 
 
 @pytest.mark.parametrize(

@@ -334,3 +334,19 @@ def test_long_line_after_many_short_ones_does_not_slow_a_patch_down() -> None:
         assert apply(text, "@@ -100001 +100001 @@\n-a\n+b\n").applied_hunks == 1
         took.append(time.process_time() - began)
     assert min(took) < 0.2
+
+
+@case("C8")
+def test_long_and_short_lines_in_turn_do_not_slow_a_patch_down() -> None:
+    text = ("x" * 1_000 + "\ny\n" + "a\n" * 1_000 + "z\n") * 490
+    hunks = [
+        f"@@ -{first + line} +{first + line} @@\n-{old}\n+b\n"
+        for first in range(0, 490 * 1_003, 1_003)
+        for line, old in ((2, "y"), (1_003, "z"))
+    ]
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        assert apply(text, "".join(hunks)).applied_hunks == 980
+        took.append(time.process_time() - began)
+    assert min(took) < 0.1

@@ -44,12 +44,15 @@ def apply_strictly(text: str, patch: str) -> str | None:
 
 
 @rule("RS-17", "RS-18", "CT-25")
-@pytest.mark.parametrize("few_lines, line_length", [(0, 1.0), (1, 5.0), (2, 200.0), (16, 60.0)])
+@pytest.mark.parametrize(
+    "few_lines, line_length, max_block", [(0, 1.0, 100), (1, 5.0, 7), (2, 200.0, 30), (16, 60.0, 65_536)]
+)
 def test_applier_agrees_with_a_naive_one(
-    few_lines: int, line_length: float, monkeypatch: pytest.MonkeyPatch
+    few_lines: int, line_length: float, max_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patch_module, "_FEW_LINES", few_lines)
     monkeypatch.setattr(patch_module, "_USUAL_LINE_LENGTH", line_length)
+    monkeypatch.setattr(patch_module, "_MAX_BLOCK", max_block)
     outcomes = {True: 0, False: 0}
     for _ in range(examples(3_000)):
         text, hunks = random_case()

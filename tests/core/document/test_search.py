@@ -30,6 +30,12 @@ def test_matched_lines_have_number_text_and_section() -> None:
     assert not found.is_truncated
 
 
+@rule("CT-21", "RS-46")
+def test_match_in_front_matter_has_no_section() -> None:
+    found = grep("---\n# x\nneedle\n---\n# A\n", "needle")
+    assert [match.section for match in found.matches] == [None]
+
+
 @rule("CT-21")
 @pytest.mark.parametrize(
     "query, regex, lines",
@@ -156,6 +162,10 @@ HOSTILE_LINES = [
     "<!--\n",
     "<!--\n# a\n-->\n",
     "````\n```\n",
+    "a\n",
+    "`\n",
+    "~~~\n```\n<!--\n",
+    "# ",
 ]
 
 

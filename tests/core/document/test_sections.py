@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from easel.core.document import sections as sections_module
 from easel.core.document.lines import split_lines
 from easel.core.document.list_items import find_item, find_items
 from easel.core.document.sections import Outline
@@ -176,8 +178,12 @@ LINES = st.sampled_from(
         "---",
         "--",
         "```",
+        "~~~ x",
         "~~~",
+        "````",
         "    ```",
+        "```a`b",
+        "use `code` <b>",
         "<!--",
         "-->",
         "",
@@ -185,22 +191,73 @@ LINES = st.sampled_from(
         "#x",
         " # D",
         "a # b",
+        "  ## E ##\r",
     ]
 )
+BLOCKS = st.sampled_from([(4, 1), (16, 8), (2_048, 128)])
+HASH = re.compile(r" {0,3}(#{1,6})(?:[ \t\r](.*))?")
+NO_TITLE = re.compile(r"\s*| {0,3}(?:#{1,6}\s.*|[>|<*+=_~`-].*|[0-9]{1,9}[.)][ \t].*)| {4}.*|\t.*")
+
+
+def outline_naively(text: str) -> list[str | None]:
+    """Return the section of each line, from the rules of Markdown, line by line."""
+    lines = split_lines(text)
+    names: list[str | None] = []
+    name: str | None = None
+    fence, is_in_item, is_comment, skipped_until = "", False, False, 0
+    if lines and lines[0] == "---" and "---" in lines[1:]:
+        skipped_until = lines.index("---", 1) + 1
+    for at, line in enumerate(lines):
+        if is_in_item and line[:1] not in ("", " ", "\t", "\r"):
+            fence, is_in_item = "", False
+        content = line.lstrip(" \t")
+        signs = content[: len(content) - len(content.lstrip(content[:1]))]
+        rest = content[len(signs) :]
+        if at < skipped_until:
+            pass
+        elif is_comment:
+            is_comment = "-->" not in line
+        elif fence:
+            if signs.startswith(fence) and not rest.strip():
+                fence, is_in_item = "", False
+        elif content.startswith("<!--"):
+            is_comment = "-->" not in line
+        elif signs[:3] in ("```", "~~~") and not (signs[0] == "`" and "`" in rest):
+            fence, is_in_item = signs, len(line) - len(content) > 3
+        elif found := HASH.fullmatch(line):
+            name = f"{found[1]} {re.sub(r'(^|[ ])#+$', '', (found[2] or '').strip()).strip()}"
+        elif is_title(lines, at):
+            name = f"{'#' if lines[at + 1][0] == '=' else '##'} {line.strip()}"
+        names.append(name)
+    return names
+
+
+def is_title(lines: list[str], at: int) -> bool:
+    is_first = at == 0 or not lines[at - 1].strip() or HASH.fullmatch(lines[at - 1]) is not None
+    is_underlined = at + 1 < len(lines) and re.fullmatch(r"(==+|--+)\s*", lines[at + 1]) is not None
+    return is_first and is_underlined and not NO_TITLE.fullmatch(lines[at])
 
 
 @rule("RS-46")
-@given(st.lists(LINES, max_size=16))
-@settings(max_examples=examples(600), deadline=None)
-def test_names_of_some_lines_are_those_of_the_outline(lines: list[str]) -> None:
-    text = "\n".join(lines)
-    offsets = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(split_lines(text)))]
-    expected: list[str | None] = []
-    for number in range(1, len(offsets) + 1):
-        before = [section.name for section in Outline(text).sections if section.first <= number]
-        expected.append(before[-1] if before else None)
-    assert Outline(text).name_each(offsets) == expected
-    assert [Outline(text).name_of(number) for number in range(1, len(offsets) + 1)] == expected
+@given(st.lists(LINES, max_size=24), BLOCKS, st.booleans())
+@settings(max_examples=examples(2_000), deadline=None)
+def test_sections_of_lines_agree_with_a_naive_outline(
+    lines: list[str], blocks: tuple[int, int], has_last_newline: bool
+) -> None:
+    text = "\n".join(lines) + "\n" * has_last_newline
+    expected = outline_naively(text)
+    offsets = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(expected))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sections_module, "_BLOCK", blocks[0])
+        patch.setattr(sections_module, "_OPENING_BLOCK", blocks[1])
+        assert Outline(text).name_each(offsets) == expected
+        assert Outline(text).name_each(offsets[1::3]) == expected[1::3]
+        assert [Outline(text).name_of(number) for number in range(1, len(offsets) + 1)] == expected
+    sections = {section.first: section.name for section in Outline(text).sections}
+    starts = [
+        max((first for first in sections if first <= at), default=0) for at in range(1, len(offsets) + 1)
+    ]
+    assert [sections.get(first) for first in starts] == expected
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -23,10 +24,20 @@ from easel.core.run.context import (
     to_turn_steps,
     turn_tokens,
 )
-from easel.core.run.conversation import Image, ProviderData, Step, ToolCall, ToolResult, Turn
+from easel.core.run.conversation import (
+    Image,
+    ProviderData,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    assistant_text,
+)
 from easel.core.run.status import Status
 from easel.core.stream.json_text import to_json
+from easel.core.stream.message_text import take_out_runs
 from easel.ids import CallId, RunId
+from tests.requirements import rule
 
 RUN = RunId("run_00000000000000000000000001")
 
@@ -125,6 +136,21 @@ def test_text_after_the_last_logged_step_is_taken_from_the_answer():
     steps = (Step("Let me look.", (call("call_1"),), (result("call_1"),)),)
     turn = to_turn_steps(RUN, steps, Ending("Let me look.\n\nIt is done.", Status.COMPLETED), 1_000)
     assert [step.text for step in turn] == ["Let me look.", "It is done."]
+
+
+@rule("RS-62")
+@pytest.mark.parametrize("sizes", [(3_000, 3_000), (1_500, 1_500)], ids=["each encoded", "encoded together"])
+def test_encoded_run_that_goes_on_in_the_next_step_is_not_repeated(sizes: tuple[int, int]):
+    """In the answer, both parts are one run with one reference. Each step has its own."""
+    encoded = base64.b64encode(bytes(range(256)) * 20).decode()
+    call = ToolCall(CallId("call_1"), "t", {})
+    done = ToolResult(call.call_id, call.tool, "ok")
+    steps = (Step("See: " + encoded[: sizes[0]], (call,), (done,)), Step(encoded[: sizes[1]] + " end.", ()))
+    answer = take_out_runs(assistant_text(steps)).text
+    assert answer.count("[[artifact:") == 1
+    turn = to_turn_steps(RUN, steps, Ending(answer, Status.COMPLETED), 1_000)
+    assert len(turn) == 2
+    assert [step.text for step in turn] == [take_out_runs(step.text).text for step in steps]
 
 
 def test_shortened_log_leaves_the_answer_alone():

@@ -9,6 +9,7 @@ import pytest
 
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
+from easel.core.run.instructions import Instructions, OfferedTool
 from easel.core.run.internal_event import step_events
 from easel.core.run.limits import LoopLimits, check_limits, check_rejections
 from easel.core.run.progress import to_progress
@@ -105,9 +106,12 @@ def test_step_is_read_back_from_its_event_with_usage_and_provider_data():
         prefix="abc",
     )
     start = ContextStart(RunId("run_1"), CanvasId("c"), "rev")
-    sealed = events.step(1, step, start)
+    tool = OfferedTool("t", "Do it.", {"type": "object", "properties": {"a": {"default": 1.0}}})
+    instructions = Instructions("Be brief.", (tool,))
+    sealed = events.step(1, step, start, instructions)
     progress = to_progress([(sealed.type, msgspec.json.decode(sealed.json))])
     assert progress.steps == (step,)
     assert progress.start == start
+    assert progress.instructions == instructions
     assert msgspec.json.encode(progress.steps[0].provider_data) == msgspec.json.encode(step.provider_data)
     assert sealed.visibility == "internal"

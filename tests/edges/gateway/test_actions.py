@@ -248,7 +248,10 @@ async def test_spec_with_an_invalid_action_is_refused(
     spec = {"version": 1, "actions": {"go": action}}
     name = new_session()
     problem = await expect_refusal(action_client.call("canvas.create", canvasId=name, spec=spec))
-    assert (problem.code, problem.error["message"].partition(":")[0].startswith("actions.go")) == (400, True)
+    paths = [entry["path"] for entry in problem.error["details"]["problems"]]
+    assert problem.code == 400
+    assert paths
+    assert all(path.startswith("actions.go.") for path in paths)
     assert (await expect_refusal(action_client.call("canvas.get", canvasId=name))).code == 404
 
 

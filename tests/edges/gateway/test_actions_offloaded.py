@@ -61,6 +61,43 @@ async def test_placeholder_of_an_offloaded_value_yields_the_value(
     assert done["result"]["picture"] == PIXELS
 
 
+@rule("RS-66", "CC-26")
+async def test_reference_to_an_offloaded_value_gives_and_copies_the_value(
+    action_client: GatewayClient, tools: ControlledTools
+) -> None:
+    constant = {"redacted": True, "~redacted": 1}
+    album = {"cover": {"bytes": OTHERS}, "tracks": [1, PIXELS, None], **constant}
+    args = {"album": {"$value": "state.album"}, "n": {"$value": "input.n"}, "constant": constant}
+    copies = [
+        {"op": "add", "path": "/copy", "value": {"album": {"$value": "state.album"}, "constant": constant}},
+        {"op": "add", "path": "/sent", "value": {"$value": "input.bytes"}},
+    ]
+    actions = {
+        "show": call_tool(tools.act, args=args),
+        "copy": {"kind": "state.patch", "patch": copies, "confirm": "always"},
+        "again": call_tool(
+            tools.act, args={"copy": {"$value": "state.copy"}, "sent": {"$value": "state.sent"}}
+        ),
+    }
+    canvas = await CanvasClient.create(action_client, actions, state={"album": album})
+    await canvas.run("show", n=1.5)
+    assert tools.act.args[-1] == {"album": album, "n": 1.5, "constant": constant}
+    pending = await canvas.run("copy", bytes=PIXELS)
+    assert [operation["value"] for operation in pending["resolved"]["patch"]] == [
+        {"album": album, "constant": constant},
+        PIXELS,
+    ]
+    await canvas.patch("/album", "changed after the confirmation was asked for")
+    await canvas.confirm(pending)
+    stored = await canvas.state()
+    assert is_marker(stored["sent"])
+    assert is_marker(stored["copy"]["album"]["cover"]["bytes"])
+    await canvas.run("again")
+    assert tools.act.args[-1] == {"copy": {"album": album, "constant": constant}, "sent": PIXELS}
+    missing = await expect_refusal(canvas.run("show"))
+    assert (missing.code, "input.n" in missing.error["message"]) == (400, True)
+
+
 @rule("CV-26", "CV-21")
 async def test_offloaded_result_of_one_action_is_complete_in_the_next(
     action_client: GatewayClient, tools: ControlledTools

@@ -150,3 +150,24 @@ def test_generated_page_escapes_the_spec(small_easel: LiveEasel, stranger: httpx
         '{"writable": [["service"]], "results": [["lastRun"]], '
         '"saves": {"run.it": ["lastRun"]}, "numbers": []}' in answer.text
     )
+
+
+@rule("RS-66")
+def test_generated_page_has_a_field_of_the_right_type_for_each_input(
+    small_easel: LiveEasel, stranger: httpx2.Client
+) -> None:
+    args = {"canvasId": "{{input.id}}", "limit": {"$value": "input.limit"}}
+    patch = [{"op": "add", "path": "/on", "value": {"$value": "input.on"}}]
+    spec = {
+        "toolPolicy": {"allow": ["gsv__LogsGet"]},
+        "state": {"on": False},
+        "actions": {
+            "logs": {"kind": "tool.call", "tool": "gsv__LogsGet", "args": args},
+            "set": {"kind": "state.patch", "patch": patch},
+        },
+    }
+    name = create_canvas(small_easel, spec=spec, assets={})
+    text = stranger.get(f"{view_of(small_easel, name)}assets/index.html").text
+    assert '<input name="id" dir="auto" autocomplete="off">' in text
+    assert '<input name="limit" data-input-type="integer" type="number" step="1" required>' in text
+    assert '<select name="on" data-input-type="boolean">' in text

@@ -158,6 +158,15 @@ async def test_restored_version_is_the_draft_and_the_replaced_text_can_be_restor
         await instance.documents.restore(THE_OWNER, canvas_id, revision_of("never written"))
 
 
+async def test_empty_first_revision_is_compared_and_restored(instance: Instance):
+    canvas_id, empty = await instance.create("one\n"), revision_of("")
+    assert "+one\n" in (await instance.documents.compare(THE_OWNER, canvas_id, empty, None)).diff
+    assert (await instance.documents.restore(THE_OWNER, canvas_id, empty)).text == ""
+    assert (await instance.documents.restore(THE_OWNER, canvas_id, revision_of("one\n"))).text == "one\n"
+    with pytest.raises(NotFound):
+        await instance.documents.restore(THE_OWNER, unique("none"), empty)
+
+
 async def test_restore_makes_the_text_a_version_that_was_saved_at_the_last_moment(
     instances: list[Instance], monkeypatch: pytest.MonkeyPatch
 ):

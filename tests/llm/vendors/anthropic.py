@@ -80,6 +80,8 @@ class AnthropicVendor:
         check_tool_names([tool["name"] for tool in tools])
         messages = [_plain(message) for message in body.get("messages") or []]
         self._check_order(messages)
+        if (body.get("thinking") or {}).get("type") == "enabled":
+            _check_first_thought(messages)
         is_bound = any(
             block["type"] in ("thinking", "redacted_thinking")
             for message in messages
@@ -206,6 +208,21 @@ class AnthropicVendor:
     def error(self, status: int, message: str) -> dict[str, Any]:
         kind = ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def _check_first_thought(messages: list[dict[str, Any]]) -> None:
+    """Reject an open turn that begins without a thought. It follows the last message with a text."""
+    asked = max(
+        place
+        for place, message in enumerate(messages)
+        if message["role"] == "user" and message["content"][-1]["type"] != "tool_result"
+    )
+    if len(messages) > asked + 1 and "thinking" not in (kind := messages[asked + 1]["content"][0]["type"]):
+        raise Rejected(
+            f"messages.{asked + 1}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
+            f"`{kind}`. When `thinking` is enabled, a final `assistant` message must start with a thinking "
+            "block. To avoid this requirement, disable `thinking`."
+        )
 
 
 def _start(body: dict[str, Any], count: int) -> BaseModel:

@@ -8,16 +8,19 @@ of trigger, and when a spec is stored.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from easel.core.action.resolution import check_references, format_argument_path
-from easel.core.action.secrets import explain_no_secrets
+from easel.core.action.resolution import check_reference, format_argument_path
+from easel.core.action.secrets import require_variables
 from easel.core.action.warnings import find_warnings
 from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
+from easel.core.problems import Problems
 from easel.core.shell.arguments import is_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import refuse
+from easel.core.values.references import find_references
 from easel.core.values.template import Template, leaves
-from easel.errors import BadInput, Forbidden, NotFound, Unavailable
+from easel.errors import Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
 # The lowest confirmation level of each EASEL_APPROVAL_MODE. SB-01
@@ -134,40 +137,55 @@ def check_templates(
 ) -> list[str]:
     """Check a spec against the tool definitions. Returns warnings for its author. RS-16, RS-45
 
-    Raises `BadInput` for an unsafe shell template, and for a refresh of an action that needs confirmation.
+    Raises `BadInput` with all unsafe shell templates, and refreshes of actions that need confirmation.
     """
-    unknown_programs = [
-        warning
-        for action in spec.actions.values()
-        if isinstance(action, CallTool) and (definition := definitions.get(action.tool))
-        for warning in _check_commands(action, definition)
-    ]
+    problems = Problems()
+    warnings = collect_problems(spec, definitions, problems, floor=floor)
+    problems.raise_all("The spec")
+    return warnings
+
+
+def collect_problems(
+    spec: CanvasSpec, definitions: Definitions, problems: Problems, *, floor: Confirm = Confirm.NEVER
+) -> list[str]:
+    """Add the problems of a spec, or of its valid parts, with the tool definitions. Returns warnings."""
+    unknown_programs: list[str] = []
+    for action in spec.actions.values():
+        if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
+            unknown_programs += _check_commands(action, definition, problems)
     for number, refresh in enumerate(spec.refreshes):
-        action = spec.actions[refresh.action_id]
-        known = definitions.get(action.tool) if isinstance(action, CallTool) else None
-        is_known = known is not None or not isinstance(action, CallTool) or action.confirm is Confirm.ALWAYS
-        if is_known and needs_consent(action, known, floor=floor):
-            where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
-            raise BadInput(
-                problem=f"refresh[{number}].action: `{refresh.action_id}` needs confirmation by a person"
-                f"{where}, so a refresh cannot run it."
-            )
+        if refresh.action_id in spec.actions:
+            at = f"refresh[{number}].action"
+            action = spec.actions[refresh.action_id]
+            problems.take(None, _check_unattended, at, action, definitions, floor=floor)
     return [*find_warnings(spec, definitions), *unknown_programs]
 
 
-def _check_commands(action: CallTool, definition: ToolDefinition) -> Iterator[str]:
+def _check_unattended(at: str, action: Action, definitions: Definitions, *, floor: Confirm) -> None:
+    known = definitions.get(action.tool) if isinstance(action, CallTool) else None
+    is_known = known is not None or not isinstance(action, CallTool) or action.confirm is Confirm.ALWAYS
+    if is_known and needs_consent(action, known, floor=floor):
+        where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
+        refuse(
+            at,
+            f"`{action.action_id}` needs confirmation by a person{where}, so a refresh cannot run it.",
+        )
+
+
+def _check_commands(action: CallTool, definition: ToolDefinition, problems: Problems) -> Iterator[str]:
     """Check the templates that a shell reads, and that no reference is in place of them. RS-65, RS-66
 
     Yields a warning for each program with unknown habits.
     """
-    check_references(action, definition)
-    if action.secrets and not definition.takes_secrets:
-        raise BadInput(problem=explain_no_secrets(action.action_id, definition))
+    for path, reference in find_references(action.template):
+        problems.take(None, check_reference, action, definition, path, reference)
+    if action.secrets:
+        problems.take(None, require_variables, action.action_id, definition)
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)
-            command = compile_template(leaf, at, allows_options=action.allows_options)
-            for program in command.unknown_programs:
+            command = problems.take(None, compile_template, leaf, at, allows_options=action.allows_options)
+            for program in command.unknown_programs if command else ():
                 yield (
                     f"{at}: the program `{program}` is not known to take plain data; if it runs its arguments"
                     " as a command, put the command into a script and pass the value as its argument."

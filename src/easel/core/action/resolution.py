@@ -14,6 +14,7 @@ from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.references import (
     ArgumentPath,
+    Reference,
     SecretUse,
     ValueRef,
     find_references,
@@ -66,7 +67,8 @@ def resolve_call(
     such an argument is not safe or a reference is part of it, and the error of `check_arguments`.
     """
     filler = Filler(values, limit=limit, at=format_argument_path(action.action_id, ()))
-    check_references(action, definition)
+    for path, reference in find_references(action.template):
+        check_reference(action, definition, path, reference)
 
     def for_shell(template: Template, path: ArgumentPath) -> str | None:
         if not is_shell(definition, path):
@@ -85,15 +87,16 @@ def resolve_call(
     return ResolvedCall(action.tool, args, session_key, shell_args, tuple(filler.secrets), action.secrets)
 
 
-def check_references(action: CallTool, definition: ToolDefinition) -> None:
+def check_reference(
+    action: CallTool, definition: ToolDefinition, path: ArgumentPath, reference: Reference
+) -> None:
     """Raise `BadInput` if a reference is in an argument that a shell reads, or in place of one. RS-66"""
-    for path, reference in find_references(action.template):
-        if may_contain_shell(definition, path):
-            at = format_argument_path(action.action_id, path)
-            raise BadInput(
-                problem=f"{at}: a shell reads this argument or a part of it, so {reference} cannot stand "
-                "here; use a placeholder in a text."
-            )
+    if may_contain_shell(definition, path):
+        at = format_argument_path(action.action_id, path)
+        raise BadInput(
+            problem=f"{at}: a shell reads this argument or a part of it, so {reference} cannot stand "
+            "here; use a placeholder in a text."
+        )
 
 
 def _check_values(action: CallTool, definition: ToolDefinition, args: Any) -> None:

@@ -39,12 +39,15 @@ def check_secrets(
             f"accepted the canvas as it is now. Accept it, then run it again. {explain_weakened(weakened)}"
         )
         raise Forbidden(problem=problem.rstrip())
-    if work.env and definition is not None and not definition.takes_secrets:
-        raise BadInput(problem=explain_no_secrets(action_id, definition))
+    if work.env and definition is not None:
+        require_variables(action_id, definition)
 
 
-def explain_no_secrets(action_id: str, definition: ToolDefinition) -> str:
-    return (
-        f"actions.{action_id}.secrets: {definition.name} takes no variables; only a tool whose schema has "
-        f'`"{X_SECRETS}": true` does, such as Bash of Easel. Use {{"$secret": "NAME"}} in an argument.'
-    )
+def require_variables(action_id: str, definition: ToolDefinition) -> None:
+    """Raise `BadInput` if the tool takes no variables."""
+    if not definition.takes_secrets:
+        raise BadInput(
+            problem=f"actions.{action_id}.secrets: {definition.name} takes no variables; only a tool whose "
+            f'schema has `"{X_SECRETS}": true` does, such as Bash of Easel. Use {{"$secret": "NAME"}} in an '
+            "argument."
+        )

@@ -1,4 +1,4 @@
-"""The patch of a `state.patch` action: resolved before it is confirmed, and applied to the state. CV-25, RS-66
+"""The patch of a `state.patch` action: resolved before it is confirmed, then applied. CV-25, RS-66
 
 Owns filling the references in the operations. A resolved patch has the values themselves, so that a person
 confirms them; the state gets large ones as markers. Does not know stores.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from easel.core.problems import Problems
 from easel.core.secret.secret import parse_secret_names
 from easel.core.session.session import is_session_key
 from easel.core.validation import (
-    check_members,
     quote_value,
     refuse,
     require_choice,
@@ -22,15 +22,9 @@ from easel.core.validation import (
     require_object,
     require_text,
 )
-from easel.core.values.patch import Operation, Patch, parse_patch
+from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
-from easel.core.values.references import (
-    SecretRef,
-    ValueRef,
-    find_references,
-    parse_reference,
-    parse_references,
-)
+from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -121,80 +115,139 @@ _KNOWN = {
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
+_ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
 
 
 def parse_action(action_id: str, raw: Any) -> Action:
-    """Return the action that `raw` declares. Raises `BadInput`, which names the invalid member."""
-    at = f"actions.{require_id(action_id, 'actions')}"
-    declared = require_object(raw, at)
-    kind = require_choice(declared.get("kind"), ActionKind, f"{at}.kind")
-    check_members(declared, _KNOWN[kind], at)
-    confirm = require_choice(declared.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm")
-    title = (
-        require_text(declared["title"], f"{at}.title", max_length=MAX_TITLE_LENGTH)
-        if "title" in declared
-        else None
+    """Return the action that `raw` declares. Raises `BadInput`, which names all invalid members."""
+    problems = Problems()
+    action = read_action(action_id, raw, problems)
+    problems.raise_all(f"actions.{action_id}")
+    assert action is not None
+    return action
+
+
+def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
+    """Return the action that `raw` declares, or None if too little of it is valid.
+
+    The action counts only if no problem was added.
+    """
+    known_id = problems.take(None, require_id, action_id, "actions")
+    if known_id is None:
+        return None
+    at = f"actions.{known_id}"
+    declared = problems.take(None, require_object, raw, at)
+    if declared is None:
+        return None
+    kind = problems.take(None, require_choice, declared.get("kind"), ActionKind, f"{at}.kind")
+    problems.check_members(declared, _ANY_KIND if kind is None else _KNOWN[kind], at)
+    confirm = problems.take(
+        Confirm.ALWAYS, require_choice, declared.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm"
     )
+    title = None
+    if "title" in declared:
+        title = problems.take(
+            None, require_text, declared["title"], f"{at}.title", max_length=MAX_TITLE_LENGTH
+        )
     if "description" in declared:
-        require_text(
-            declared["description"], f"{at}.description", max_length=MAX_DESCRIPTION_LENGTH, may_be_empty=True
+        problems.take(
+            "",
+            require_text,
+            declared["description"],
+            f"{at}.description",
+            max_length=MAX_DESCRIPTION_LENGTH,
+            may_be_empty=True,
         )
     match kind:
+        case None:
+            return None
         case ActionKind.TOOL_CALL:
-            if "tool" not in declared:
-                refuse(f"{at}.tool", "is required by tool.call.")
-            args = require_object(declared.get("args", {}), f"{at}.args")
-            if parse_reference(args, f"{at}.args") is not None:
-                refuse(f"{at}.args", "must name the arguments; a reference stands for the value of one.")
-            return CallTool(
-                action_id=action_id,
-                tool=parse_tool_name(declared["tool"], f"{at}.tool"),
-                args=args,
-                template=parse_templates(args, f"{at}.args"),
-                save_target=_save_target(declared, at),
-                confirm=confirm,
-                timeout_ms=_timeout(declared, at),
-                missing=require_choice(
-                    declared.get("missing", WhenMissing.FAIL), WhenMissing, f"{at}.missing"
-                ),
-                allows_options=require_flag(declared.get("allowOptions", False), f"{at}.allowOptions"),
-                title=title,
-                secrets=parse_secret_names(declared.get("secrets", []), f"{at}.secrets"),
-            )
+            return _read_call(action_id, declared, problems, confirm, title)
         case ActionKind.SESSION_SEND:
-            message = require_text(declared.get("message"), f"{at}.message", max_length=MAX_MESSAGE_LENGTH)
-            return SendMessage(
-                action_id=action_id,
-                message=parse_template(message, f"{at}.message"),
-                session_key=_parse_session_key(declared["sessionKey"], f"{at}.sessionKey")
-                if "sessionKey" in declared
-                else None,
-                save_target=_save_target(declared, at),
-                confirm=confirm,
-                timeout_ms=_timeout(declared, at),
-                title=title,
-            )
+            return _read_message(action_id, declared, problems, confirm, title)
         case ActionKind.STATE_PATCH:
             if "patch" not in declared:
-                refuse(f"{at}.patch", "is required by state.patch.")
+                problems.add(f"{at}.patch", "is required by state.patch.")
+                return None
             return PatchState(
                 action_id=action_id,
                 declared=declared["patch"],
-                patch=_parse_patch(declared["patch"], f"{at}.patch"),
+                patch=_read_patch(declared["patch"], f"{at}.patch", problems),
                 confirm=confirm,
                 title=title,
             )
 
 
-def _parse_patch(raw: Any, at: str) -> Patch:
+def _read_call(
+    action_id: str, declared: Mapping[str, Any], problems: Problems, confirm: Confirm, title: str | None
+) -> CallTool:
+    at, take = f"actions.{action_id}", problems.take
+    if "tool" not in declared:
+        problems.add(f"{at}.tool", "is required by tool.call.")
+    args = take(dict[str, Any](), require_object, declared.get("args", {}), f"{at}.args")
+    return CallTool(
+        action_id=action_id,
+        tool=take("", parse_tool_name, declared["tool"], f"{at}.tool") if "tool" in declared else "",
+        args=args,
+        template=_read_arguments(args, f"{at}.args", problems),
+        save_target=take(None, _save_target, declared, at),
+        confirm=confirm,
+        timeout_ms=take(None, _timeout, declared, at),
+        missing=take(
+            WhenMissing.FAIL,
+            require_choice,
+            declared.get("missing", WhenMissing.FAIL),
+            WhenMissing,
+            f"{at}.missing",
+        ),
+        allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
+        title=title,
+        secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
+    )
+
+
+def _read_message(
+    action_id: str, declared: Mapping[str, Any], problems: Problems, confirm: Confirm, title: str | None
+) -> SendMessage:
+    at, take = f"actions.{action_id}", problems.take
+    message = take("", require_text, declared.get("message"), f"{at}.message", max_length=MAX_MESSAGE_LENGTH)
+    return SendMessage(
+        action_id=action_id,
+        message=take("", parse_template, message, f"{at}.message"),
+        session_key=take(None, _parse_session_key, declared["sessionKey"], f"{at}.sessionKey")
+        if "sessionKey" in declared
+        else None,
+        save_target=take(None, _save_target, declared, at),
+        confirm=confirm,
+        timeout_ms=take(None, _timeout, declared, at),
+        title=title,
+    )
+
+
+def _read_arguments(args: dict[str, Any], at: str, problems: Problems) -> Mapping[str, Any]:
+    """Return the arguments with their templates and references parsed. CV-26, RS-66"""
+    if len(args) == 1 and not NAMES.isdisjoint(args):
+        problems.add(at, "must name the arguments; a reference stands for the value of one.")
+        return {}
+    return {name: problems.take(None, parse_templates, item, f"{at}.{name}") for name, item in args.items()}
+
+
+def _read_patch(raw: Any, at: str, problems: Problems) -> Patch:
     """Return the operations with the references in their values parsed. CV-25, RS-66"""
-    operations: list[Operation] = []
-    for number, operation in enumerate(parse_patch(raw, at)):
-        value = parse_references(operation.value, f"{at}[{number}].value")
-        if not operation.path and not isinstance(value, (dict, ValueRef)):
-            refuse(f"{at}[{number}].value", "a state must be an object.")
-        operations.append(replace(operation, value=value))
-    return tuple(operations)
+    declared = problems.take(list[Any](), require_operations, raw, at)
+    operations = [
+        problems.take(None, _parse_operation, operation, f"{at}[{number}]")
+        for number, operation in enumerate(declared)
+    ]
+    return tuple(operation for operation in operations if operation is not None)
+
+
+def _parse_operation(raw: Any, at: str) -> Operation:
+    operation = parse_operation(raw, at)
+    value = parse_references(operation.value, f"{at}.value")
+    if not operation.path and not isinstance(value, (dict, ValueRef)):
+        refuse(f"{at}.value", "a state must be an object.")
+    return replace(operation, value=value)
 
 
 def parse_tool_name(value: Any, at: str) -> str:

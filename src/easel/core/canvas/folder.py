@@ -21,6 +21,7 @@ import msgspec
 from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
 from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
 from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
+from easel.core.problems import escape_unprintable, problems_of
 from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.core.validation import quote_value, require_object
 from easel.errors import BadInput, HostError
@@ -179,8 +180,16 @@ class _Reader:
 
     def spec(self) -> dict[str, Any] | None:
         spec = self.object_at(SPEC)
-        is_valid = spec is None or self.check(SPEC, lambda: parse_spec(spec, _NO_LIMITS)) is not None
-        return spec if is_valid else None
+        try:
+            return spec if spec is None or parse_spec(spec, _NO_LIMITS) else None
+        except HostError as problem:
+            for entry in problems_of(problem):
+                self.report(SPEC, f"{entry['path']}: {entry['problem']}")
+            if more := problem.details.get("more"):
+                self.report(SPEC, f"and {more} more problems.")
+            if not problem.details.get("problems"):
+                self.report(SPEC, problem.message)
+            return None
 
     def state(self) -> dict[str, Any] | None:
         state = self.object_at(STATE)
@@ -306,12 +315,3 @@ def format_json(value: Any) -> bytes:
 def is_identical_json(left: Any, right: Any) -> bool:
     """Return whether two values have the same JSON text, except for key order. 1, 1.0 and true differ."""
     return msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")
-
-
-def escape_unprintable(text: str) -> str:
-    """Return the text with unprintable characters escaped, so that a terminal does not interpret them."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    )

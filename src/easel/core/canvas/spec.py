@@ -10,10 +10,10 @@ may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-
 interpreted). `version` and `mode` are optional: the only version is 1, and the default mode is `html`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,14 +22,14 @@ from easel.core.canvas.actions import (
     MAX_TITLE_LENGTH,
     Action,
     CallTool,
-    parse_action,
     parse_tool_name,
+    read_action,
 )
 from easel.core.canvas.origins import require_origin
+from easel.core.problems import Problems
 from easel.core.secret.secret import parse_secret_names
 from easel.core.validation import (
     MAX_DEPTH,
-    check_members,
     is_too_deep,
     is_unsafe_name,
     quote_value,
@@ -44,6 +44,8 @@ from easel.core.validation import (
 )
 from easel.core.values.paths import Path, parse_path
 from easel.errors import BadInput, TooLarge
+
+Parsed = TypeVar("Parsed")
 
 VERSION = 1
 MIN_REFRESH_MS = 1_000  # X9
@@ -118,36 +120,51 @@ class CanvasSpec:
 
 
 def parse_spec(raw: Any, limits: SpecLimits = DEFAULT_LIMITS) -> CanvasSpec:
-    """Parse a spec. Raises `BadInput` or `TooLarge`. Sizes are checked before the members are parsed."""
+    """Parse a spec. Raises `TooLarge`, or `BadInput` with all problems of the spec."""
+    problems = Problems()
+    spec = read_spec(raw, limits, problems)
+    problems.raise_all("The spec")
+    return spec
+
+
+def read_spec(raw: Any, limits: SpecLimits, problems: Problems) -> CanvasSpec:
+    """Return the valid parts of a spec and add its problems, so that other checks can add theirs.
+
+    Raises `TooLarge` or `BadInput` for the size and the depth, which are checked before anything is parsed.
+    """
     members = require_object(raw, "spec")
     declared = require_object(members.get("actions", {}), "actions", max_items=limits.actions)
     _check_sizes(members, limits)
-    check_members(members, KNOWN, "")
-    version = members.get("version", VERSION)
-    if version != VERSION or isinstance(version, (bool, float)):
-        value = quote_value(version) if isinstance(version, str) else repr(version)[:20]
-        refuse("version", f"must be {VERSION}; {value} is not supported.")
+    take = problems.take
+    problems.check_members(members, KNOWN, "")
+    take(None, _check_version, members.get("version", VERSION))
     for name, max_length in (
         ("$schema", MAX_TITLE_LENGTH),
         ("title", MAX_TITLE_LENGTH),
         ("description", MAX_DESCRIPTION_LENGTH),
     ):
         if name in members:
-            require_text(members[name], name, max_length=max_length, may_be_empty=True)
-    tools, connect, secrets = _parse_policy(members.get("toolPolicy", {}), limits)
-    actions = {name: parse_action(name, action) for name, action in declared.items()}
-    _check_secrets(actions, secrets)
+            take("", require_text, members[name], name, max_length=max_length, may_be_empty=True)
+    tools, connect, secrets = _read_policy(members.get("toolPolicy", {}), limits, problems)
+    actions = {name: read_action(name, action, problems) for name, action in declared.items()}
+    _check_secrets(actions, secrets, problems)
     return CanvasSpec(
-        mode=require_choice(members.get("mode", Mode.HTML), Mode, "mode"),
+        mode=take(Mode.HTML, require_choice, members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
         connect=connect,
         secrets=secrets,
-        state=require_object(members.get("state", {}), "state"),
-        actions=actions,
-        bindings=_parse_bindings(members.get("bindings", {}), actions, limits),
-        refreshes=_parse_refreshes(members.get("refresh", []), actions, limits),
-        writable=_parse_writable(members["writable"], limits) if "writable" in members else None,
+        state=take(dict[str, Any](), require_object, members.get("state", {}), "state"),
+        actions={name: action for name, action in actions.items() if action is not None},
+        bindings=_read_bindings(members.get("bindings", {}), declared, limits, problems),
+        refreshes=_read_refreshes(members.get("refresh", []), declared, limits, problems),
+        writable=_read_writable(members["writable"], limits, problems) if "writable" in members else None,
     )
+
+
+def _check_version(version: Any) -> None:
+    if version != VERSION or isinstance(version, (bool, float)):
+        value = quote_value(version) if isinstance(version, str) else repr(version)[:20]
+        refuse("version", f"must be {VERSION}; {value} is not supported.")
 
 
 # --- sizes --------------------------------------------------------------------------------------------------
@@ -183,85 +200,108 @@ def _size(value: Any, at: str) -> int:
 # --- parts --------------------------------------------------------------------------------------------------
 
 
-def _parse_policy(raw: Any, limits: SpecLimits) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
-    members = require_object(raw, "toolPolicy")
-    check_members(members, {"allow", "connect", "secrets"}, "toolPolicy")
-    allow = require_list(members.get("allow", []), "toolPolicy.allow", max_items=limits.tools)
-    tools = frozenset(
-        parse_tool_name(name, f"toolPolicy.allow[{number}]") for number, name in enumerate(allow)
-    )
-    connect = require_list(members.get("connect", []), "toolPolicy.connect", max_items=limits.tools)
-    origins = (
-        require_origin(origin, f"toolPolicy.connect[{number}]") for number, origin in enumerate(connect)
-    )
-    return tools, tuple(origins), parse_secret_names(members.get("secrets", []), "toolPolicy.secrets")
+def _read_policy(
+    raw: Any, limits: SpecLimits, problems: Problems
+) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
+    take = problems.take
+    members = take(dict[str, Any](), require_object, raw, "toolPolicy")
+    problems.check_members(members, {"allow", "connect", "secrets"}, "toolPolicy")
+    allow, origins = members.get("allow", []), members.get("connect", [])
+    tools = _read_list(allow, "toolPolicy.allow", parse_tool_name, limits.tools, problems)
+    connect = _read_list(origins, "toolPolicy.connect", require_origin, limits.tools, problems)
+    secrets = take((), parse_secret_names, members.get("secrets", []), "toolPolicy.secrets")
+    return frozenset(tools), tuple(connect), secrets
 
 
-def _check_secrets(actions: Mapping[str, Action], declared: Collection[str]) -> None:
-    """Raise `BadInput` for an action that uses a secret which `toolPolicy.secrets` does not list. RS-66"""
-    for action in actions.values():
-        names = action.secret_names if isinstance(action, CallTool) else frozenset[str]()
-        if missing := sorted(names.difference(declared)):
-            refuse(
-                f"actions.{action.action_id}",
-                f"uses the secret {missing[0]}, which toolPolicy.secrets does not list.",
-            )
+def _check_secrets(
+    actions: Mapping[str, Action | None], declared: Collection[str], problems: Problems
+) -> None:
+    """Add a problem for each secret that an action uses and `toolPolicy.secrets` does not list. RS-66"""
+    for action_id, action in actions.items():
+        for name in sorted(action.secret_names) if isinstance(action, CallTool) else ():
+            if name not in declared:
+                problem = f"uses the secret {name}, which toolPolicy.secrets does not list."
+                problems.add(f"actions.{action_id}", problem)
 
 
-def _parse_bindings(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> Mapping[str, str]:
-    bindings = require_object(raw, "bindings", max_items=limits.bindings)
+def _read_list(
+    raw: Any, at: str, parse: Callable[[Any, str], Parsed], max_items: int, problems: Problems
+) -> list[Parsed]:
+    """Return the valid entries of a list."""
+    entries = problems.take(list[Any](), require_list, raw, at, max_items=max_items)
+    parsed = [problems.take(None, parse, entry, f"{at}[{number}]") for number, entry in enumerate(entries)]
+    return [entry for entry in parsed if entry is not None]
+
+
+def _read_bindings(
+    raw: Any, actions: Mapping[str, Any], limits: SpecLimits, problems: Problems
+) -> Mapping[str, str]:
+    bindings = problems.take(dict[str, Any](), require_object, raw, "bindings", max_items=limits.bindings)
     for control, action_id in bindings.items():
-        if (
-            not 0 < len(control) <= MAX_CONTROL_LENGTH
-            or not control.isprintable()
-            or any(map(is_unsafe_name, control.split(".")))
-        ):
-            refuse(
-                "bindings",
-                f"{quote_value(control)} is not the name of a control; "
-                f"it must be 1 to {MAX_CONTROL_LENGTH} printable characters, such as buttons.deployNow.",
-            )
-        _require_declared(action_id, actions, f"bindings.{control}")
+        problems.take(None, _check_control, control)
+        _check_declared(action_id, actions, f"bindings.{control}", problems)
     return bindings
 
 
-def _parse_refreshes(raw: Any, actions: Mapping[str, Action], limits: SpecLimits) -> tuple[Refresh, ...]:
-    refreshes = tuple(
-        _parse_refresh(entry, actions, f"refresh[{number}]")
-        for number, entry in enumerate(require_list(raw, "refresh", max_items=limits.refreshes))
-    )
-    _check_unique([refresh.refresh_id for refresh in refreshes])
-    return refreshes
+def _check_control(control: str) -> None:
+    if (
+        not 0 < len(control) <= MAX_CONTROL_LENGTH
+        or not control.isprintable()
+        or any(map(is_unsafe_name, control.split(".")))
+    ):
+        refuse(
+            "bindings",
+            f"{quote_value(control)} is not the name of a control; "
+            f"it must be 1 to {MAX_CONTROL_LENGTH} printable characters, such as buttons.deployNow.",
+        )
 
 
-def _parse_refresh(raw: Any, actions: Mapping[str, Action], at: str) -> Refresh:
-    members = require_object(raw, at)
-    check_members(members, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
+def _read_refreshes(
+    raw: Any, actions: Mapping[str, Any], limits: SpecLimits, problems: Problems
+) -> tuple[Refresh, ...]:
+    entries = problems.take(list[Any](), require_list, raw, "refresh", max_items=limits.refreshes)
+    refreshes = [
+        _read_refresh(entry, actions, f"refresh[{number}]", problems) for number, entry in enumerate(entries)
+    ]
+    _check_unique([refresh.refresh_id if refresh else "" for refresh in refreshes], problems)
+    return tuple(refresh for refresh in refreshes if refresh is not None)
+
+
+def _read_refresh(raw: Any, actions: Mapping[str, Any], at: str, problems: Problems) -> Refresh | None:
+    take = problems.take
+    members = take(None, require_object, raw, at)
+    if members is None:
+        return None
+    problems.check_members(members, {"id", "everyMs", "action", "enabled", "onlyWatched"}, at)
     return Refresh(
-        refresh_id=require_id(members.get("id"), f"{at}.id"),
-        every_ms=require_number(
-            members.get("everyMs"), f"{at}.everyMs", minimum=MIN_REFRESH_MS, maximum=MAX_REFRESH_MS
+        refresh_id=take("", require_id, members.get("id"), f"{at}.id"),
+        every_ms=take(
+            MAX_REFRESH_MS,
+            require_number,
+            members.get("everyMs"),
+            f"{at}.everyMs",
+            minimum=MIN_REFRESH_MS,
+            maximum=MAX_REFRESH_MS,
         ),
-        action_id=_require_declared(members.get("action"), actions, f"{at}.action"),
-        is_enabled=require_flag(members.get("enabled", True), f"{at}.enabled"),
-        only_watched=require_flag(members.get("onlyWatched", False), f"{at}.onlyWatched"),
+        action_id=_check_declared(members.get("action"), actions, f"{at}.action", problems),
+        is_enabled=take(False, require_flag, members.get("enabled", True), f"{at}.enabled"),
+        only_watched=take(False, require_flag, members.get("onlyWatched", False), f"{at}.onlyWatched"),
     )
 
 
-def _require_declared(action_id: Any, actions: Mapping[str, Action], at: str) -> str:
-    if not isinstance(action_id, str) or action_id not in actions:
-        refuse(at, f"{quote_value(action_id)} is not a declared action.")
-    return action_id
+def _check_declared(action_id: Any, actions: Mapping[str, Any], at: str, problems: Problems) -> str:
+    if isinstance(action_id, str) and action_id in actions:
+        return action_id
+    word = action_id if isinstance(action_id, str) else ""
+    problems.add(at, f"{quote_value(action_id)} is not a declared action", word=word, known=actions.keys())
+    return ""
 
 
-def _check_unique(ids: Sequence[str]) -> None:
+def _check_unique(ids: Sequence[str], problems: Problems) -> None:
     for number, refresh_id in enumerate(ids):
-        if refresh_id in ids[:number]:
-            refuse(f"refresh[{number}].id", f"`{refresh_id}` is used twice.")
+        if refresh_id and refresh_id in ids[:number]:
+            problems.add(f"refresh[{number}].id", f"`{refresh_id}` is used twice.")
 
 
-def _parse_writable(raw: Any, limits: SpecLimits) -> tuple[Path, ...]:
-    return tuple(
-        parse_path(path, f"writable[{number}]")
-        for number, path in enumerate(require_list(raw, "writable", max_items=limits.bindings))
-    )
+def _read_writable(raw: Any, limits: SpecLimits, problems: Problems) -> tuple[Path, ...]:
+    return tuple(_read_list(raw, "writable", parse_path, limits.bindings, problems))

@@ -22,7 +22,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote a text: a person, or the assistant in a run. RS-49"""
+    """The author of a text: a person, or the assistant in a run. RS-49"""
 
     kind: AuthorKind
     id: str

@@ -21,7 +21,6 @@ _FENCE = re.compile(r"(`{3,}|~{3,})[^`]*")
 _PREAMBLE = re.compile(
     r"(?:diff |index |Index: |={5,}|(?:old|new|deleted|new file|deleted file) mode |(?:dis)?similarity )"
 )
-_SIGNS = frozenset({" ", "-", "+"})
 
 
 class HunkHeader(NamedTuple):
@@ -38,16 +37,12 @@ class Hunk(NamedTuple):
 
     number: int
     header: HunkHeader
+    start: int  # index of the first old line; of the line after the address for an insertion. RS-21
     body: Sequence[str]  # as sent
     old: Sequence[str]
     new: Sequence[str]
     old_is_terminated: bool = True  # False: the last old line has no newline
     new_is_terminated: bool = True
-
-    @property
-    def start(self) -> int:
-        """The index of the first old line; of the line after the address for an insertion. RS-21"""
-        return self.header.old_start - 1 if self.old else self.header.old_start
 
     @property
     def is_insertion(self) -> bool:
@@ -86,29 +81,26 @@ class _Parser:
     ) -> None:
         self._revision_id = revision_id
         self._max_hunks = max_hunks
-        self._has_file_lines = "\n--- " in patch
-        if (count := patch.count("\n")) > max_lines:
+        self._lines = patch.split("\n", max_lines + 1)
+        if len(self._lines) > max_lines + 1:
+            count = patch.count("\n")
             self._reject(
                 Reason.TOO_LARGE,
                 f"The patch has {count} lines; {max_lines} is the limit.",
                 advice="Split it into several patches.",
             )
-        if patch.count("\n@@") > max_hunks:
+        if len(self._lines) > max_hunks and patch.count("\n@@") > max_hunks:
             self._reject_hunk_count()
-        self._lines = patch.split("\n")
         if not self._lines[-1]:
             self._lines.pop()
         if strips_cr and self._lines and all(line.endswith("\r") for line in self._lines):
             self._lines = [line[:-1] for line in self._lines]
         self._at = 0
         self._end = len(self._lines)
-        self._headers: list[int] = []  # the lines at which hunks begin
 
     def parse(self) -> list[Hunk]:
         self._remove_fence()
         self._read_file_header()
-        lines = self._lines
-        self._headers = [at for at in range(self._at, self._end) if lines[at].startswith("@@")]
         hunks: list[Hunk] = []
         while self._at < self._end:
             if len(hunks) == self._max_hunks:
@@ -188,61 +180,54 @@ class _Parser:
         return any(line.startswith("@@") for line in self._lines[self._at : self._end])
 
     def _read_hunk(self, number: int) -> Hunk:
+        """Read a header and the lines up to the next one."""
         header = self._read_header(number)
-        end = self._headers[number] if number < len(self._headers) else self._end
-        body = self._lines[self._at : end]
-        if self._has_file_lines or not {line[:1] for line in body} <= _SIGNS:
-            hunk = self._read_body(number, header, end)
-        else:  # the usual case, and much faster
-            hunk = Hunk(
-                number=number,
-                header=header,
-                body=body,
-                old=[line[1:] for line in body if line[0] != "+"],
-                new=[line[1:] for line in body if line[0] != "-"],
-            )
-            self._at = end
-        self._check_hunk(hunk)
-        return hunk
-
-    def _read_body(self, number: int, header: HunkHeader, end: int) -> Hunk:
-        """Read the lines of a hunk one by one."""
-        first = self._at
+        lines, first = self._lines, self._at
         old: list[str] = []
         new: list[str] = []
         old_is_terminated = new_is_terminated = True
-        sign = ""
-        while self._at < end:
-            line = self._lines[self._at]
-            if line.startswith("--- ") and (len(old), len(new)) == (header.old_count, header.new_count):
-                self._check_second_file()
-            if line.startswith("\\ "):
-                old_is_terminated = old_is_terminated and sign == "+"
-                new_is_terminated = new_is_terminated and sign == "-"
-                if not sign:
-                    self._reject_line(number, line)
-                self._at += 1
-                sign = ""
-                continue
-            sign = line[:1] or " "
-            if sign not in _SIGNS:
-                self._reject_line(number, line)
-            if (sign != "+" and not old_is_terminated) or (sign != "-" and not new_is_terminated):
-                self._reject_marker(number)
-            if sign != "+":
+        for at in range(first, self._end):
+            self._at = at
+            line = lines[at]
+            sign = line[:1]
+            if sign == " " or not sign:
+                if not (old_is_terminated and new_is_terminated):
+                    self._reject_marker(number)
+                content = line[1:]
+                old.append(content)
+                new.append(content)
+            elif sign == "-":
+                if line.startswith("--- ") and (len(old), len(new)) == (header.old_count, header.new_count):
+                    self._check_second_file()
+                if not old_is_terminated:
+                    self._reject_marker(number)
                 old.append(line[1:])
-            if sign != "-":
+            elif sign == "+":
+                if not new_is_terminated:
+                    self._reject_marker(number)
                 new.append(line[1:])
-            self._at += 1
-        return Hunk(
+            elif line.startswith("@@"):
+                break
+            elif line.startswith("\\ ") and at > first and not lines[at - 1].startswith("\\"):
+                before = lines[at - 1][:1]
+                old_is_terminated = old_is_terminated and before == "+"
+                new_is_terminated = new_is_terminated and before == "-"
+            else:
+                self._reject_line(number, line)
+        else:
+            self._at = self._end
+        hunk = Hunk(
             number=number,
             header=header,
-            body=self._lines[first:end],
+            start=header.old_start - 1 if old else header.old_start,
+            body=lines[first : self._at],
             old=old,
             new=new,
             old_is_terminated=old_is_terminated,
             new_is_terminated=new_is_terminated,
         )
+        self._check_hunk(hunk)
+        return hunk
 
     def _read_header(self, number: int) -> HunkHeader:
         line = self._lines[self._at].rstrip("\r")
@@ -263,8 +248,7 @@ class _Parser:
                 patch_line=self._at + 1,
             )
         self._at += 1
-        old_start, old_count, new_start, new_count = found.groups("1")
-        return HunkHeader(int(old_start), int(old_count), int(new_start), int(new_count))
+        return HunkHeader(*map(int, found.groups("1")))
 
     def _check_hunk(self, hunk: Hunk) -> None:
         """Reject a hunk that changes nothing or has no address. RS-20"""

@@ -7,11 +7,12 @@ blocks, because there is no clock here. A line is one match, however often the q
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import re2
 
 from easel.core.document.document import LineRange
-from easel.core.document.lines import shorten
+from easel.core.document.lines import count_newlines, shorten
 from easel.core.document.sections import Outline
 from easel.errors import BadInput
 
@@ -27,8 +28,7 @@ OVERLAP_BYTES = 1024  # between two blocks of one long line, so that a match of 
 _NEW_LINE = 0x0A
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A matched line. `section` is the name of its section."""
 
     line: int
@@ -73,21 +73,12 @@ def grep(
         if len(lines) == max_matches:
             is_truncated = True
             break
-        number, counted = number + text.count("\n", counted, line_start), line_start
+        number, counted = number + count_newlines(text, counted, line_start), line_start
         lines.append((number, shorten(text[line_start:line_end], max_width)))
         offsets.append(line_start)
-    names = _name_sections(text, offsets) if names_sections else [None] * len(lines)
+    names = Outline(text).name_each(offsets) if names_sections else [None] * len(lines)
     matches = [Match(*line, name) for line, name in zip(lines, names, strict=True)]
     return Found(matches, is_truncated)
-
-
-def _name_sections(text: str, offsets: Sequence[int]) -> list[str | None]:
-    """Return the section of each line. The text after the last of them and its underline does not matter."""
-    if not offsets:
-        return []
-    end = text.find("\n", offsets[-1])
-    end = text.find("\n", end + 1) if end >= 0 else -1
-    return Outline(text if end < 0 else text[:end]).name_each(offsets)
 
 
 def _check_query(query: str) -> None:

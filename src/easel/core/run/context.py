@@ -166,7 +166,7 @@ def to_turn_steps(
         complete = _without_open_calls(to_model_step(step, max_result_bytes))
         if complete.text or complete.calls:
             kept.append(_with_unique_ids(run_id, len(kept), complete))
-    last = _closing_text(tuple(kept), ending)
+    last = _closing_text(tuple(kept), ending, assistant_text(tuple(steps)))
     return (*kept, Step(last, ())) if last else tuple(kept)
 
 
@@ -200,10 +200,14 @@ def _with_unique_ids(run_id: RunId, position: int, step: Step) -> Step:
     )
 
 
-def _closing_text(steps: tuple[Step, ...], ending: Ending | None) -> str:
+def _closing_text(steps: tuple[Step, ...], ending: Ending | None, original: str) -> str:
+    """Return the text after the last step. `original` is the text of all steps with its encoded runs."""
     if ending is None:
         return "" if steps and not steps[-1].calls else "[The run did not end.]"
-    text = ending.text.removeprefix(assistant_text(steps)).removeprefix(STEP_BREAK)
+    said = assistant_text(steps)
+    if not ending.text.startswith(said):  # an encoded run that goes on in the next step is one in the answer
+        said = take_out_runs(original).text
+    text = ending.text.removeprefix(said).removeprefix(STEP_BREAK)
     match ending.status:
         case Status.CANCELLED:
             outcome = "[The user cancelled this answer.]"

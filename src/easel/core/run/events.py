@@ -6,6 +6,7 @@ from typing import Any
 from easel.core.document.document import Author
 from easel.core.principal import ActorKind
 from easel.core.run.conversation import ContextStart, Step, ToolCall, ToolResult, Usage
+from easel.core.run.instructions import Instructions
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope, Provenance, seal
@@ -51,8 +52,17 @@ class RunEvents:
     def thought(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("reasoning.delta", {"message_id": message_id, "text": text, **self._attempt})
 
-    def step(self, number: int, step: Step, start: ContextStart | None = None) -> Envelope:
-        """Return the event of a model's answer, with what a later worker needs to send it back."""
+    def step(
+        self,
+        number: int,
+        step: Step,
+        start: ContextStart | None = None,
+        instructions: Instructions | None = None,
+    ) -> Envelope:
+        """Return the event of a model's answer, with what a later worker needs to send it back.
+
+        `instructions` are those of the run, with its first step only.
+        """
         calls = [{"call_id": call.call_id, "tool": call.tool, "args": call.args} for call in step.calls]
         data: dict[str, Any] = {"step": number, "text": step.text, "calls": calls}
         if step.usage is not None:
@@ -62,6 +72,8 @@ class RunEvents:
             data["prefix"] = step.prefix
         if start is not None:
             data["context"] = start.to_json()
+        if instructions is not None:
+            data["instructions"] = instructions.to_text()
         return self._seal("step.completed", data)
 
     def hidden_update(self, message_id: MessageId, text: str | MessageText, author: Author) -> Envelope:

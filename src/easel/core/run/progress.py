@@ -14,6 +14,7 @@ from easel.core.run.conversation import (
     Usage,
     assistant_text,
 )
+from easel.core.run.instructions import Instructions
 from easel.ids import CallId
 
 OUTCOME_UNKNOWN = (
@@ -36,6 +37,7 @@ class Progress:
     unfinished: str = ""
     updates: tuple[str, ...] = ()
     start: ContextStart | None = None  # None: no step of an earlier attempt has one
+    instructions: Instructions | None = None  # likewise
 
     @property
     def text(self) -> str:
@@ -53,6 +55,7 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     unfinished: list[str] = []
     updates: list[str] = []
     start: ContextStart | None = None
+    instructions: Instructions | None = None
     is_new_attempt = False  # the first delta of an attempt replaces the unfinished text of the former one
     for event_type, data in events:
         if event_type == "run.start":
@@ -67,6 +70,8 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
             steps.append(to_step(data))
             if "context" in data:
                 start = ContextStart.from_json(data["context"])
+            if isinstance(stored := data.get("instructions"), str):
+                instructions = Instructions.from_text(stored)
         elif event_type == "message.completed" and data.get("hidden") and not steps:
             updates.append(_text(data))
         elif event_type == "tool.call":
@@ -76,7 +81,7 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     finished = tuple(steps)
     lead = STEP_BREAK if assistant_text(finished) else ""
     text = "".join(unfinished).removeprefix(lead)
-    return Progress(finished, frozenset(started_calls), text, tuple(updates), start)
+    return Progress(finished, frozenset(started_calls), text, tuple(updates), start, instructions)
 
 
 def to_step(data: Mapping[str, Any]) -> Step:

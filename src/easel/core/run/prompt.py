@@ -34,8 +34,9 @@ with canvasId "deploy", this spec:
 and as assets/index.html:
 {EXAMPLE_PAGE}
 Only tools in toolPolicy.allow can be called. The kinds of actions are tool.call, state.patch and \
-session.send (a message to you). {{{{state.x}}}} and {{{{input.x}}}} in args are filled in when the button \
-is pressed; saveAs stores the result in the state. Set "confirm": "always" for actions that change things. \
+session.send (a message to you). {{{{state.x}}}} and {{{{input.x}}}} in args are filled in as text when the \
+button is pressed; {{"$value": "state.x"}} gives a number, list or object as it is, also as the value in a \
+state.patch; saveAs stores the result in the state. Set "confirm": "always" for actions that change things. \
 Until a person accepts the canvas, its actions ask for confirmation: tell the user its viewUrl. Change the \
 state with patchState, not by writing the spec again."""
 

@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from easel.core.tool.definition import X_SHELL, ToolDefinition
+from easel.core.tool.schemas import (
+    find_alternatives,
+    inner_schemas,
+    known_steps,
+    list_of,
+    members_of,
+    prefix_items,
+)
 
 COMMAND_NAMES = frozenset({"command", "cmd", "script", "shell"})
 SHELL_TOOLS = frozenset({"bash", "shell", "sh", "exec"})
+_MAX_PLACES = 1_000  # that are searched for a command
 
 
 def is_shell(definition: ToolDefinition, path: Sequence[str | int]) -> bool:
@@ -44,10 +53,10 @@ def may_contain_shell(definition: ToolDefinition, path: Sequence[str | int]) -> 
         if place.is_shell:
             return True
         key = (frozenset(map(id, place.schemas)), place.marks, place.is_named)
-        if key not in seen and len(seen) < _MAX_ALTERNATIVES:
+        if key not in seen and len(seen) < _MAX_PLACES:
             seen.add(key)
-            waiting += [place.inner(step) for step in _known_steps(place.schemas)]
-    return len(seen) >= _MAX_ALTERNATIVES  # too large to search
+            waiting += [place.inner(step) for step in known_steps(place.schemas)]
+    return len(seen) >= _MAX_PLACES  # too large to search
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class _Place:
         is_named: bool = False,
     ) -> None:
         self._tool = tool
-        self.schemas = _alternatives(tool.schema, schemas)
+        self.schemas = find_alternatives(tool.schema, schemas)
         own = {schema[X_SHELL] for schema in self.schemas if isinstance(schema.get(X_SHELL), bool)}
         self.marks = marks | own
         self.is_named = is_named  # the place counts as a command unless a mark says otherwise
@@ -83,13 +92,13 @@ class _Place:
         if isinstance(step, str):
             return self._enter(step)
         # Elements after those of the longest `prefixItems` have the same schemas.
-        index = min(step, max((len(_prefix_items(schema)) for schema in self.schemas), default=0))
+        index = min(step, max((len(prefix_items(schema)) for schema in self.schemas), default=0))
         if index not in self._elements:
             self._elements[index] = self._enter(index)
         return self._elements[index]
 
     def _enter(self, step: str | int) -> "_Place":
-        inner = [part for schema in self.schemas for part in _inner(schema, step)]
+        inner = [part for schema in self.schemas for part in inner_schemas(schema, step)]
         is_named = step in COMMAND_NAMES or self._tool.reads_every_argument
         return _Place(self._tool, inner, self.marks, is_named=is_named)
 
@@ -106,7 +115,7 @@ def _reads_every_argument(definition: ToolDefinition) -> bool:
     name = definition.name.rpartition("__")[2].lower()
     if name not in SHELL_TOOLS:
         return False
-    arguments = _members(definition.schema.get("properties"))
+    arguments = members_of(definition.schema.get("properties"))
     return COMMAND_NAMES.isdisjoint(arguments) and not _has_mark(definition.schema)
 
 
@@ -115,82 +124,11 @@ def _has_mark(schema: Any) -> bool:
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()
-        if _members(part).get(X_SHELL) is True:
+        if members_of(part).get(X_SHELL) is True:
             return True
-        waiting += [*_members(part).values(), *_list(part)]
+        waiting += [*members_of(part).values(), *list_of(part)]
     return False
-
-
-_BRANCHES = ("allOf", "anyOf", "oneOf")
-_CONDITIONS = ("then", "else", "not", "if")
-_PATTERNS = "patternProperties"
-_OTHERS = ("additionalProperties", "unevaluatedProperties")
-_ELEMENTS = ("items", "additionalItems", "unevaluatedItems", "contains")
-_OTHER = "\0"  # a member that no schema names
-_MAX_ALTERNATIVES = 1_000
-
-
-def _alternatives(root: Mapping[str, Any], schemas: list[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas and every schema that they combine (`allOf`, `if`, …) or reference (`$ref`)."""
-    found: dict[int, Mapping[str, Any]] = {}
-    waiting = list(schemas)
-    while waiting and len(found) < _MAX_ALTERNATIVES:
-        candidate = waiting.pop()
-        if not isinstance(candidate, Mapping) or id(cast(Any, candidate)) in found:
-            continue
-        schema = cast("Mapping[str, Any]", candidate)
-        found[id(schema)] = schema
-        waiting += [branch for name in _BRANCHES for branch in _list(schema.get(name))]
-        waiting += [schema.get(name) for name in _CONDITIONS]
-        waiting += _members(schema.get("dependentSchemas")).values()
-        waiting += _resolve_reference(root, schema.get("$ref"))
-    return list(found.values())
-
-
-def _resolve_reference(root: Mapping[str, Any], reference: Any) -> list[Any]:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return []
-    target: Any = root
-    for part in reference[1:].split("/")[1:]:
-        target = _members(target).get(part.replace("~1", "/").replace("~0", "~"))
-    return [target]
-
-
-def _inner(schema: Mapping[str, Any], step: str | int) -> Iterator[Any]:
-    if isinstance(step, int):
-        yield from _prefix_items(schema)[step : step + 1]
-        yield from (schema.get(name) for name in _ELEMENTS)
-        return
-    yield _members(schema.get("properties")).get(step)
-    yield from _members(schema.get(_PATTERNS)).values()
-    yield from (schema.get(name) for name in _OTHERS)
 
 
 def _items(container: Mapping[str, Any] | list[Any]) -> list[tuple[str | int, Any]]:
     return [*(enumerate(container) if isinstance(container, list) else container.items())]
-
-
-def _known_steps(schemas: list[Mapping[str, Any]]) -> set[str | int]:
-    """Return the steps to the members and elements that the schemas describe, and to one that none names."""
-    names = {name for schema in schemas for name in _members(schema.get("properties"))}
-    prefix_length = max((len(_prefix_items(schema)) for schema in schemas), default=0)
-    others: set[str | int] = {_OTHER} if any(_describes_others(schema) for schema in schemas) else set()
-    elements = any(_members(schema.get(name)) for schema in schemas for name in _ELEMENTS)
-    return {*names, *range(prefix_length + elements), *others}
-
-
-def _describes_others(schema: Mapping[str, Any]) -> bool:
-    return any(_members(schema.get(name)) for name in (_PATTERNS, *_OTHERS))
-
-
-def _prefix_items(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the schemas of the first elements; before 2020-12 they were a list in `items`."""
-    return _list(schema.get("prefixItems")) or _list(schema.get("items"))
-
-
-def _members(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -58,6 +58,14 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
 
     Ignores unknown members, as RFC 6902 requires. Raises `BadInput` for an invalid or unsupported operation.
     """
+    return tuple(
+        parse_operation(operation, f"{at}[{number}]")
+        for number, operation in enumerate(require_operations(raw, at))
+    )
+
+
+def require_operations(raw: Any, at: str) -> list[Any]:
+    """Return the operations of a patch, each not parsed yet."""
     if not isinstance(raw, list):
         raise BadInput(problem=f"{at}: must be a list of JSON Patch operations.")
     operations = cast("list[Any]", raw)
@@ -65,9 +73,7 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
         raise BadInput(
             problem=f"{at}: must have at most {MAX_OPERATIONS} operations; this has {len(operations)}."
         )
-    return tuple(
-        _parse_operation(operation, f"{at}[{number}]") for number, operation in enumerate(operations)
-    )
+    return operations
 
 
 def check_patch_names(patch: Patch, at: str = "patch") -> None:
@@ -102,7 +108,7 @@ def offload_patch(patch: Patch) -> tuple[Patch, tuple[OffloadedValue, ...]]:
     return tuple(stored), tuple(offloaded)
 
 
-def _parse_operation(raw: Any, at: str) -> Operation:
+def parse_operation(raw: Any, at: str) -> Operation:
     if not isinstance(raw, dict):
         raise BadInput(problem=f"{at}: must be an object with `op` and `path`.")
     members = cast("dict[str, Any]", raw)

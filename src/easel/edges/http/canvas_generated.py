@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from easel.core.action.input_fields import InputType, find_inputs
+from easel.core.canvas.actions import CallTool
 from easel.core.canvas.canvas import Canvas
-from easel.core.values.references import INPUT
-from easel.core.values.template import Template, leaves, parse_templates
+from easel.core.canvas.spec import CanvasSpec
+from easel.core.tool.definition import ToolDefinition
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[._:-]+")
 
@@ -37,7 +39,8 @@ _PAGE = """<!doctype html>
 """
 
 
-def generated_page(canvas: Canvas) -> bytes:
+def generated_page(canvas: Canvas, parsed: CanvasSpec, definitions: Mapping[str, ToolDefinition]) -> bytes:
+    """Return the page. `definitions` are the tools that are known now; they give the types of the inputs."""
     spec = canvas.spec
     actions = _members(spec.get("actions"))
     description = spec.get("description")
@@ -46,12 +49,15 @@ def generated_page(canvas: Canvas) -> bytes:
         description=f"<p>{html.escape(description)}</p>"
         if isinstance(description, str) and description
         else "",
-        actions="".join(_action(action_id, _members(action)) for action_id, action in actions.items()),
+        actions="".join(
+            _action(action_id, _members(action), _inputs(action_id, parsed, definitions))
+            for action_id, action in actions.items()
+        ),
         paths=_json(_paths(spec, actions)),
     ).encode()
 
 
-def _action(action_id: str, action: Mapping[str, Any]) -> str:
+def _action(action_id: str, action: Mapping[str, Any], inputs: Mapping[str, InputType]) -> str:
     title = action.get("title") or to_label(action_id)
     effect = action.get("description") or {
         "tool.call": f"Runs {action.get('tool')}",
@@ -64,27 +70,37 @@ def _action(action_id: str, action: Mapping[str, Any]) -> str:
         f'<button type="button" class="stop" data-stop="{name}" hidden>Stop</button>'
         f'<pre class="value" data-output="{name}" hidden></pre>'
     )
-    fields = "".join(map(_field, dict.fromkeys(_inputs(action))))
+    fields = "".join(_field(name, kind) for name, kind in inputs.items())
     if fields:
         # `data-gsv-action` is on the button and not on the form: a field's name could hide a form's property.
         return f'<form class="action asks">{fields}<button data-gsv-action="{name}" {label}{status}</form>'
     return f'<div class="action"><button type="button" data-gsv-action="{name}" {label}{status}</div>'
 
 
-def _field(name: str) -> str:
-    label = html.escape(to_label(name))
-    return f'<label>{label} <input name="{html.escape(name)}" dir="auto" autocomplete="off"></label>'
+def _field(name: str, kind: InputType) -> str:
+    """Return a field; `data-input-type` says what the action gets instead of text."""
+    label, attributes = html.escape(to_label(name)), f'name="{html.escape(name)}"'
+    if kind is not InputType.STRING:
+        attributes += f' data-input-type="{kind}"'
+    match kind:
+        case InputType.BOOLEAN:
+            options = '<option value="false">No</option><option value="true">Yes</option>'
+            return f"<label>{label} <select {attributes}>{options}</select></label>"
+        case InputType.NUMBER | InputType.INTEGER:
+            step = "any" if kind is InputType.NUMBER else "1"
+            return f'<label>{label} <input {attributes} type="number" step="{step}" required></label>'
+        case InputType.STRING | InputType.JSON:
+            return f'<label>{label} <input {attributes} dir="auto" autocomplete="off"></label>'
 
 
-def _inputs(action: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of an action's inputs. Nested inputs are left out: no form field can set them."""
-    for _, leaf in leaves(parse_templates([action.get("args"), action.get("message")], "")):
-        if isinstance(leaf, Template):
-            yield from (
-                placeholder.path[0]
-                for placeholder in leaf.placeholders
-                if placeholder.source == INPUT and len(placeholder.path) == 1
-            )
+def _inputs(
+    action_id: str, parsed: CanvasSpec, definitions: Mapping[str, ToolDefinition]
+) -> Mapping[str, InputType]:
+    action = parsed.actions.get(action_id)
+    if action is None:
+        return {}
+    definition = definitions.get(action.tool) if isinstance(action, CallTool) else None
+    return find_inputs(action, definition, parsed.state)
 
 
 def _paths(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str, Any]:

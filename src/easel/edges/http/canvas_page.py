@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from easel.core.canvas.assets import ENTRY, FOLDER, Asset
 from easel.core.canvas.canvas import Canvas
+from easel.core.tool.definition import ToolDefinition
 from easel.edges.http.calls import Call, authenticate_visitor
 from easel.edges.http.canvas_generated import generated_page
 from easel.edges.http.canvas_html import prepare_page
@@ -30,7 +31,7 @@ from easel.edges.http.canvas_policy import (
     shell_policy,
 )
 from easel.edges.http.pages import error_page, sign_in_page
-from easel.errors import Forbidden, NotFound
+from easel.errors import Forbidden, NotFound, Unavailable
 from easel.host.canvases.pages import PageView
 
 SDK_PARTS = ("gsv_paths.js", "gsv_bridge.js", "gsv_models.js", "gsv_bindings.js", "gsv_start.js")
@@ -119,17 +120,26 @@ async def view_file(call: Call) -> Response:
         if name != ENTRY:
             raise
         canvas = await _canvas(call, view)
-        return await _html(call, canvas, generated_page(canvas))
+        return await _html(call, canvas, await _generated(call, canvas))
     # Read after the asset: a write that replaces an asset ends the acceptance in the same transaction.
     canvas = await _canvas(call, view)
     is_html = asset.media_type == "text/html"
     if not canvas.is_accepted and not _may_have_unaccepted(call, view, is_html=is_html):
         if name == ENTRY:
-            return await _html(call, canvas, generated_page(canvas))
+            return await _html(call, canvas, await _generated(call, canvas))
         raise Forbidden(problem="no person has accepted this canvas, so only its generated page is shown.")
     if is_html:
         return await _html(call, canvas, content)
     return Response(content, headers={**file_headers(call.request), "content-type": _type(asset)})
+
+
+async def _generated(call: Call, canvas: Canvas) -> bytes:
+    """Return the generated page; without the tools, which may be unavailable, its fields take text."""
+    try:
+        definitions = await call.host.tools.definitions(canvas.user_id)
+    except Unavailable:
+        definitions = dict[str, ToolDefinition]()
+    return generated_page(canvas, call.host.canvases.parse_stored(canvas), definitions)
 
 
 def _may_have_unaccepted(call: Call, view: PageView, *, is_html: bool) -> bool:

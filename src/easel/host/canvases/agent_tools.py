@@ -53,6 +53,7 @@ CANVAS = ToolDefinition(
     '"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, a state and assets '
     "(assets/index.html with data-gsv-text, data-gsv-model and data-gsv-action); `get` and `list` read them; "
     "`open` and `close` manage a view; `patchState` changes the state by JSON Patch (add, replace, remove). "
+    'In args {{state.x}} and {{input.x}} are text, and {"$value": "state.x"} is the value itself. '
     "Until a person accepts the canvas, its actions ask for confirmation.",
     {
         "type": "object",

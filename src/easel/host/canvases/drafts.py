@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from easel.core.action.policy import Definitions, check_reach, check_templates
+from easel.core.action.argument_warnings import find_argument_warnings
+from easel.core.action.policy import Definitions, check_reach, check_templates, collect_problems
 from easel.core.action.timeouts import timeout_warnings
 from easel.core.canvas.acceptance import has_limited_reach
 from easel.core.canvas.actions import Confirm, PatchState
@@ -17,8 +18,9 @@ from easel.core.canvas.canvas import (
     require_canvas_id,
     require_session_key,
 )
-from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec
+from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec, read_spec
 from easel.core.principal import Principal
+from easel.core.problems import Problems
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.patch import check_patch_names
 from easel.core.values.paths import check_names
@@ -95,14 +97,19 @@ class DraftChecker:
         )
 
     async def parse_spec(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
-        """Parse a spec and check it against the tools and the reach of its author. RS-16, RS-45, RS-59"""
-        parsed = parse_spec(spec, self._limits)
-        check_names(spec.get("state"), "state")
+        """Parse a spec and check it against the tools and the reach of its author. RS-16, RS-45, RS-59
+
+        Raises `BadInput` with all problems of the spec.
+        """
+        problems = Problems()
+        parsed = read_spec(spec, self._limits, problems)
+        problems.take(None, check_names, spec.get("state"), "state")
         for action_id, action in parsed.actions.items():
             if isinstance(action, PatchState):
-                check_patch_names(action.patch, f"actions.{action_id}.patch")
+                problems.take(None, check_patch_names, action.patch, f"actions.{action_id}.patch")
         definitions = await self.definitions(principal)
-        check_templates(parsed, definitions, floor=self._floor)
+        collect_problems(parsed, definitions, problems, floor=self._floor)
+        problems.raise_all("The spec")
         if has_limited_reach(principal):
             check_reach(parsed, definitions.__contains__)
         _, offloaded = offload_large_values({name: value for name, value in spec.items() if name != "state"})
@@ -115,10 +122,11 @@ class DraftChecker:
         return await self._tools.definitions(principal.user_id)
 
     async def warnings(self, principal: Principal, spec: Mapping[str, Any]) -> list[str]:
-        """Return warnings about the templates and timeouts of a valid spec. RS-45"""
+        """Return warnings about the templates, arguments and timeouts of a valid spec. RS-45, RS-66"""
         parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
         return [
             *check_templates(parsed, tools, floor=self._floor),
+            *find_argument_warnings(parsed, tools, self._tools.find_argument_errors),
             *timeout_warnings(parsed, tools, self._tools.timeout_seconds),
             *(
                 f"toolPolicy.secrets: {name} does not exist yet; set it with `easel secret set {name}`."

@@ -30,7 +30,7 @@ from easel.core.canvas.canvas import (
     require_canvas_id,
 )
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark, changed_members
-from easel.core.canvas.spec import SpecLimits, check_state_size
+from easel.core.canvas.spec import CanvasSpec, SpecLimits, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import offload_large_values
@@ -356,6 +356,10 @@ class CanvasLibrary:
 
         outcome = await self._transactions.apply(principal, canvas_id, decide)
         return await self.check_tools(principal, outcome.snapshot)
+
+    def parse_stored(self, canvas: Canvas) -> CanvasSpec:
+        """Return the parsed spec of a stored canvas, usually from a cache."""
+        return self._transactions.specs.get(canvas)
 
     async def warnings(
         self, principal: Principal, spec: Mapping[str, Any], canvas: Canvas | None

@@ -96,7 +96,7 @@ class LeaseKeeper:
             return
         self._forget(claim.run_id)
         with contextlib.suppress(Unavailable):
-            released = await self._documents.release_leases(claim.run_id)
+            released = await self._documents.release_leases(claim)
             await notify_canvases(self._canvases, self._notifier, claim.user_id, released)
 
     # -- expiry ----------------------------------------------------------------------------------------------

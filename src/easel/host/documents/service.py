@@ -18,6 +18,7 @@ from easel.host.audit import Audit
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
 from easel.ids import CanvasId, new_event_id
 
+EMPTY_REVISION = revision_of("")  # the first one of every document, which is neither a draft nor a version
 SIZE_SETTING = "EASEL_MAX_DOCUMENT_BYTES"
 
 
@@ -179,6 +180,8 @@ class Documents:
         if document is not None and revision_id == document.revision_id:
             return document.text
         name = parse_document_id(canvas_id)
+        if revision_id == EMPTY_REVISION:
+            return ""
         text = await self._transactions.store.read_revision(principal.user_id, name, revision_id)
         if text is None:
             raise NotFound(what="revision", id=f"{revision_id[:100]} of document {canvas_id}")

@@ -45,8 +45,11 @@ class DocumentStore(Protocol):
         """Renew the live leases of these runs. CT-14"""
         ...
 
-    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
-        """End the leases of a run that has ended, with an event for each. Returns their documents. CT-16"""
+    async def release_leases(self, claim: Claim) -> list[CanvasId]:
+        """End the leases of a run that has ended, with an event for each. Returns their documents. CT-16
+
+        Ends none if a later attempt of the run has begun.
+        """
         ...
 
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...

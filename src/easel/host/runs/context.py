@@ -24,6 +24,8 @@ from easel.core.run.context import (
     prefix_digest,
 )
 from easel.core.run.conversation import ContextStart, Conversation, Image, Step, Turn, to_conversation
+from easel.core.run.instructions import Instructions, OfferedTool
+from easel.core.run.progress import Progress
 from easel.core.run.prompt import build_prompt
 from easel.core.run.run import Claim
 from easel.core.tool.definition import ToolDefinition
@@ -60,17 +62,16 @@ class ContextSource:
         self.limits = limits
 
     def of_run(
-        self, claim: Claim, message: str, updates: tuple[str, ...], start: ContextStart | None
+        self, claim: Claim, message: str, updates: tuple[str, ...], progress: Progress
     ) -> "RunContext":
-        """Return the context of a run. `start` is that of an earlier attempt, which must not change."""
-        return RunContext(self, claim, message, updates, start)
+        """Return the context of a run. The beginning that an earlier attempt used does not change."""
+        return RunContext(self, claim, message, updates, progress)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     """The part of a conversation before the run's own steps."""
 
-    system: str
     note: str | None
     turns: Sequence[LoadedTurn]
     turn_images: TurnImages
@@ -89,16 +90,18 @@ class RunContext:
         claim: Claim,
         message: str,
         updates: tuple[str, ...],
-        start: ContextStart | None,
+        progress: Progress,
     ) -> None:
         self._source = source
         self._claim = claim
         self._message = message
         self._updates = updates
-        self.start = start
+        self.start = progress.start
         self.prefix = ""
+        self._instructions = progress.instructions
+        self._are_instructions_stored = progress.instructions is not None
+        self._tools: Sequence[ToolDefinition] = ()  # as the instructions have them
         self._loaded: _Loaded | None = None
-        self._tools: Sequence[ToolDefinition] = ()
         self._model = ""
         self._turns: tuple[Turn, ...] = ()  # with the provider data that is valid after this prefix
         self._own = OwnSteps(0, 0)
@@ -108,19 +111,24 @@ class RunContext:
     async def build(
         self, choice: ModelChoice, model: Model, tools: Sequence[ToolDefinition], steps: Sequence[Step]
     ) -> tuple[Conversation, Sequence[ToolDefinition]]:
-        """Return the conversation and the tools of this step. The tools stay those of the first step."""
+        """Return the conversation and the tools of this step. The tools stay those of the run's first step.
+
+        A provider rejects a signature after other tools, so they stay also when a node comes or leaves.
+        """
         if not model.is_remote:
             return to_conversation(self._message, steps), tools
+        if self._instructions is None:
+            self._instructions = self._make_instructions(tools)
+        given = self._instructions
         if self._loaded is None:
-            self._tools = sorted(tools, key=lambda tool: tool.name)
-            self._loaded = await self._load(choice.token_budget)
+            self._tools = tuple(ToolDefinition(*tool) for tool in given.tools)
+            self._loaded = await self._load(choice.token_budget, given.system)
             self._own = OwnSteps(self._source.limits.max_result_bytes, self._loaded.step_tokens)
         loaded = self._loaded
         used = f"{choice.provider}/{choice.model}"
         if used != self._model:
             self._model = used
-            defined = [[tool.name, tool.description, tool.schema] for tool in self._tools]
-            known = prefix_digest(loaded.system, loaded.note, loaded.first, defined, used)
+            known = prefix_digest(given.system, loaded.note, loaded.first, given.tools, used)
             self._beginning = prefix_after(known, loaded.whole_text_of, loaded.turn_images.first)
             self._turns = self._valid_turns(loaded)
         for step in steps[self._added :]:
@@ -130,7 +138,7 @@ class RunContext:
         conversation = Conversation(
             self._message,
             keep_valid_data(tuple(self._own.steps), self.prefix),
-            loaded.system,
+            given.system,
             loaded.note,
             self._turns,
             loaded.updates,
@@ -138,9 +146,23 @@ class RunContext:
         )
         return conversation, self._tools
 
-    async def _load(self, budget: int) -> _Loaded:
+    def take_unstored(self) -> Instructions | None:
+        """Return the instructions once, for the first step that is logged: later attempts read them there."""
+        if self._are_instructions_stored:
+            return None
+        self._are_instructions_stored = self._instructions is not None
+        return self._instructions
+
+    def _make_instructions(self, tools: Sequence[ToolDefinition]) -> Instructions:
+        offered = [
+            OfferedTool(tool.name, tool.description, tool.schema)
+            for tool in sorted(tools, key=lambda tool: tool.name)
+        ]
+        has_documents = self._source.documents is not None
+        return Instructions(build_prompt([tool.name for tool in offered], documents=has_documents), offered)
+
+    async def _load(self, budget: int, system: str) -> _Loaded:
         source, claim = self._source, self._claim
-        system = build_prompt([tool.name for tool in self._tools], documents=source.documents is not None)
         images = await source.images.read(claim.user_id, self._message)
         own = sum(map(estimate_tokens, (system, self._message))) + IMAGE_TOKENS * len(images)
         given = sum(map(estimate_tokens, self._updates))
@@ -165,7 +187,6 @@ class RunContext:
             self.start = ContextStart(first if is_cut else None)
         before = own + given + sum(sizes[at:]) + estimate_tokens(note or "")
         return _Loaded(
-            system,
             note,
             kept,
             turn_images,

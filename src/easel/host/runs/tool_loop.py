@@ -92,7 +92,7 @@ class ToolLoop:
         The lease of a document ends with the loop. When this worker stops, the run goes on elsewhere with the
         same lease. CT-16
         """
-        context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress.start)
+        context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress)
         is_continued = False
         try:
             await self._run(context, given.progress, log, should_release, transcript)
@@ -131,7 +131,9 @@ class ToolLoop:
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             # A step of a model that was given the session is logged for the sake of what it was given.
             if step.calls or step.usage or step.provider_data or context.start is not None:
-                log.write(log.events.step(len(steps), step, context.start))
+                # A step without calls is the last one, so no later attempt needs the instructions.
+                instructions = context.take_unstored() if step.calls else None
+                log.write(log.events.step(len(steps), step, context.start, instructions))
             if step.calls:
                 await log.flush()
 

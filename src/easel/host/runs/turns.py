@@ -277,6 +277,7 @@ def _decode_logs(
 
 def _decode_event(event: LoggedEvent) -> _Event:
     data, has_markers = msgspec.json.decode(event.data), MAY_BE_FORGED in event.data
+    data.pop("instructions", None)  # needed by the run itself only
     return _Event(event.type, data, has_markers, markers_in(data) if has_markers else frozenset())
 
 

@@ -6,29 +6,29 @@ limits the duration of the call and the size of the result. CV-03
 
 import asyncio
 import traceback
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import jsonschema_rs
 import structlog
 
+from easel.core.action.argument_warnings import ArgumentError
 from easel.core.run.conversation import ToolCall, ToolResult
 from easel.core.run.run import ClaimLost
 from easel.core.secret.mask import ACTIVE, SecretMask
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import tool_location
 from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
-from easel.host.tools.schema import build_validator
+from easel.host.tools.schema import build_validator, find_errors
 from easel.host.tools.secrets import check_takes_secrets, open_secrets
 from easel.ids import UserId
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 MAX_CACHED_VALIDATORS = 10_000
 # Schema parts times argument values. Validation blocks the event loop: at this cost for about 0.1 s.
@@ -41,7 +41,7 @@ log = structlog.get_logger("tools")
 @dataclass(frozen=True, slots=True)
 class _Validator:
     schema: Mapping[str, Any]
-    validator: "jsonschema_rs.Validator"
+    validator: jsonschema_rs.Validator
     part_count: int
 
     @classmethod
@@ -123,7 +123,9 @@ class ToolRegistry:
         tool = await self._find(context.user_id, name)
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
-            raise ToolFailed(tool=name, reason=f"there is no such tool; there are {known}.")
+            raise ToolFailed(
+                tool=name, reason=f"there is no such tool{_why_missing(name)}; there are {known}."
+            )
         if not context.secrets.names:
             return await self._call(tool, args, context, timeout_seconds)
         check_takes_secrets(tool.definition, context.secrets)
@@ -178,12 +180,7 @@ class ToolRegistry:
             raise BadInput(
                 problem=f"{name}: the arguments must not be nested deeper than {MAX_DEPTH} levels."
             )
-        cached = self._validators.get(name)
-        # A node may reconnect with another schema for the same tool.
-        if cached is None or cached.schema != definition.schema:
-            if len(self._validators) >= MAX_CACHED_VALIDATORS:
-                self._validators.clear()
-            cached = self._validators[name] = _Validator.of(definition.schema)
+        cached = self._get_validator(definition)
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
             raise BadInput(
                 problem=f"{name}: the arguments have {value_count} values, which is too much to check "
@@ -192,6 +189,22 @@ class ToolRegistry:
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"
             raise BadInput(problem=f"{name}: {place}: {error.message}")
+
+    def find_argument_errors(
+        self, definition: ToolDefinition, args: Mapping[str, Any]
+    ) -> Iterator[ArgumentError]:
+        """Return what is wrong with the arguments of a spec; the caller limits their size."""
+        return find_errors(self._get_validator(definition).validator, args)
+
+    def _get_validator(self, definition: ToolDefinition) -> _Validator:
+        name = definition.name
+        cached = self._validators.get(name)
+        # A node may reconnect with another schema for the same tool.
+        if cached is None or cached.schema != definition.schema:
+            if len(self._validators) >= MAX_CACHED_VALIDATORS:
+                self._validators.clear()
+            cached = self._validators[name] = _Validator.of(definition.schema)
+        return cached
 
     def _check_result(self, name: str, value: Any) -> None:
         if is_too_deep(value):
@@ -218,6 +231,12 @@ def _without_secrets(problem: Exception, mask: SecretMask) -> Exception:
     """Return an exception for logs whose texts have no secret; its cause is described in its message."""
     described = "".join(traceback.format_exception(problem))
     return RuntimeError(mask.text(described))
+
+
+def _why_missing(name: str) -> str:
+    """Return why a tool of a node may be missing: a run is offered the same tools until its end."""
+    location = tool_location(name)
+    return "" if location == "server" else f" now: node {location} is not connected or no longer offers it"
 
 
 def _describe_broken(call: ToolCall) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from easel.core.document.document import Reported
-from easel.core.run.run import Run
+from easel.core.run.run import Claim, Run
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, RunId, UserId
+from easel.ids import CanvasId, UserId
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.documents import ENDED_BY_CANCEL, released_event
@@ -50,13 +50,13 @@ async def preempt_run(connection: "Connection", run: Run) -> tuple[CanvasId, ...
     return tuple(CanvasId(canvas_id) for canvas_id in row["canvas_ids"] or ())
 
 
-async def release_lease(connection: "Connection", ids: Ids, run_id: RunId) -> bool:
-    """End the lease that a run has of a document. Returns False if the lease has ended already."""
+async def release_lease(connection: "Connection", ids: Ids, claim: Claim) -> bool:
+    """End the lease that a run has of a document. Returns False if it has ended, or is a later attempt's."""
     await fetch_all(connection, "lock_document", **ids)
-    rows = await fetch_all(connection, "release_lease", run_id=run_id, **ids)
+    rows = await fetch_all(connection, "release_lease", run_id=claim.run_id, attempt=claim.attempt, **ids)
     if not rows:
         return False
-    event = released_event(CanvasId(ids["canvas_id"]), rows[0]["revision"], rows[0]["epoch"], run_id)
+    event = released_event(CanvasId(ids["canvas_id"]), rows[0]["revision"], rows[0]["epoch"], claim.run_id)
     await fetch_all(connection, "append_canvas_events", **ids, **columns([event]))
     return True
 

@@ -82,15 +82,15 @@ class PostgresDocuments:
         if run_ids:
             await self._database.rows(SQL["renew_leases"], run_ids=list(run_ids), seconds=seconds)
 
-    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
-        leased = await self._database.rows(SQL["list_leases_of_run"], run_id=run_id)
+    async def release_leases(self, claim: Claim) -> list[CanvasId]:
+        leased = await self._database.rows(SQL["list_leases_of_run"], run_id=claim.run_id)
         if not leased:  # the usual case
             return []
         async with self._database.connection() as connection, connection.transaction():
             return [
                 CanvasId(row["canvas_id"])
                 for row in leased
-                if await document_changes.release_lease(connection, dict(row), run_id)
+                if await document_changes.release_lease(connection, dict(row), claim)
             ]
 
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:

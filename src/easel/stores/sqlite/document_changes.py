@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from easel.core.document.document import Reported
+from easel.core.run.run import Claim
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import CanvasId, RunId, SessionId, UserId
@@ -61,13 +62,13 @@ def preempt_leases(
     return tuple(CanvasId(row["canvas_id"]) for row in ended)
 
 
-def release_leases(connection: sqlite3.Connection, run_id: RunId, now: int) -> list[CanvasId]:
+def release_leases(connection: sqlite3.Connection, claim: Claim, now: int) -> list[CanvasId]:
     """End the leases of a run that has ended. Returns the canvases. CT-16"""
-    ended = fetch_all(connection, "release_leases", run_id=run_id)
+    ended = fetch_all(connection, "release_leases", run_id=claim.run_id, attempt=claim.attempt)
     for row in ended:
 
         def make(revision: int, row: Any = row) -> Envelope:
-            return released_event(row["canvas_id"], revision, row["epoch"], run_id)
+            return released_event(row["canvas_id"], revision, row["epoch"], claim.run_id)
 
         ids = {"user_id": row["user_id"], "canvas_id": row["canvas_id"]}
         canvas_log.append_event(connection, ids, make, now)

@@ -94,9 +94,9 @@ class SqliteDocuments:
             lambda connection: fetch_all(connection, "renew_leases", run_ids=named, now=now, until=until)
         )
 
-    async def release_leases(self, run_id: RunId) -> list[CanvasId]:
+    async def release_leases(self, claim: Claim) -> list[CanvasId]:
         return await self._database.write(
-            lambda connection: document_changes.release_leases(connection, run_id, self._now())
+            lambda connection: document_changes.release_leases(connection, claim, self._now())
         )
 
     async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:

@@ -11,7 +11,7 @@ on conflict (user_id, canvas_id) do update set session_id = excluded.session_id,
 returning canvas_id;
 
 -- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode, but let no run write to it any more.
+-- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
 update documents
    set is_active = false, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
        lease_session_id = null, lease_expires_at = null
@@ -196,14 +196,15 @@ select user_id, canvas_id from documents
  where lease_id is not null and lease_run_id = :run_id order by user_id, canvas_id collate "C";
 
 -- name: release_lease
--- End the lease of a run that has ended. The epoch stays. Requires the locks of the canvas and the document.
--- CT-16
+-- End the lease of a run that has ended, unless a later attempt of it has begun. The epoch stays. Requires
+-- the locks of the canvas and the document. CT-16
 update documents d
    set inspected = '[]', lease_id = null, lease_run_id = null, lease_session_id = null,
        lease_expires_at = null
   from canvases c
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.lease_run_id = :run_id
    and c.user_id = :user_id and c.canvas_id = :canvas_id
+   and exists (select from runs r where r.run_id = :run_id and r.attempt <= :attempt)
 returning d.epoch, c.revision;
 
 -- name: list_expired_leases

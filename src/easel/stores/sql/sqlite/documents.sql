@@ -11,7 +11,7 @@ on conflict (user_id, canvas_id) do update set session_id = excluded.session_id,
 returning canvas_id;
 
 -- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode, but let no run write to it any more.
+-- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
 update documents
    set is_active = 0, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
        lease_session_id = null, lease_expires_at = null
@@ -154,12 +154,13 @@ update documents set lease_expires_at = :until
                     and lease_expires_at > :now);
 
 -- name: release_leases
--- End the leases of a run that has ended. The epoch stays. CT-16
+-- End the leases of a run that has ended, unless a later attempt of it has begun. The epoch stays. CT-16
 update documents
    set inspected = '[]', lease_id = null, lease_run_id = null, lease_session_id = null,
        lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and lease_run_id = :run_id)
+   and exists (select 1 from runs where run_id = :run_id and attempt <= :attempt)
 returning user_id, canvas_id, epoch;
 
 -- name: list_expired_leases
