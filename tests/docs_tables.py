@@ -19,6 +19,7 @@ from easel.cli import app as cli
 from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES
 from easel.core.validation import MAX_DEPTH
+from easel.edges.decoding import NoParams
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
@@ -122,12 +123,18 @@ def response_of(row: Row) -> str:
     return f"{row.status} " + code(row.response if isinstance(row.response, str) else row.response.__name__)
 
 
+def request_of(row: Row) -> str:
+    if row.body is not None and row.body is not NoParams:
+        return code(row.body.__name__)
+    return NOTHING if row.query is None else code("?" + row.query.__name__)
+
+
 def routes_table() -> str:
     rows = [
         (
             code(f"{row.method} {row.path}"),
             ACCESS[row.access],
-            code(row.body.__name__) if row.body else code("?" + row.query.__name__) if row.query else NOTHING,
+            request_of(row),
             response_of(row),
             ", ".join(code(error.code) for error in row.errors) or NOTHING,
             row.summary,
@@ -168,7 +175,9 @@ def structures() -> str:
     for name, schema in document()["components"]["schemas"].items():
         required = schema.get("required", [])
         parts[name] = fields_table(
-            (field, part, field in required) for field, part in schema["properties"].items()
+            (field, part, field in required)
+            for field, part in schema["properties"].items()
+            if field != "warnings"  # described once, at the top of the page
         )
     for row in ROUTES:
         if row.query is not None:

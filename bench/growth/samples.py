@@ -214,6 +214,14 @@ async def _restore_document(client: Client) -> Call:
     return Call("POST", f"/api/documents/{document}/restore", {"revision_id": revision_id})
 
 
+async def _restore(client: Client) -> Call:
+    canvas = client.canvas()
+    spec = {**SPEC, "description": client.new_name("description")}
+    await ask(client.gateway, "canvas.patch", canvasId=canvas, spec=spec)
+    found = await ask(client.gateway, "canvas.versions", canvasId=canvas, limit=1)
+    return _method("canvas.restore", canvasId=canvas, version=found["versions"][0]["version"])
+
+
 def _put_asset(client: Client) -> Call:
     canvas, path = client.canvas(), f"assets/{client.new_name('note')}.txt"
     client.assets.append((canvas, path))
@@ -335,6 +343,8 @@ METHOD_SAMPLES: Mapping[str, Sample] = {
     "canvas.confirmations": lambda c: _method("canvas.confirmations", canvasId=c.canvas()),
     "canvas.records": lambda c: _method("canvas.records", canvasId=c.canvas()),
     "canvas.records · failed": lambda c: _method("canvas.records", canvasId=c.canvas(), status="failed"),
+    "canvas.versions": lambda c: _method("canvas.versions", canvasId=c.canvas()),
+    "canvas.restore": _restore,
     "canvas.input": lambda c: _method(
         "canvas.input", canvasId=c.canvas(), path="/note", value=c.new_name("note")
     ),

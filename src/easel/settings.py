@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
@@ -315,6 +316,12 @@ class Settings:
     max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
+    canvas_versions: int = _row(
+        versions.DEFAULT_MAX_VERSIONS,
+        "Earlier versions of one canvas, spec and assets, that are kept; the oldest are deleted. 0: none.",
+        minimum=0,
+        maximum=200,
+    )
     max_document_versions: int = _row(
         1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
     )

@@ -803,3 +803,32 @@ def test_files_outside_of_the_layout_are_ignored(server: EaselProcess, tmp_path:
     output_of(run_on(server, "canvas", "import", folder))
     assert list(canvas_content(server, name)["assets"]) == ["assets/index.html"]
     assert rpc(server, "canvas.records", canvasId=name)["records"] == [], "records cannot be imported"
+
+
+# --- versions -----------------------------------------------------------------------------------------------
+
+
+def test_versions_are_listed_and_restored(server: EaselProcess) -> None:
+    name = new_session()
+    rpc(server, "canvas.create", canvasId=name, spec={"version": 1}, assets={"assets/a": "1"})
+    rpc(server, "canvas.upsert", canvasId=name, spec={"version": 1, "description": "new"}, assets={})
+    before = output_of(run_on(server, "canvas", "versions", name)).splitlines()
+    assert [line.split()[0] for line in before] == ["2", "1"]
+    assert before[0].endswith("person owner  spec.description added, assets/a removed (present)")
+    assert before[1].endswith("person owner  first known version")
+    said = output_of(run_on(server, "canvas", "restore", name, 1))
+    assert said == f"Restored version 1 of {name}, which is now revision 3.\n"
+    assert canvas_content(server, name)["assets"] == {"assets/a": "1"}
+    after = output_of(run_on(server, "canvas", "versions", name, "--count", 1)).splitlines()
+    assert len(after) == 2
+    assert "restored version 1: spec.description removed, assets/a added" in after[0]
+
+
+def test_reason_of_a_refused_restore_is_printed(server: EaselProcess) -> None:
+    name = new_session()
+    rpc(server, "canvas.create", canvasId=name)
+    assert "version" in refusal(run_on(server, "canvas", "restore", name, 7))
+    rpc(server, "canvas.patch", canvasId=name, spec={"version": 1, "description": "new"})
+    stale = run_on(server, "canvas", "restore", name, 1, "--expected-revision", 1)
+    assert "revision" in refusal(stale)
+    assert "unknown" in refusal(run_on(server, "canvas", "versions", "unknown"))

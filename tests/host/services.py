@@ -24,6 +24,7 @@ from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.transactions import CanvasTransactions
+from easel.host.canvases.versions import CanvasVersions
 from easel.host.canvases.views import CanvasViews
 from easel.host.streams import RUNS, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
@@ -57,7 +58,7 @@ class HostServices:
         self.harness = harness
         database = harness.database
         notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
-        blobs = open_blobs(str(database.path.parent / "blobs"))
+        self.blobs = blobs = open_blobs(str(database.path.parent / "blobs"))
         changes = CanvasTransactions(database.canvases, blobs, notifier, audit)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
@@ -73,6 +74,7 @@ class HostServices:
             audit=audit,
             limits=SpecLimits(),
         )
+        self.versions = CanvasVersions(database.canvas_versions, changes, assets, self.library.drafts, audit)
         self.views = CanvasViews(database.canvases, changes, view_ttl_seconds=60)
         self.tools.add(canvas_tools(self.library, self.views, database.runs, database.canvases))
         times = {"poll_seconds": 0.05, "heartbeat_seconds": 15, "stall_seconds": 30}

@@ -115,6 +115,16 @@ def version_rows(count: int = ROWS, /, **columns: str) -> Rows:
     return rows("artefacts", count, user_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns)
 
 
+def canvas_version_rows(count: int = ROWS, /, **columns: str) -> Rows:
+    common = {"revision": "1", "title": "'title'", "is_accepted": "true", "next_changed": "'[[], 0, null]'"}
+    return rows("canvas_versions", count, user_id="'owner'", **common, **columns)
+
+
+def canvas_version_asset_rows(count: int = ROWS, /, **columns: str) -> Rows:
+    asset = {"path": "'index.html'", "size": "1"}
+    return rows("canvas_version_assets", count, user_id="'owner'", **asset, **columns)
+
+
 FILL = [
     rows("users", 1_000, user_id="'user' || n", name="'user' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
@@ -195,6 +205,10 @@ FILL = [
         blob_key="'asset' || n",
         size="1",
     ),
+    canvas_version_rows(canvas_id="'c' || n", version_no="1"),
+    canvas_version_rows(200, canvas_id="'big'", version_no="n"),  # the maximum of EASEL_CANVAS_VERSIONS
+    canvas_version_asset_rows(canvas_id="'c' || n", version_no="1", blob_key="'asset' || n"),
+    canvas_version_asset_rows(200, canvas_id="'big'", version_no="n", blob_key="'big' || n"),
     rows(
         "canvas_views",
         user_id="'owner'",

@@ -208,6 +208,29 @@ async def test_picture_in_the_spec_is_kept(store: Store, shots: Shots, release: 
     assert await references(store) == {picture}
 
 
+@rule("RS-35")
+async def test_picture_in_the_spec_of_a_version_is_kept_as_long_as_the_version(
+    store: Store, shots: Shots, release: ReferenceRelease
+) -> None:
+    async def set_spec(spec: dict[str, Any]) -> None:
+        event = EVENTS.updated(2, ["$spec"])
+        await shots.canvases.change(OWNER, NAME, lambda _: Change(events=[event], spec=spec))
+
+    await shots.create()
+    marker, picture = await shots.new_picture()
+    await set_spec({"logo": marker})
+    await set_spec({"logo": None})
+    for _ in range(2):
+        await shots.set_state(n=1)
+        await shots.trim_log()
+        assert await release.once() == 0
+    assert await references(store) == {picture}
+    await store.sql("delete from canvas_versions")
+    await shots.set_state(n=2)
+    await shots.trim_log()
+    assert await release.once() == 1
+
+
 @rule("RS-35", "CV-48")
 @pytest.mark.parametrize("part", ["resolved", "answer"])
 async def test_picture_in_a_record_or_pending_confirmation_is_kept_as_long_as_the_record(

@@ -53,7 +53,14 @@ class Complaint:
     details: dict[str, Any]
 
 
-Heard: TypeAlias = Event | Complaint
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """The server's warnings about unknown members of a frame that it has accepted."""
+
+    warnings: list[str]
+
+
+Heard: TypeAlias = Event | Complaint | Warned
 
 
 def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
@@ -70,6 +77,8 @@ def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
         }:
             raise ContractBroken(f"not an error: {frame[:300]}")
         return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
+    if isinstance(said, dict) and set(said) == {"type", "warnings"} and said["type"] == "warnings":
+        return Warned(said["warnings"])
     event = event_of(said)
     if event.type not in (PUBLIC_TYPES | INTERNAL_TYPES if debug else PUBLIC_TYPES):
         raise ContractBroken(f"{event.type} has no place in a chat")

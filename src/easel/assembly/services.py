@@ -36,6 +36,7 @@ from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.transactions import CanvasTransactions
+from easel.host.canvases.versions import CanvasVersions
 from easel.host.canvases.views import CanvasViews
 from easel.host.documents.answers import ToolRules
 from easel.host.documents.leases import LeaseKeeper
@@ -264,6 +265,9 @@ def build_services(shared: SharedServices) -> Services:
         queue=queue,
         sessions=Sessions(database.sessions, queue, notifier, audit),
         canvases=shared.library,
+        versions=CanvasVersions(
+            database.canvas_versions, shared.transactions, shared.assets, shared.library.drafts, audit
+        ),
         actions=actions,
         refresh=refresh,
         assets=shared.assets,

@@ -31,6 +31,7 @@ from easel.host.ports import (
     BoardStore,
     CanvasActionStore,
     CanvasStore,
+    CanvasVersionStore,
     DeletionStore,
     DocumentStore,
     NodeStore,
@@ -70,6 +71,8 @@ class Database(Protocol):
 
     @property
     def canvases(self) -> CanvasStore: ...
+    @property
+    def canvas_versions(self) -> CanvasVersionStore: ...
 
     @property
     def canvas_actions(self) -> CanvasActionStore: ...
@@ -164,6 +167,7 @@ async def _connect(settings: Settings) -> Database:
             pool=settings.database_pool,
             timeout=settings.database_timeout_seconds,
             max_document_versions=settings.max_document_versions,
+            max_canvas_versions=settings.canvas_versions,
         )
     from easel.stores.sqlite import open_sqlite
 
@@ -172,6 +176,7 @@ async def _connect(settings: Settings) -> Database:
         _sqlite_file(settings),
         synchronous=settings.sqlite_synchronous,
         max_document_versions=settings.max_document_versions,
+        max_canvas_versions=settings.canvas_versions,
     )
 
 

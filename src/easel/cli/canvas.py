@@ -1,10 +1,10 @@
-"""The commands `easel canvas export`, `import` and `watch`."""
+"""The commands `easel canvas export`, `import`, `watch`, `versions` and `restore`."""
 
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Canvases as folders: export them from a running Easel, import them, or edit one live.
+    help="""Canvases as folders: export them from a running Easel, import them, or edit one live. Earlier
+    versions of a canvas: list them, or restore one.
 
     The folder of a canvas is `agents/AGENT/canvases/CANVAS/`. It contains `spec.json`, `state/latest.json`
     and `assets/…`.""",
@@ -211,6 +212,78 @@ def watch_canvas(
         typer.echo("Stopped.", err=True)
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
+
+
+@app.command("versions")
+def list_versions(
+    canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="Id of the canvas.")],
+    count: Annotated[
+        int, typer.Option("--count", metavar="COUNT", min=1, max=200, help="Versions to list, newest first.")
+    ] = 50,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+) -> None:
+    """List the versions of a canvas, newest first: who wrote each, when, and what it changed.
+
+    Example: `easel canvas versions cockpit`
+    """
+    with failing_in_one_sentence():
+        server = _server(load_settings(data=data), url, token)
+        page = server.call("canvas.versions", canvasId=canvas, limit=count)
+    typer.echo(f"{_describe_version(page['current'])} (present)")
+    for version in page["versions"]:
+        typer.echo(_describe_version(version))
+
+
+@app.command("restore")
+def restore_version(
+    canvas: Annotated[str, typer.Argument(metavar="CANVAS", help="Id of the canvas.")],
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number of the version.")],
+    expected_revision: Annotated[
+        int | None,
+        typer.Option(
+            "--expected-revision",
+            metavar="REVISION",
+            min=0,
+            help="Revision that the canvas must have; at another one nothing is restored.",
+        ),
+    ] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+) -> None:
+    """Make the title, spec and assets of an earlier version the present ones. The state is kept.
+
+    The present ones become a version, so that a restore can be undone.
+
+    Example: `easel canvas restore cockpit 3`
+    """
+    with failing_in_one_sentence():
+        server = _server(load_settings(data=data), url, token)
+        params = {} if expected_revision is None else {"expectedRevision": expected_revision}
+        restored = server.call("canvas.restore", canvasId=canvas, version=version, **params)
+    typer.echo(f"Restored version {version} of {canvas}, which is now revision {restored['revision']}.")
+    for warning in restored.get("warnings", ()):
+        typer.echo(f"{canvas}: warning: {warning}")
+
+
+def _describe_version(version: "dict[str, Any]") -> str:
+    """Return a line about a version. The names in it come from authors: they are escaped."""
+    from easel.core.canvas.folder import escape_unprintable
+
+    at = version.get("at")
+    when = (
+        "at an unknown time" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))
+    )
+    author = version.get("writtenBy")
+    who = f"{author['kind']} {author['name']}" if author else "unknown author"
+    parts = [f"{part['path']} {part['change']}" for part in version.get("changed", ())]
+    if more := version.get("moreChanges"):
+        parts.append(f"and {more} more")
+    what = ", ".join(parts) or "first known version"
+    restored = f"restored version {version['restored']}: " if "restored" in version else ""
+    return escape_unprintable(f"{version['version']:>4}  {when}  {who}  {restored}{what}")
 
 
 def _read_all(places: "list[CanvasDir]", max_bytes: int) -> "list[FolderCanvas]":

@@ -12,8 +12,11 @@ import msgspec
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution
+from easel.core.canvas.versions import Version
 from easel.core.principal import Principal
-from easel.edges.paging import read_page
+from easel.core.tool.node import LocalNode
+from easel.edges.decoding import Decoded, decode_members, warn_in_error, with_warnings
+from easel.edges.paging import page_of, read_list_page, read_page
 from easel.edges.params import (
     AcceptSpec,
     CancelAction,
@@ -23,13 +26,17 @@ from easel.edges.params import (
     DeleteCanvas,
     EnterInput,
     ListCanvases,
+    ListConfirmations,
+    ListItems,
+    ListOfCanvas,
     ListRecords,
+    ListVersions,
     NamedAsset,
     NamedCanvas,
-    NoParams,
     PatchCanvas,
     PutAsset,
     ReportPage,
+    RestoreCanvas,
     RunAction,
     WriteCanvas,
     content,
@@ -44,8 +51,9 @@ from easel.edges.views import (
     record_view,
     result_view,
     tool_view,
+    version_view,
 )
-from easel.errors import BadInput, NotFound
+from easel.errors import BadInput, HostError, NotFound
 from easel.host.actions.request import ActionRequest
 from easel.host.canvases.views import NO_CONNECTION
 from easel.host.services import Services
@@ -74,17 +82,22 @@ class Method:
 
 
 async def dispatch(caller: Caller, name: str, params: Any) -> Any:
-    """Call the method of this name and return its result."""
+    """Call the method of this name and return its result, with warnings about ignored params. RS-67"""
     method = METHODS.get(name)
     if method is None:
         raise NotFound(what="method", id=name[:200])
-    return await method.handler(caller, decode_params(name, params, method.params))
+    decoded = decode_params(name, params, method.params)
+    try:
+        return with_warnings(await method.handler(caller, decoded.params), decoded.warnings)
+    except HostError as problem:
+        warn_in_error(problem, decoded.warnings)
+        raise
 
 
-def decode_params(name: str, params: Any, shape: type[Any]) -> Any:
+def decode_params(name: str, params: Any, shape: type[Any]) -> Decoded:
     """Convert params to the struct of the method. Raises `BadInput`."""
     try:
-        return msgspec.convert({} if params is None else params, type=shape)
+        return decode_members(params, shape)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"params of {name} are invalid: {problem}.") from None
 
@@ -216,16 +229,19 @@ async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
     )
 
 
-async def list_confirmations(caller: Caller, params: NamedCanvas) -> Any:
+async def list_confirmations(caller: Caller, params: ListConfirmations) -> Any:
+    """List pending confirmations, newest first. Their number is bounded, so that all of them are read."""
     services, principal = caller.services, caller.principal
     pending = await services.actions.confirmations.list_pending(principal, params.canvasId)
     tools = await services.tools.definitions(principal.user_id)
-    return {
-        "confirmations": [
-            confirmation_view(execution, tools.get(execution.tool or ""), services.nodes.local)
-            for execution in pending
-        ]
-    }
+    ids = [execution.event_id for execution in pending]
+    first = 0 if params.before is None else sum(event_id >= params.before for event_id in ids)
+    views = [
+        confirmation_view(execution, tools.get(execution.tool or ""), services.nodes.local)
+        for execution in pending[first : first + params.limit]
+    ]
+    more = ids[first + params.limit - 1] if first + params.limit < len(ids) else None
+    return page_of("confirmations", (views, more))
 
 
 async def list_records(caller: Caller, params: ListRecords) -> Any:
@@ -243,6 +259,46 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
         weight=lambda record: len(msgspec.json.encode([record.resolved, record.answer])),
     )
     return {"records": records, **({} if more is None else {"next": more})}
+
+
+# --- versions -----------------------------------------------------------------------------------------------
+
+
+async def list_versions(caller: Caller, params: ListVersions) -> Any:
+    """Return versions, newest first, and the present one; or one earlier version with its content."""
+    versions, principal, canvas_id = caller.services.versions, caller.principal, params.canvasId
+    if params.version is not None:
+        found = await versions.get(principal, canvas_id, params.version)
+        assets = [asset_view(asset) for asset in found.assets]
+        return {"versions": [{**version_view(found.version), "spec": found.spec, "assets": assets}]}
+    current = await versions.current(principal, canvas_id)
+
+    async def read(before: int | None, count: int) -> Sequence[Version]:
+        return await versions.list_versions(principal, canvas_id, before=before, limit=count)
+
+    page, more = await read_page(
+        read,
+        to_view=version_view,
+        position=lambda version: version.number,
+        start=params.before,
+        limit=params.limit,
+        step=params.limit,
+    )
+    return {
+        "current": version_view(current),
+        "versions": page,
+        **({} if more is None else {"next": more}),
+    }
+
+
+async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
+    services, principal = caller.services, caller.principal
+    restored = await services.versions.restore(
+        principal, params.canvasId, params.version, params.expectedRevision
+    )
+    snapshot = await services.canvases.check_tools(principal, restored)
+    warnings = await services.canvases.warnings(principal, snapshot.canvas.spec, snapshot.canvas)
+    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
 
 
 # --- the page of a canvas -----------------------------------------------------------------------------------
@@ -285,13 +341,17 @@ async def get_asset(caller: Caller, params: NamedAsset) -> Any:
     return {"canvasId": params.canvasId, **asset_view(asset), **body, "revision": revision}
 
 
-async def list_assets(caller: Caller, params: NamedCanvas) -> Any:
+async def list_assets(caller: Caller, params: ListOfCanvas) -> Any:
     snapshot = await caller.services.canvases.get(caller.principal, params.canvasId)
-    return {
-        "canvasId": params.canvasId,
-        "assets": [asset_view(asset) for asset in snapshot.assets],
-        "revision": snapshot.canvas.revision,
-    }
+    page = await read_list_page(
+        snapshot.assets,
+        to_view=asset_view,
+        position=lambda asset: asset.path,
+        start=params.after,
+        limit=params.limit,
+    )
+    revision = snapshot.canvas.revision
+    return {"canvasId": params.canvasId, **page_of("assets", page), "revision": revision}
 
 
 async def delete_asset(caller: Caller, params: DeleteAsset) -> Any:
@@ -304,17 +364,28 @@ async def delete_asset(caller: Caller, params: DeleteAsset) -> Any:
 # --- tools --------------------------------------------------------------------------------------------------
 
 
-async def list_tools(caller: Caller, _: NoParams) -> Any:
-    return {
-        "tools": [
-            tool_view(tool)
-            for tool in (await caller.services.tools.definitions(caller.principal.user_id)).values()
-        ]
-    }
+async def list_tools(caller: Caller, params: ListItems) -> Any:
+    definitions = await caller.services.tools.definitions(caller.principal.user_id)
+    page = await read_list_page(
+        definitions.values(),
+        to_view=tool_view,
+        position=lambda tool: tool.name,
+        start=params.after,
+        limit=params.limit,
+    )
+    return page_of("tools", page)
 
 
-async def list_nodes(caller: Caller, _: NoParams) -> Any:
-    return {"nodes": [node_view(node) for node in await caller.services.nodes.list_nodes(caller.principal)]}
+async def list_nodes(caller: Caller, params: ListItems) -> Any:
+    """List the nodes by id, after the machine of this instance."""
+    page = await read_list_page(
+        await caller.services.nodes.list_nodes(caller.principal),
+        to_view=node_view,
+        position=lambda node: "" if isinstance(node, LocalNode) else node.node_id,
+        start=params.after,
+        limit=params.limit,
+    )
+    return page_of("nodes", page)
 
 
 METHODS: Mapping[str, Method] = {
@@ -328,16 +399,18 @@ METHODS: Mapping[str, Method] = {
     "canvas.confirm": Method(Confirmation, confirm_action),
     "canvas.cancel": Method(CancelAction, cancel_action),
     "canvas.accept": Method(AcceptSpec, accept_spec),
-    "canvas.confirmations": Method(NamedCanvas, list_confirmations),
+    "canvas.confirmations": Method(ListConfirmations, list_confirmations),
     "canvas.records": Method(ListRecords, list_records),
+    "canvas.versions": Method(ListVersions, list_versions),
+    "canvas.restore": Method(RestoreCanvas, restore_canvas, writes=True),
     "canvas.input": Method(EnterInput, enter_input, writes=True),
     "canvas.report": Method(ReportPage, report_page),
     "canvas.open": Method(NamedCanvas, open_canvas),
     "canvas.close": Method(CloseCanvas, close_canvas),
     "canvas.asset.put": Method(PutAsset, put_asset, writes=True),
     "canvas.asset.get": Method(NamedAsset, get_asset),
-    "canvas.asset.list": Method(NamedCanvas, list_assets),
+    "canvas.asset.list": Method(ListOfCanvas, list_assets),
     "canvas.asset.delete": Method(DeleteAsset, delete_asset, writes=True),
-    "tools.list": Method(NoParams, list_tools),
-    "nodes.list": Method(NoParams, list_nodes),
+    "tools.list": Method(ListItems, list_tools),
+    "nodes.list": Method(ListItems, list_nodes),
 }

@@ -4,11 +4,14 @@ Owns where a page ends. The items are read in small steps, so that a page of lon
 them in memory. Does not know stores or transports.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+DEFAULT_PAGE_ITEMS = 500  # of a list that is in memory already
+MAX_PAGE_ITEMS = 1_000
 MAX_PAGE_BYTES = 1_000_000  # of the items of one page as JSON; only a single item may be longer
 FIRST_STEP = 20  # items that are read before their size is known
 STEP_BYTES = 2_000_000  # of the items of a later step, as estimated from the steps before
@@ -53,3 +56,27 @@ async def read_page(
             return views, None
         step = max(1, STEP_BYTES * len(views) // max(1, read_bytes))
     return views, cursor
+
+
+async def read_list_page(
+    items: Iterable[Item],
+    *,
+    to_view: Callable[[Item], Any],
+    position: Callable[[Item], str],
+    start: str | None,
+    limit: int,
+) -> tuple[list[Any], str | None]:
+    """Return one page of a list that is in memory, in the order of `position`; as `read_page`."""
+    ordered = sorted(items, key=position)
+
+    async def read(after: str | None, count: int) -> Sequence[Item]:
+        first = 0 if after is None else bisect_right(ordered, after, key=position)
+        return ordered[first : first + count]
+
+    return await read_page(read, to_view=to_view, position=position, start=start, limit=limit)
+
+
+def page_of(name: str, page: tuple[list[Any], Any]) -> dict[str, Any]:
+    """Return a page as the payload of an answer; `next` is missing on the last page."""
+    items, more = page
+    return {name: items} if more is None else {name: items, "next": more}

@@ -4,29 +4,43 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, to_builtins
+from msgspec import UNSET, Meta, to_builtins
 
 from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.decoding import Params
+from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
 from easel.errors import BadInput
 from easel.host.canvases.drafts import Draft
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
-
-
-class Params(Struct, forbid_unknown_fields=True):
-    """Params of a method; unknown fields are refused."""
-
-
-class NoParams(Params):
-    pass
+VersionNumber = Annotated[int, Meta(ge=1, le=LAST_CURSOR)]
 
 
 class ListCanvases(Params):
     agentId: str | None = None
     after: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+
+
+class ListItems(Params):
+    """A page of a list; `after` is `next` of the page before."""
+
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
+
+
+class ListOfCanvas(ListItems, kw_only=True):
+    canvasId: str
+
+
+class ListConfirmations(Params):
+    """A page of confirmations, newest first; `before` is `next` of the page before."""
+
+    canvasId: str
+    before: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
 class NamedCanvas(Params):
@@ -90,6 +104,23 @@ class AcceptSpec(Params):
     canvasId: str
     revision: Revision
     weakenedTools: dict[str, str] | None = None
+
+
+class ListVersions(Params):
+    """With `version`, only that one is returned, with its spec and the list of its assets."""
+
+    canvasId: str
+    agentId: str | None = None
+    version: VersionNumber | None = None
+    before: VersionNumber | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class RestoreCanvas(Params):
+    canvasId: str
+    version: VersionNumber
+    agentId: str | None = None
+    expectedRevision: Revision | None = None
 
 
 class ListRecords(Params):

@@ -6,6 +6,7 @@ from typing import Any
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.execution import Execution, ExecutionStatus
+from easel.core.canvas.versions import Version
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
 from easel.host.actions.outcomes import ActionResult
@@ -39,7 +40,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "assets": [asset.path for asset in snapshot.assets],
         "accepted": snapshot.is_accepted,
         "specRevision": canvas.spec_revision,  # of the last change that needs acceptance
-        **_author(canvas),
+        **_author(canvas.written_by),
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
         **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),
@@ -95,11 +96,27 @@ def confirmation_view(
     return {**view, "runsOn": describe_place(pending.tool, local), "destructive": is_destructive}
 
 
-def _author(canvas: Canvas) -> dict[str, Any]:
-    """Return who wrote the spec and the assets last, if it is known."""
-    if canvas.written_by is None:
+def version_view(version: Version) -> dict[str, Any]:
+    found = version.differences
+    fields = {
+        "version": version.number,
+        "revision": version.revision,
+        "title": version.title,
+        "accepted": version.is_accepted,
+        **_author(version.written_by),
+        "at": _ms(version.written_at),
+        "changed": None if found is None else [{"path": path, "change": how} for path, how in found.parts],
+        "moreChanges": (found and found.more) or None,
+        "restored": found and found.restored,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _author(written_by: str | None) -> dict[str, Any]:
+    """Return who wrote a spec and its assets, if it is known."""
+    if written_by is None:
         return {}
-    kind, _, name = canvas.written_by.partition(" ")
+    kind, _, name = written_by.partition(" ")
     return {"writtenBy": {"kind": kind, "name": name}}
 
 

@@ -11,6 +11,7 @@ from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
 from easel.host.canvases.pages import CanvasPages
+from easel.host.canvases.versions import CanvasVersions
 from easel.host.canvases.views import CanvasViews
 from easel.host.documents.service import Documents
 from easel.host.models import ChosenModels
@@ -31,6 +32,7 @@ class Services:
     queue: RunQueue
     sessions: Sessions
     canvases: CanvasLibrary
+    versions: CanvasVersions
     actions: ActionService
     refresh: RefreshScheduler
     assets: CanvasAssets

@@ -1,6 +1,6 @@
 // The lists beside the chat: canvases with their pages, the latest runs of all sessions, and tool nodes.
 
-import { attempt, byId, element, plainText, request, summarize, time } from "./values.js";
+import { attempt, byId, element, plainText, readPages, request, summarize, time } from "./values.js";
 
 const RUN_LIMIT = 8;
 const CANVAS_LIMIT = 500; // the limit of one response
@@ -51,18 +51,18 @@ export class Overview {
   async refresh() {
     const number = (this.#requestCount += 1);
     const [canvases, runs, nodes] = await Promise.allSettled([
-      rpc("canvas.list", { limit: CANVAS_LIMIT }),
+      readPages("canvases", (page) => rpc("canvas.list", { limit: CANVAS_LIMIT, ...page })),
       request("GET", `/api/runs?limit=${RUN_LIMIT}`),
-      rpc("nodes.list"),
+      readPages("nodes", (page) => rpc("nodes.list", page)),
     ]);
     if (number !== this.#requestCount) return;
     if (canvases.value) {
-      this.#canvases = canvases.value.canvases.sort((first, second) => second.updatedAt - first.updatedAt);
+      this.#canvases = canvases.value.sort((first, second) => second.updatedAt - first.updatedAt);
       this.#showCanvases();
       this.#suggestCanvases();
     }
     if (runs.value) this.#fill("run-list", "no-runs", runs.value.runs, runRow);
-    if (nodes.value) this.#fill("node-list", "no-nodes", nodes.value.nodes ?? [], nodeRow);
+    if (nodes.value) this.#fill("node-list", "no-nodes", nodes.value, nodeRow);
     byId("nodes").hidden = !nodes.value;
   }
 

@@ -10,9 +10,10 @@ import { Gateway } from "./canvas_gateway.js";
 import { isWithheld, probeIsolation, showIsolation } from "./canvas_isolation.js";
 import { Notes } from "./canvas_notes.js";
 import { RefreshFailures } from "./canvas_refresh_failures.js";
+import { Versions } from "./canvas_versions.js";
 import { CanvasWatch } from "./canvas_watch.js";
 import { RequestRefused, Unreachable } from "./errors.js";
-import { button, byId, element, summarize } from "./values.js";
+import { button, byId, element, readPages, summarize } from "./values.js";
 
 const { view, isolated: isolatedView, until, canvas: canvasId, agent: agentId } = document.body.dataset;
 const MAX_CONCURRENT_REQUESTS = 16; // of one page
@@ -37,7 +38,14 @@ const acceptPanel = new AcceptPanel(
     watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
   ),
   () => watch.refresh(),
-  async () => (await gateway.callWithRetry("tools.list", {})).tools,
+  () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
+);
+const versions = new Versions(
+  (method, params) => gateway.callWithRetry(method, { canvasId, ...params }),
+  async (version) => {
+    const expectedRevision = watch.snapshot.revision;
+    watch.update(await gateway.call("canvas.restore", { canvasId, version, expectedRevision }));
+  },
 );
 const gateway = new Gateway(`canvas-${crypto.randomUUID()}`, {
   state: showLink,
@@ -87,6 +95,7 @@ function changed({ state, spec, assets, isReset, failed }) {
     notes.add(`action ${titleOf(failed.actionId)}`, `It failed: ${reason}`);
   }
   acceptPanel.show(watch.snapshot);
+  if (spec || assets || isReset) versions.update();
   confirmations.update();
   if (isIsolated !== null) showIsolation(watch.snapshot, isIsolated);
   if (!frame.exists) showPage();

@@ -222,6 +222,8 @@ export class ChatLink extends Link {
   #receive(frame) {
     if (frame.type === "error") {
       this.#markRefused(frame.error.message);
+    } else if (frame.type === "warnings") {
+      console.warn(...frame.warnings);
     } else if (this.cursor === null || frame.seq > this.cursor) {
       this.cursor = frame.seq;
       this.listener({ type: "event", event: frame });

@@ -1,7 +1,7 @@
 // The state of one run beside the chat: its status, its attempts and its boards.
 
 import {
-  attempt, byId, element, isMarker, plainText, request, shorten, summarize, valueNode,
+  attempt, byId, element, isMarker, plainText, readPages, request, shorten, summarize, valueNode,
 } from "./values.js";
 
 const BOARDS = ["whiteboard", "blackboard"];
@@ -41,13 +41,15 @@ export class RunPanel {
   async #load(runId) {
     const path = `/api/runs/${encodeURIComponent(runId)}`;
     const [run, ...boards] = await Promise.all([
-      request("GET", path), ...BOARDS.map((board) => request("GET", `${path}/${board}`)),
+      request("GET", path), ...BOARDS.map((board) => readPages("entries", (page) => (
+        request("GET", `${path}/${board}?${new URLSearchParams(page)}`)
+      ))),
     ]);
     if (runId !== this.runId) return;
     if (!this.status) this.#showStatus(run.status, run.error_message);
     this.#showAttempt(run.attempt, run.max_attempts);
     byId("run-asked").textContent = shorten(plainText(run.input_text, run.attachments), MAX_INPUT_LENGTH);
-    boards.forEach(({ entries }, index) => {
+    boards.forEach((entries, index) => {
       for (const entry of entries) this.#write(BOARDS[index], entry);
     });
   }

@@ -153,6 +153,19 @@ export function summarize(value, limit = 90) {
 
 // --- requests to the server --------------------------------------------------------------------------------
 
+const MAX_PAGES = 20;
+
+/** Return the items of all pages of a list, of at most MAX_PAGES; `read` gets the parameters of a page. */
+export async function readPages(name, read) {
+  const items = [];
+  for (let count = 0, position = {}; count < MAX_PAGES && position; count += 1) {
+    const page = await read(position);
+    items.push(...page[name]);
+    position = page.next === undefined ? null : { after: page.next };
+  }
+  return items;
+}
+
 /** Send a request and return the decoded response, or null for 204. Throws Unreachable or RequestRefused. */
 export async function request(method, path, body) {
   const isRaw = body instanceof Blob || body === undefined;

@@ -41,9 +41,8 @@ async def test_assets_are_stored_unchanged_and_deleted_with_the_canvas(
         ("assets/img/a.png", len(pixels)),
         ("assets/index.html", 3),
     ]
-    assert sorted(path.read_bytes() for path in files_of(easel, name)) == sorted([b"new", pixels]), (
-        "the old page is deleted"
-    )
+    stored = sorted(path.read_bytes() for path in files_of(easel, name))
+    assert stored == sorted(["<p>Grüße</p>\r\n".encode(), b"new", pixels]), "a version has the old page"
     await client.call("canvas.asset.delete", canvasId=name, path="assets/img/a.png")
     assert (
         await refusal_of(client.call("canvas.asset.get", canvasId=name, path="assets/img/a.png"))
@@ -79,12 +78,13 @@ async def test_upsert_with_assets_replaces_all_of_them(client: GatewayClient, ea
     ]
     replaced = await client.call("canvas.upsert", canvasId=name, assets={"assets/index.html": "c"})
     assert replaced["assets"] == ["assets/index.html"]
-    assert [path.read_bytes() for path in files_of(easel, name)] == [b"c"]
+    stored = sorted(path.read_bytes() for path in files_of(easel, name))
+    assert stored == [b"a", b"b", b"c"], "a version has the replaced ones"
     problem = await refusal_of(
         client.call("canvas.upsert", canvasId=name, assets={"assets/index.html": "d"}, expectedRevision=1)
     )
     assert problem.code == 409
-    assert [path.read_bytes() for path in files_of(easel, name)] == [b"c"], "a refused request stores nothing"
+    assert sorted(path.read_bytes() for path in files_of(easel, name)) == stored, "nothing new is stored"
 
 
 @rule("CV-47")
@@ -171,7 +171,6 @@ INVALID_ASSETS: list[tuple[Any, str]] = [
     ({"base64": None}, "params of"),
     ({}, "base64"),
     ({"text": "x"}, "params of"),
-    ({"base64": "YQ==", "type": "image/png"}, "type"),
     (["YQ=="], "params of"),
 ]
 
@@ -233,4 +232,4 @@ async def test_concurrent_puts_of_an_asset_leave_one_complete_version(
     await asyncio.gather(*puts, *reads)
     got = await client.call("canvas.asset.get", canvasId=canvas, path="assets/a.txt")
     assert (got["text"] in texts, got["revision"]) == (True, 21)
-    assert len(files_of(easel, canvas)) == 1, "the other blobs are deleted"
+    assert len(files_of(easel, canvas)) == 20, "versions have the other blobs"

@@ -240,6 +240,7 @@ async def test_old_expected_revision_is_a_conflict_with_the_current_one(
         ("canvas.delete", {**name, **old}),
         ("canvas.action", {**name, "actionId": "any", **old}),
         ("canvas.input", {**name, "path": "/n", "value": 1, **old}),
+        ("canvas.restore", {**name, "version": 1, **old}),
         ("canvas.create", {"canvasId": new_session(), **old}),
         ("canvas.upsert", {"canvasId": new_session(), **old}),
     ]

@@ -69,7 +69,7 @@ async def test_deeply_nested_frame_does_not_end_the_connection(small_easel: Live
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         for depth in (*range(400, 1_100, 7), *range(960, 1_000)):
             await client.send(
-                '{"type":"req","id":"7","method":"tools.list","params":{"a":'
+                '{"type":"req","id":"7","method":"canvas.get","params":{"canvasId":'
                 + "[" * depth
                 + '":"'
                 + "]" * depth

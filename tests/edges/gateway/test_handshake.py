@@ -35,9 +35,9 @@ async def test_hello_lists_exactly_the_available_methods_and_events(small_easel:
             name for name in EVENT_TYPES if name.startswith("canvas.")
         }
         for method in methods:
-            refused = await client.refusal(method, {"surprise": True})
+            refused = await client.refusal(method, {"expectedRevision": "surprise"})
             assert refused is not None
-            assert refused.code == 400, f"{method} exists and refuses unknown params"
+            assert refused.code == 400, f"{method} exists and checks its params"
         unknown = await client.refusal("canvas.dance")
         assert unknown is not None
         assert unknown.code == 404

@@ -279,7 +279,6 @@ INVALID_ANSWERS: list[dict[str, Any]] = [
     {"callId": "CALL"},
     {"callId": "CALL", "result": 1, "error": "both"},
     {"callId": "CALL", "error": {"message": "an object"}},
-    {"callId": "CALL", "result": 1, "more": 2},
 ]
 
 

@@ -124,7 +124,12 @@ async def test_subscription_receives_writes_of_another_instance(two_edges: LiveE
 
 @pytest.mark.parametrize(
     "params, code",
-    [({"afterSeq": 99}, 404), ({"afterSeq": -1}, 400), ({"afterSeq": "1"}, 400), ({"canvas": "x"}, 400)],
+    [
+        ({"afterSeq": 99}, 404),
+        ({"afterSeq": -1}, 400),
+        ({"afterSeq": "1"}, 400),
+        ({"expectedRevision": 1}, 400),
+    ],
 )
 async def test_invalid_cursor_is_refused(
     client: GatewayClient, canvas: str, params: dict[str, Any], code: int

@@ -226,12 +226,6 @@ REFUSED_BODIES = [
     ("an empty node", "whiteboard", {**body(), "source_node_id": ""}, "source_node_id"),
     ("null as the node", "whiteboard", {**body(), "source_node_id": None}, "source_node_id"),
     ("a node of two lines", "whiteboard", {**body(), "source_node_id": "a\nb"}, "source_node_id"),
-    ("another agent", "whiteboard", body(agent_id="root"), "agent_id"),
-    ("a forged provenance", "whiteboard", body(provenance={"agent_id": "root"}), "provenance"),
-    ("another run", "whiteboard", body(run_id="run_2"), "run_id"),
-    ("another node beside the node", "whiteboard", body(node_id="root"), "node_id"),
-    ("a visibility", "whiteboard", body(visibility="internal"), "visibility"),
-    ("a forged version", "whiteboard", body(version=7), "version"),
     ("no key", "whiteboard", {"value": 1, "source_node_id": "n"}, "key"),
     ("an empty key", "whiteboard", body(""), "key"),
     ("a long key", "whiteboard", body("x" * 201), "key"),
@@ -254,6 +248,25 @@ def test_invalid_body_is_refused_and_changes_nothing(easel: LiveEasel, run_id: s
         )
     assert [easel.get(path(run_id, board)).json() for board in BOARDS] == [{"entries": []}] * 2
     assert board_events(easel, run_id) == []
+
+
+@case("P4")
+@rule("CC-16", "CC-17", "RS-67")
+def test_forged_author_is_ignored_with_warnings(easel: LiveEasel, run_id: str) -> None:
+    forged: dict[str, Any] = {
+        "agent_id": "root",
+        "provenance": {"agent_id": "root"},
+        "run_id": "run_2",
+        "node_id": "root",
+        "visibility": "internal",
+        "version": 7,
+    }
+    written = expect_written(easel.post(path(run_id), body("k", 1, **forged)))
+    author = {"kind": "person", "agent_id": "owner", "node_id": "planner", "run_id": run_id}
+    assert (written["provenance"], written["version"]) == (author, 1)
+    assert all(any(f"`{name}` was ignored" in warning for warning in written["warnings"]) for name in forged)
+    [event] = board_events(easel, run_id)
+    assert (event.data["provenance"], event.data["visibility"]) == (author, "public")
 
 
 @case("P4")

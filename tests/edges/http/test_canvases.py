@@ -55,7 +55,7 @@ INVALID_CALLS: list[tuple[str, dict[str, Any], int]] = [
     ("canvas.create", {}, 400),
     ("canvas.create", {"canvasId": "a b"}, 400),
     ("canvas.create", {"canvasId": "a__b"}, 400),
-    ("canvas.create", {"canvasId": "x", "surprise": 1}, 400),
+    ("canvas.create", {"canvasId": "x", "expected_revision": 1}, 400),
     ("canvas.create", {"canvasId": "x", "state": [1]}, 400),
     ("canvas.create", {"canvasId": "x", "spec": {"version": 2}}, 400),
     ("canvas.create", {"canvasId": "x", "expectedRevision": 3}, 409),

@@ -119,7 +119,7 @@ def test_history_diff_promote_and_restore(easel: LiveEasel):
         ("POST", "/take-control", None, 404),
         ("PUT", "", {}, 400),
         ("PUT", "", {"text": 3}, 400),
-        ("PUT", "", {"text": "a", "force": True}, 400),
+        ("PUT", "", {"text": "a", "baseRevisionId": "x"}, 400),
         ("POST", "/restore", {}, 400),
         ("GET", "/history?limit=0", None, 400),
     ],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.run.run import NewRun
+from easel.edges.decoding import NoParams
 from easel.edges.http.boards import WriteBlackboard, WriteWhiteboard
 from easel.edges.http.routes import ROUTES
 from easel.ids import SessionId, UserId, new_run_id
@@ -23,6 +24,7 @@ RUN_ROUTES = [row for row in ROUTES if "{run_id}" in row.path]
 BODIES = {
     WriteWhiteboard: {"key": "k", "value": 1, "source_node_id": "n"},
     WriteBlackboard: {"key": "k", "value": 1, "source_node_id": "n", "edge_id": "a-b"},
+    NoParams: {},
 }
 
 

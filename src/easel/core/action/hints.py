@@ -74,6 +74,17 @@ def remember_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored 
     return hints
 
 
+def stricter_hints(first: Stored | None, second: Stored | None) -> Stored | None:
+    """Return for each tool the hints that claim no less effect than either; None if neither is known."""
+    if first is None or second is None:
+        return second if first is None else first
+    both = {
+        tool: ToolHints.from_json(first[tool]).stricter(ToolHints.from_json(second[tool])).to_json()
+        for tool in first.keys() & second.keys()
+    }
+    return {**first, **second, **both}
+
+
 def first_hints(stored: Stored | None, spec: CanvasSpec, definitions: Definitions) -> Stored | None:
     """Return the hints to store for a canvas of an older version, once all its tools are known; else None."""
     if stored is not None or not spec.tools <= definitions.keys():

@@ -41,6 +41,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "run.cancelled": _AUDIT,
     "canvas.created": _AUDIT,
     "canvas.deleted": _AUDIT,
+    "canvas.restored": _AUDIT,
     "canvas.renamed": _AUDIT,
     "canvas.owner.changed": _AUDIT,
     "canvas.spec.changed": _AUDIT,

@@ -40,6 +40,19 @@ def acceptance_after(principal: Principal, current: CanvasSnapshot, write: Write
     return True if current.canvas.is_accepted or write.has_all_assets or not current.assets else None
 
 
+def acceptance_after_restore(
+    principal: Principal, current: CanvasSnapshot, write: Write, *, was_accepted: bool
+) -> bool | None:
+    """Return whether the canvas is accepted after a version was restored; None: its acceptance is unchanged.
+
+    A person who names a version has not seen its content, so the restored content is accepted only if it was
+    accepted before. RS-64
+    """
+    if not may_accept(principal):
+        return acceptance_after(principal, current, write)
+    return was_accepted if write.is_change else None
+
+
 def may_accept(principal: Principal) -> bool:
     """Return whether the principal may accept a canvas: only a person may."""
     return principal.is_person

@@ -65,6 +65,10 @@ class Asset:
         match = _KEY.fullmatch(self.blob_key)
         return _decode_digest(match[2]) if match and match[2] else None
 
+    def has_other_content(self, other: "Asset") -> bool:
+        """Return whether the content differs. Content of unknown digest in another blob counts as other."""
+        return self.blob_key != other.blob_key and (self.digest is None or self.digest != other.digest)
+
 
 def require_asset_path(path: str) -> str:
     """Return the path. Raises `BadInput` unless it is an unambiguous path of a file below `assets/`."""

@@ -125,6 +125,7 @@ class Change:
     is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
     tool_hints: Mapping[str, Any] | None = None
     written_by: str | None = None  # of a change of the spec or the assets
+    restored_version: int | None = None
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change

@@ -14,6 +14,7 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
+from easel.edges.decoding import Decoded, warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
@@ -236,17 +237,19 @@ class Connection:
     async def _connect(self, request: frames.Request) -> None:
         if request.method != "connect":
             raise NotConnected(method=request.method[:200])
-        params: Connect = decode_params("connect", request.params, Connect)
+        decoded = decode_params("connect", request.params, Connect)
+        params: Connect = decoded.params
+        warnings = [*request.warnings, *decoded.warnings]
         check_protocol(params)
         principal = await self._authenticate(params)
         check_mode(params, principal)
         if params.client.mode == NODE:
-            await self._connect_node(request.id, params, principal)
+            await self._connect_node(request.id, params, principal, warnings)
         else:
             check_client(params.client)
             self.principal, self.client_id = principal, params.client.id
             self._register(self)
-            await self._send(frames.response(request.id, hello(self.id)))
+            await self._send(frames.response(request.id, with_warnings(hello(self.id), warnings)))
         self._stop_watching_sign_in = self._services.sign_in.watch(principal, self._sign_out)
 
     async def _authenticate(self, params: Connect) -> Principal:
@@ -267,7 +270,9 @@ class Connection:
             raise NotSignedIn
         return principal
 
-    async def _connect_node(self, request_id: str, params: Connect, principal: Principal) -> None:
+    async def _connect_node(
+        self, request_id: str, params: Connect, principal: Principal, warnings: list[str]
+    ) -> None:
         """Register the node. The connection gets no scopes, even if its token is a user's."""
         limits, client = self._limits, params.client
         registration = NodeRegistration(
@@ -286,7 +291,8 @@ class Connection:
         self.client_id, self._node = client.id, side
         self._socket.scope["extensions"][CONNECTION]["watch"](limits.node_heartbeat_seconds)
         node_limits = {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}
-        await self._send(frames.response(request_id, hello_node(self.id, node_limits)))
+        payload = with_warnings(hello_node(self.id, node_limits), warnings)
+        await self._send(frames.response(request_id, payload))
         self._services.nodes.activate(side.node)
 
     def _sign_out(self) -> None:
@@ -299,17 +305,19 @@ class Connection:
         try:
             match request.method:
                 case "canvas.subscribe":
-                    subscribe: Subscribe = decode_params(SUBSCRIBE, request.params, Subscribe)
-                    await self._subscriptions.add(self.principal, request.id, subscribe)
+                    subscribe, warnings = decode_params(SUBSCRIBE, request.params, Subscribe)
+                    warnings = [*request.warnings, *warnings]
+                    await self._subscriptions.add(self.principal, request.id, Decoded(subscribe, warnings))
                     return
                 case "canvas.unsubscribe":
-                    unsubscribe: Unsubscribe = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
-                    payload = await self._subscriptions.remove(unsubscribe)
+                    unsubscribe, warnings = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
+                    payload = with_warnings(await self._subscriptions.remove(unsubscribe), warnings)
                 case _:
                     caller = Caller(self._services, self.principal, self.client_id, self.id)
                     payload = await dispatch(caller, request.method, request.params)
-            response = frames.response(request.id, payload)
+            response = frames.response(request.id, with_warnings(payload, request.warnings))
         except HostError as problem:
+            warn_in_error(problem, request.warnings)
             response = frames.error_response(request.id, problem)
         except Exception as problem:  # noqa: BLE001 - logged by `_report_error`
             response = frames.error_response(request.id, self._report_error(request.method, problem))

@@ -1,17 +1,19 @@
 """The frames of the gateway's WebSocket, protocol 1: `req` in, `res` and `evt` out, JSON text each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
 from easel.core.stream.log import LoggedEvent
+from easel.core.unknown_members import UnknownMember, review_unknown_members
 from easel.core.validation import is_too_deep
 from easel.edges.errors import error_detail, refuse_duplicate_keys_of
 from easel.errors import BadInput, HostError
 
 MAX_ID_LENGTH = 200
 MAX_DEPTH = 500  # levels of nesting; a method may have a lower limit
+_MEMBERS = frozenset({"type", "id", "method", "params"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Request:
     id: str
     method: str
     params: dict[str, Any] | None
+    warnings: list[str] = field(default_factory=list[str])  # about unknown members of the frame. RS-67
 
 
 class BadFrame(Exception):
@@ -64,7 +67,8 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
         raise BadInput(problem="method must be text.")
     if params is not None and not isinstance(params, dict):
         raise BadInput(problem="params must be an object.")
-    return Request(id_, method, cast("dict[str, Any] | None", params))
+    unknown = [UnknownMember(name, _MEMBERS) for name in frame if name not in _MEMBERS]
+    return Request(id_, method, cast("dict[str, Any] | None", params), review_unknown_members(unknown))
 
 
 def response(id_: str, payload: Any) -> str:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from msgspec import Struct
-
 from easel import __version__
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import EVENT_TYPES, Stream
+from easel.edges.decoding import Params
 from easel.edges.methods import METHODS
 from easel.errors import BadInput, WrongMode, WrongProtocol
 
@@ -22,18 +21,18 @@ RESULT, PROGRESS = "tool.result", "tool.progress"  # sent by a node
 INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # sent to a node
 
 
-class ClientInfo(Struct):
+class ClientInfo(Params):
     id: str
     version: str = ""
     platform: str = ""
     mode: str = "client"
 
 
-class Auth(Struct):
+class Auth(Params):
     token: str
 
 
-class Connect(Struct):
+class Connect(Params):
     client: ClientInfo
     minProtocol: int = PROTOCOL  # noqa: N815 - a word of the protocol
     maxProtocol: int = PROTOCOL  # noqa: N815

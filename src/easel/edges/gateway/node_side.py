@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from easel.core.tool.call import Answer
+from easel.edges.decoding import Params, with_warnings
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import CANCEL, INVOKE, NODE, PROGRESS, RESULT
 from easel.edges.methods import decode_params
@@ -24,13 +25,13 @@ RECEIPT_SECONDS = 0.005  # delay before receipts are sent
 MAX_RECEIPTS = 64  # this many pending receipts are sent without the delay
 
 
-class ToolResult(Struct, forbid_unknown_fields=True):
+class ToolResult(Params):
     callId: str  # noqa: N815 - a word of the protocol
     result: Any = UNSET
     error: str | UnsetType = UNSET
 
 
-class ToolProgress(Struct, forbid_unknown_fields=True):
+class ToolProgress(Params):
     callId: str  # noqa: N815
     text: Annotated[str, Meta(max_length=MAX_PROGRESS_LENGTH)]
 
@@ -61,9 +62,10 @@ class NodeSide:
 
     async def handle(self, request: frames.Request) -> None:
         """Handle a request of the node. Raises a `HostError` if the request is refused."""
-        is_accepted = self._accept(request)
+        is_accepted, warnings = self._accept(request)
         payload = {"ok": True} if is_accepted else {"ok": True, "dropped": True}
-        self._receipts.append(frames.response(request.id, payload))
+        answer = with_warnings(payload, [*request.warnings, *warnings])
+        self._receipts.append(frames.response(request.id, answer))
         if len(self._receipts) >= MAX_RECEIPTS:
             await self._flush_receipts()
         elif self._flushing is None or self._flushing.done():
@@ -83,15 +85,16 @@ class NodeSide:
         for receipt in receipts:
             await self._send(receipt)
 
-    def _accept(self, request: frames.Request) -> bool:
-        """Pass a result or progress to its call. Returns False if the call is no longer running."""
+    def _accept(self, request: frames.Request) -> tuple[bool, list[str]]:
+        """Pass a result or progress to its call. Returns whether the call is still running, and warnings."""
         assert self.node is not None
         match request.method:
             case "tool.result":
-                return self._finish_call(self.node, decode_params(RESULT, request.params, ToolResult))
+                result, warnings = decode_params(RESULT, request.params, ToolResult)
+                return self._finish_call(self.node, result), warnings
             case "tool.progress":
-                progress: ToolProgress = decode_params(PROGRESS, request.params, ToolProgress)
-                return self.node.add_output(CallId(progress.callId), progress.text)
+                progress, warnings = decode_params(PROGRESS, request.params, ToolProgress)
+                return self.node.add_output(CallId(progress.callId), progress.text), warnings
             case "connect":
                 raise BadInput(problem="This connection is already connected.")
             case other:

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from easel.core.principal import Principal
 from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.decoding import Decoded, Params, with_warnings
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import ENDED
 from easel.errors import BadInput, HostError, InternalError, NotFound, TooMany
@@ -22,12 +23,12 @@ from easel.host.streams import Subscription
 SUBSCRIBE, UNSUBSCRIBE = "canvas.subscribe", "canvas.unsubscribe"
 
 
-class Subscribe(Struct, forbid_unknown_fields=True):
+class Subscribe(Params):
     canvasId: str  # noqa: N815 - a word of the protocol
     afterSeq: Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None = None  # noqa: N815
 
 
-class Unsubscribe(Struct, forbid_unknown_fields=True):
+class Unsubscribe(Params):
     canvasId: str  # noqa: N815
 
 
@@ -49,16 +50,16 @@ class Subscriptions:
     def tasks(self) -> list[asyncio.Task[None]]:
         return list(self._tasks.values())
 
-    async def add(self, principal: Principal, request_id: str, params: Subscribe) -> None:
+    async def add(self, principal: Principal, request_id: str, decoded: Decoded) -> None:
         """Open a subscription and respond to the request. The subscription's task outlives the request."""
-        canvas_id = params.canvasId
+        canvas_id = decoded.params.canvasId
         if canvas_id in self._tasks:
             raise BadInput(problem=f"This connection is already subscribed to {canvas_id}.")
         if len(self._tasks) >= self._max_count:
             raise TooMany(what="subscriptions of one connection", limit=self._max_count)
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # The task sends the response itself, so that no event precedes the response.
-        task = asyncio.create_task(self._follow(principal, request_id, params, opened))
+        task = asyncio.create_task(self._follow(principal, request_id, decoded, opened))
         self._tasks[canvas_id] = task
         task.add_done_callback(lambda done: self._remove(canvas_id, done))
         await opened
@@ -77,8 +78,9 @@ class Subscriptions:
             del self._tasks[canvas_id]
 
     async def _follow(
-        self, principal: Principal, request_id: str, params: Subscribe, opened: asyncio.Future[None]
+        self, principal: Principal, request_id: str, decoded: Decoded, opened: asyncio.Future[None]
     ) -> None:
+        params: Subscribe = decoded.params
         canvas_id = params.canvasId
         try:
             log = await self._services.canvas_tails.open(principal, canvas_id, params.afterSeq, CANVAS)
@@ -91,7 +93,8 @@ class Subscriptions:
             return
         assert log is not None  # the log of a canvas has no end
         try:
-            await self._send(frames.response(request_id, {"canvasId": canvas_id, "subscribed": True}))
+            payload = {"canvasId": canvas_id, "subscribed": True}
+            await self._send(frames.response(request_id, with_warnings(payload, decoded.warnings)))
             opened.set_result(None)
             await self._forward_events(log)
             reason = await self._end_reason(principal, canvas_id)

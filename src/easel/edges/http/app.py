@@ -23,11 +23,13 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from easel.core.principal import ANONYMOUS, Principal
 from easel.core.principal import Scope as PrincipalScope
+from easel.edges.decoding import Decoded, NoParams, warn_in_error
 from easel.edges.http import audit
 from easel.edges.http.calls import (
     Access,
     Call,
     SessionCookie,
+    add_warnings,
     authenticate,
     decode_body,
     decode_query,
@@ -169,13 +171,14 @@ class HttpEdge:
             scope["state"]["is_transfer"] = row.takes_file or row.response == "*/*"
             request = Request(scope, receive)
             principal = await self._admit(row, request)
-            params = None
-            if row.body is not None:
-                body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
-                params = await decode_body(body, row.body)
-            elif row.query is not None:
-                params = decode_query(request, row.query)
-            response = await row.handler(Call(self._host, principal, request, params))
+            params, warnings = await self._decode(row, request)
+            try:
+                response = await row.handler(Call(self._host, principal, request, params))
+            except HostError as problem:
+                warn_in_error(problem, warnings)
+                raise
+            if warnings:
+                add_warnings(response, warnings)
             if not principal.is_revocable:
                 await response(scope, receive, send)
                 return
@@ -185,6 +188,18 @@ class HttpEdge:
 
         # Starlette wraps a function as a request handler, but calls an instance of a class as an ASGI app.
         return _Asgi(endpoint)
+
+    async def _decode(self, row: Row, request: Request) -> Decoded:
+        """Return the params of the body, or else of the query, and warnings about unknown members of both."""
+        decoded = Decoded(None, [])
+        # The routes that are open to all, such as pages, read their own queries.
+        if row.query is not None or (row.access is not Access.OPEN and request.scope["query_string"]):
+            decoded = decode_query(request, row.query or NoParams)
+        if row.body is None:
+            return decoded
+        body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
+        params, warnings = await decode_body(body, row.body)
+        return Decoded(params, [*decoded.warnings, *warnings])
 
     def _methods_of(self, scope: Scope) -> str:
         matching = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]

@@ -13,6 +13,7 @@ from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, parse_record
 from easel.core.principal import ANONYMOUS
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.http.canvas_policy import redact_token
 from easel.edges.paging import read_page
@@ -23,7 +24,7 @@ REFUSED = (403, 421)  # statuses of requests that a guardrail refused
 UNAVAILABLE_SECONDS = 10.0  # minimum time between two records of an unavailable database
 
 
-class ListAudit(Struct):
+class ListAudit(Params):
     action: Annotated[
         str | None, Meta(description="Only records of this action, such as sign_in.failed.")
     ] = None

@@ -7,13 +7,15 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
+from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, read_list_page
 from easel.errors import BadInput
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
+class _Write(Params, kw_only=True):
     """The body of a write. The server sets the author and the run. CC-17, P4"""
 
     key: Name
@@ -27,23 +29,25 @@ class _Write(Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
 
 
-class WriteWhiteboard(_Write, forbid_unknown_fields=True, kw_only=True):
+class WriteWhiteboard(_Write, kw_only=True):
     edge_id: Annotated[
         str | None, Meta(description="Must be absent or `global`: the whiteboard has no edges.")
     ] = None
 
 
-class WriteBlackboard(_Write, forbid_unknown_fields=True, kw_only=True):
+class WriteBlackboard(_Write, kw_only=True):
     edge_id: Annotated[
         Name, Meta(description="The handover that the value belongs to.", examples=["planner-writer"])
     ]
 
 
-class ReadBoard(Struct):
+class ReadBoard(Params):
     key: Annotated[str | None, Meta(description="Only this value.")] = None
     edge_id: Annotated[
         str | None, Meta(description="Only this edge of the blackboard; must be given with a key.")
     ] = None
+    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
 class Author(Struct, omit_defaults=True):
@@ -83,6 +87,7 @@ class BoardView(Struct):
     """The response to a read: the fields of one entry if the query has `key`, otherwise `entries`."""
 
     entries: list[BoardEntry] | UnsetType = UNSET
+    next: Annotated[str | UnsetType, Meta(description="Missing on the last page of the entries.")] = UNSET
     key: str | UnsetType = UNSET
     value: Raw | UnsetType = UNSET
     version: int | UnsetType = UNSET
@@ -144,7 +149,19 @@ async def _read(call: Call, board: Board) -> Response:
             )
         )
     entries = await call.host.boards.read_all(call.principal.user_id, run_id, board, params.edge_id)
-    return json_response(BoardView([_entry(run_id, entry) for entry in entries]))
+    views, more = await read_list_page(
+        entries,
+        to_view=lambda entry: _entry(run_id, entry),
+        position=_position,
+        start=params.after,
+        limit=params.limit,
+    )
+    return json_response(BoardView(views, UNSET if more is None else more))
+
+
+def _position(entry: BoardValue) -> str:
+    """Return the position of an entry in its board; names have no tab."""
+    return f"{entry.board_key.edge_id}\t{entry.board_key.key}"
 
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:

@@ -4,6 +4,7 @@ Owns the session cookie and the limits on bodies. Does not know routes or servic
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,6 +16,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Principal, PrincipalKind
+from easel.edges.decoding import Decoded, decode_json, decode_members
 from easel.edges.errors import refuse_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
@@ -24,6 +26,7 @@ from easel.host.services import Services
 # string.
 MAX_STRUCTURE_BYTES = 1_048_576
 LARGE_BODY_BYTES = 65_536
+WARNINGS_HEADER = "x-easel-warnings"  # a JSON list of texts, in ASCII
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,29 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Response]]
+
+
+def add_warnings(response: Response, warnings: list[str]) -> None:
+    """Add warnings to a JSON object as `warnings`, and to any other response as a header. RS-67"""
+    if response.media_type != "application/json":
+        response.headers[WARNINGS_HEADER] = json.dumps(warnings)
+        return
+    # Other members stay as they were encoded.
+    members = msgspec.json.decode(response.body, type=dict[str, msgspec.Raw])
+    own: list[str] = msgspec.json.decode(members.get("warnings", b"[]"))
+    members["warnings"] = msgspec.Raw(msgspec.json.encode([*own, *warnings]))
+    response.body = msgspec.json.encode(members)
+    response.headers["content-length"] = str(len(response.body))
+
+
+def idempotency_key(request: Request, key: str | None) -> str | None:
+    """Return the key of the body or of the header `Idempotency-Key`. Raises BadInput if they differ."""
+    header = request.headers.get("idempotency-key")
+    if header is not None and key not in (None, header):
+        raise BadInput(
+            problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
+        )
+    return key if header is None else header
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -166,28 +192,29 @@ def check_structure_size(body: bytes) -> None:
         raise TooLarge(what="The JSON of the body, without its strings,", limit=MAX_STRUCTURE_BYTES)
 
 
-async def decode_body(body: bytes, shape: type[Any]) -> Any:
-    """Return the decoded body. A large one is decoded in a thread, so that it delays no other request."""
+async def decode_body(body: bytes, shape: type[Any]) -> Decoded:
+    """Return the decoded body; an empty one is `{}`. A large one is decoded in a thread, beside others."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_decode, body, shape)
     return _decode(body, shape)
 
 
-def _decode(body: bytes, shape: type[Any]) -> Any:
+def _decode(body: bytes, shape: type[Any]) -> Decoded:
     check_structure_size(body)
     try:
-        params = msgspec.json.decode(body, type=shape)
-        refuse_duplicate_keys(body)
+        decoded = decode_json(body, shape)
+        if body and not body.isspace():
+            refuse_duplicate_keys(body)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The body is invalid: {problem}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(problem=f"The body is not valid JSON: {problem}.") from None
-    return params
+    return decoded
 
 
-def decode_query(request: HTTPConnection, shape: type[Any]) -> Any:
+def decode_query(request: HTTPConnection, shape: type[Any]) -> Decoded:
     query = cast("Mapping[str, str]", request.query_params)
     try:
-        return msgspec.convert(dict(query), type=shape, strict=False)
+        return decode_members(dict(query), shape, strict=False)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The query is invalid: {problem}.") from None

@@ -2,7 +2,7 @@
 
 The server sends the events of the thread, the client sends messages and cancels runs. Incoming frames are
 handled one after the other, so messages keep their order. A refused frame is answered with an `error` frame,
-and the connection stays open.
+one with unknown members with a `warnings` frame, and the connection stays open.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
 from easel.core.stream.log import LoggedEvent, parse_cursor
+from easel.edges.decoding import Params, decode_json, warn_in_error
 from easel.edges.errors import CONNECTION, error_detail, refuse_duplicate_keys
 from easel.edges.http.calls import decode_query
 from easel.edges.http.sockets import SocketCall
@@ -30,20 +31,21 @@ RESTARTING = 1012  # the close code that asks a client to reconnect
 log = structlog.get_logger("chat")
 
 
-class SendMessage(msgspec.Struct, tag="message"):
+class ChatQuery(StreamQuery):
+    token: str | None = None  # read by the sign-in
+
+
+class SendMessage(Params, tag="message"):
     text: str
     idempotency_key: str | None = None
 
 
-class Cancel(msgspec.Struct, tag="cancel"):
+class Cancel(Params, tag="cancel"):
     pass
 
 
-_frame_decoder = msgspec.json.Decoder(SendMessage | Cancel)
-
-
 async def chat(call: SocketCall) -> None:
-    query: StreamQuery = decode_query(call.socket, StreamQuery)
+    query, warnings = decode_query(call.socket, ChatQuery)
     view = CHAT.with_internal() if query.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
     cursor = parse_cursor(query.last_event_id) if query.last_event_id is not None else None
     subscription = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
@@ -51,6 +53,7 @@ async def chat(call: SocketCall) -> None:
         return
     try:
         await call.socket.accept()
+        await _send_warnings(call.socket, subscription, warnings)
         await _serve(call, subscription)
     finally:
         subscription.close()
@@ -86,7 +89,7 @@ async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:
     try:
         while (message := await call.socket.receive())["type"] == "websocket.receive":
             try:
-                await _handle(call, message)
+                await _send_warnings(call.socket, subscription, await _handle(call, message))
             except HostError as problem:
                 await _send_error(call.socket, subscription, problem)
             except Exception as problem:
@@ -98,12 +101,13 @@ async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:
         subscription.end()
 
 
-async def _handle(call: SocketCall, message: Any) -> None:
+async def _handle(call: SocketCall, message: Any) -> list[str]:
+    """Handle a frame. Returns warnings about its unknown members."""
     text = message.get("text")
     if text is None:
         raise BadInput(problem="A frame of the chat must be JSON text.")
     try:
-        frame = _frame_decoder.decode(text)
+        frame, warnings = decode_json(text, SendMessage | Cancel)
         refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
@@ -111,14 +115,27 @@ async def _handle(call: SocketCall, message: Any) -> None:
             'send {"type":"message","text":"…"} or {"type":"cancel"}.'
         ) from None
     thread_id = call.path["thread_id"]
-    if isinstance(frame, SendMessage):
-        await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
-    else:
-        await call.host.sessions.stop(call.principal, thread_id)
+    try:
+        if isinstance(frame, SendMessage):
+            await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
+        else:
+            await call.host.sessions.stop(call.principal, thread_id)
+    except HostError as problem:
+        warn_in_error(problem, warnings)
+        raise
+    return warnings
 
 
 async def _send_error(socket: WebSocket, subscription: Subscription, problem: HostError) -> None:
-    frame = {"type": "error", "error": error_detail(problem)}
+    await _send_frame(socket, subscription, {"type": "error", "error": error_detail(problem)})
+
+
+async def _send_warnings(socket: WebSocket, subscription: Subscription, warnings: list[str]) -> None:
+    if warnings:
+        await _send_frame(socket, subscription, {"type": "warnings", "warnings": warnings})
+
+
+async def _send_frame(socket: WebSocket, subscription: Subscription, frame: dict[str, Any]) -> None:
     with subscription.sending():
         await socket.send(
             {"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()}

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from easel.core.document.document import Document, Version
 from easel.core.stream.log import LAST_CURSOR
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.paging import read_page
 
@@ -34,7 +35,7 @@ class DocumentView(SavedDocument, kw_only=True):
     text: str
 
 
-class PutDocument(Struct, forbid_unknown_fields=True):
+class PutDocument(Params):
     text: str
     base_revision_id: Annotated[
         RevisionId | None,
@@ -42,7 +43,7 @@ class PutDocument(Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class RestoreDocument(Struct, forbid_unknown_fields=True):
+class RestoreDocument(Params):
     revision_id: RevisionId
 
 
@@ -50,7 +51,7 @@ class PromotedView(SavedDocument, kw_only=True):
     promoted: Annotated[bool, Meta(description="False if the newest version has the same text.")]
 
 
-class ListVersions(Struct):
+class ListVersions(Params):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
@@ -77,7 +78,7 @@ class VersionPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class CompareRevisions(Struct, rename={"from_revision": "from", "to_revision": "to"}):
+class CompareRevisions(Params, rename={"from_revision": "from", "to_revision": "to"}):
     from_revision: Annotated[
         RevisionId | None, Meta(description="A revision; by default the newest version.")
     ] = None

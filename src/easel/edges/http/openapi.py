@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from easel import __version__
-from easel.edges.http.calls import Access
+from easel.edges.decoding import NoParams
+from easel.edges.http.calls import WARNINGS_HEADER, Access
 from easel.edges.http.routes import ROUTES, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import HostError, NotSignedIn
+from easel.errors import BadInput, HostError, NotSignedIn, TooLarge
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
@@ -21,13 +22,25 @@ _FILE: dict[str, Any] = {
         "schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}
     },
 }
+_WARNINGS: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "Unknown members of the request, which were ignored; missing if there are none.",
+}
 
 
 @cache
 def document() -> dict[str, Any]:
     listed = [row for row in ROUTES if row.is_listed]
     shapes = [shape for row in listed for shape in (row.body, row.response) if isinstance(shape, type)]
+    shapes = [shape for shape in shapes if shape is not NoParams]
     _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
+    for component in components.values():
+        if component.get("additionalProperties") is False:  # unknown members are ignored with a warning
+            del component["additionalProperties"]
+    for row in listed:
+        if isinstance(row.response, type):
+            components[row.response.__name__]["properties"]["warnings"] = _WARNINGS
     paths: dict[str, dict[str, Any]] = {}
     for row in listed:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
@@ -53,9 +66,9 @@ def _operation(row: Row) -> dict[str, Any]:
         "operationId": row.handler.__name__,
         "parameters": _parameters(row),
     }
-    if row.body is not None:
+    if row.body is not None and row.body is not NoParams:
         operation["requestBody"] = {
-            "required": True,
+            "required": _has_required(row.body),  # an empty body is `{}`
             "content": {"application/json": {"schema": _ref(row.body)}},
         }
     if row.body is not None and "idempotency_key" in row.body.__struct_fields__:
@@ -76,12 +89,24 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["responses"]["204"] = {
             "description": "The cursor is at the end of a finished run: there are no more events."
         }
-    refusals = (*row.errors, *(() if row.access is Access.OPEN else (NotSignedIn,)))
+    refusals = list(dict.fromkeys((*row.errors, *_shared_errors(row))))
     for status in sorted({error.http for error in refusals}):
         operation["responses"][str(status)] = _error_response(
             [error for error in refusals if error.http == status]
         )
     return operation
+
+
+def _shared_errors(row: Row) -> tuple[type[HostError], ...]:
+    """Return the errors that the edge raises before the handler of the route."""
+    return (
+        *(() if row.access is Access.OPEN else (BadInput, NotSignedIn)),
+        *(() if row.body is None else (TooLarge,)),
+    )
+
+
+def _has_required(shape: type[Any]) -> bool:
+    return any(field.required for field in msgspec.structs.fields(shape))
 
 
 def _parameters(row: Row) -> list[dict[str, Any]]:
@@ -106,9 +131,17 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
 
 
 def _success(row: Row) -> dict[str, Any]:
+    if row.response == "application/json":
+        schema = {"type": "object", "properties": {"warnings": _WARNINGS}}
+        return {"description": row.summary, "content": {row.response: {"schema": schema}}}
     if isinstance(row.response, str):
-        kind = "object" if row.response == "application/json" else "string"
-        return {"description": row.summary, "content": {row.response: {"schema": {"type": kind}}}}
+        return {
+            "description": row.summary,
+            "headers": {
+                WARNINGS_HEADER: {"description": "`warnings` as JSON.", "schema": {"type": "string"}}
+            },
+            "content": {row.response: {"schema": {"type": "string"}}},
+        }
     return {"description": row.summary, "content": {"application/json": {"schema": _ref(row.response)}}}
 
 

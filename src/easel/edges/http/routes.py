@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from easel.edges.decoding import NoParams
 from easel.edges.http import (
     artifacts,
     audit,
@@ -50,7 +51,16 @@ from easel.edges.http.sessions import (
 )
 from easel.edges.http.settings import ChangeSettings, ModelCheckView, SettingsView
 from easel.edges.http.sockets import SocketRow
-from easel.edges.http.wire import ListRuns, RunPage, RunStarted, RunView, StartRun, StreamQuery, ToolList
+from easel.edges.http.wire import (
+    ListRuns,
+    ListTools,
+    RunPage,
+    RunStarted,
+    RunView,
+    StartRun,
+    StreamQuery,
+    ToolList,
+)
 from easel.errors import (
     ActionFailed,
     AlreadyExists,
@@ -115,7 +125,7 @@ API: tuple[Row, ...] = (
     Row("GET", "/api/runs/{run_id}", runs.get_run, "Get a run.", response=RunView,
         errors=(NotFound, Unavailable)),
     Row("POST", "/api/runs/{run_id}/cancel", runs.cancel_run,
-        "Request that a run stops, without waiting for it.", status=202, response=RunView,
+        "Request that a run stops, without waiting for it.", body=NoParams, status=202, response=RunView,
         errors=(NotFound, RunFinished, Unavailable)),
     Row("GET", "/api/runs/{run_id}/events", streams.watch_run,
         "Stream the run's log as server-sent events; resumable by Last-Event-ID.", query=StreamQuery,
@@ -176,11 +186,12 @@ API: tuple[Row, ...] = (
         "Make the text of an earlier revision the current draft.", body=RestoreDocument,
         response=DocumentView, errors=(BadInput, NotFound, Unavailable)),
     Row("POST", "/api/documents/{canvas_id}/promote", documents.promote_document,
-        "Make the current text a version.", response=PromotedView, errors=_DOCUMENT_ERRORS),
+        "Make the current text a version.", body=NoParams, response=PromotedView, errors=_DOCUMENT_ERRORS),
     Row("POST", "/api/documents/{canvas_id}/take-control", documents.take_control,
-        "End the lease of the agent that edits the document.", response=DocumentView,
+        "End the lease of the agent that edits the document.", body=NoParams, response=DocumentView,
         errors=_DOCUMENT_ERRORS),
-    Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call.", response=ToolList),
+    Row("GET", "/api/tools", runs.list_tools, "List the tools that agents can call, by name.",
+        query=ListTools, response=ToolList),
     Row("GET", "/api/settings", settings.get_settings,
         "Get your settings, and where each value comes from. A key is masked.", response=SettingsView,
         errors=(Forbidden, Unavailable)),
@@ -189,7 +200,7 @@ API: tuple[Row, ...] = (
         body=ChangeSettings, response=SettingsView,
         errors=(BadInput, Forbidden, SecretsUnavailable, Unavailable)),
     Row("POST", "/api/settings/check", settings.check_model,
-        "Make one small request to your model, and explain what is wrong if it fails.",
+        "Make one small request to your model, and explain what is wrong if it fails.", body=NoParams,
         response=ModelCheckView, errors=(Forbidden, Unavailable)),
     Row("GET", "/api/secrets", secrets.list_secrets,
         "List the names of your secrets, in their order. No answer has a value.", query=ListSecrets,

@@ -2,17 +2,18 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from starlette.responses import Response
 
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.methods import CONNECTION_METHODS, Caller, dispatch
 from easel.errors import BadInput
 
 
-class RpcCall(Struct):
+class RpcCall(Params):
     method: Annotated[str, Meta(examples=["canvas.get"])]
-    params: dict[str, Any] = {}
+    params: dict[str, Any] | None = None
 
 
 async def rpc(call: Call) -> Response:

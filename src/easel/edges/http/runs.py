@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from easel.core.run.run import Run
 from easel.core.run.status import Status
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.wire import (
     ListRuns,
+    ListTools,
     RunPage,
     RunStarted,
     StartRun,
@@ -17,18 +18,13 @@ from easel.edges.http.wire import (
     run_view,
     tool_view,
 )
-from easel.edges.paging import read_page
+from easel.edges.paging import read_list_page, read_page
 from easel.errors import BadInput
 
 
 async def start_run(call: Call) -> Response:
     params: StartRun = call.params
-    header = call.request.headers.get("idempotency-key")
-    if header is not None and params.idempotency_key not in (None, header):
-        raise BadInput(
-            problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
-        )
-    key = params.idempotency_key if header is None else header
+    key = idempotency_key(call.request, params.idempotency_key)
     run = await call.host.queue.start(call.principal, params.session_id, params.message, key)
     return json_response(RunStarted(run.run_id, "queued"), 202)  # a repeated key gets the same response
 
@@ -69,8 +65,13 @@ async def cancel_run(call: Call) -> Response:
 
 
 async def list_tools(call: Call) -> Response:
-    return json_response(
-        ToolList(
-            [tool_view(tool) for tool in (await call.host.tools.definitions(call.principal.user_id)).values()]
-        )
+    params: ListTools = call.params
+    definitions = await call.host.tools.definitions(call.principal.user_id)
+    tools, more = await read_list_page(
+        definitions.values(),
+        to_view=tool_view,
+        position=lambda tool: tool.name,
+        start=params.after,
+        limit=params.limit,
     )
+    return json_response(ToolList(tools, more))

@@ -11,7 +11,8 @@ from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, to_session_key
 from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.log import LAST_CURSOR
-from easel.edges.http.calls import Call, json_response
+from easel.edges.decoding import Params
+from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.sse import EventStream
 from easel.edges.http.wire import MarkerView, RunStarted, marker_views
 from easel.edges.paging import read_page
@@ -32,18 +33,18 @@ class SessionView(Struct, omit_defaults=True):
     active_run_id: str | None = None
 
 
-class CreateSession(Struct):
+class CreateSession(Params):
     session_id: Annotated[
         str | None, Meta(description="A name for the session; without one it is generated.")
     ] = None
     title: str | None = None
 
 
-class RenameSession(Struct):
+class RenameSession(Params):
     title: str
 
 
-class ListSessions(Struct):
+class ListSessions(Params):
     search: Annotated[str, Meta(description="Text to search for in titles and ids.")] = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
@@ -54,7 +55,7 @@ class SessionPage(Struct, omit_defaults=True):
     next: str | None = None
 
 
-class ListMessages(Struct):
+class ListMessages(Params):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
@@ -85,7 +86,7 @@ class MessagePage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class ChatMessage(Struct):
+class ChatMessage(Params):
     message: Annotated[str, Meta(description="The task of the agent.")]
     idempotency_key: str | None = None
 
@@ -165,9 +166,8 @@ async def list_messages(call: Call) -> Response:
 async def chat_over_http(call: Call) -> Response:
     """Start a run and stream its log, for older clients. A disconnect does not stop the run. RX-47"""
     params: ChatMessage = call.params
-    run = await call.host.queue.start(
-        call.principal, call.path["session_id"], params.message, params.idempotency_key
-    )
+    key = idempotency_key(call.request, params.idempotency_key)
+    run = await call.host.queue.start(call.principal, call.path["session_id"], params.message, key)
     headers = {"x-run-id": run.run_id}
     if "application/json" in call.request.headers.get("accept", ""):
         return json_response(RunStarted(run.run_id, "queued"), 202, headers)

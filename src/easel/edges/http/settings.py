@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.host.user_settings import ShownSettings
 
@@ -14,7 +15,7 @@ ProviderName = Annotated[
 ]
 
 
-class ChangeSettings(Struct, forbid_unknown_fields=True):
+class ChangeSettings(Params):
     """The settings to change. A setting that is not named stays; null clears one."""
 
     provider: ProviderName | UnsetType | None = UNSET

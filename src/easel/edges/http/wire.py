@@ -13,7 +13,9 @@ from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.message_text import Marker, cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
+from easel.edges.decoding import Params
 from easel.edges.errors import ErrorDetail, error_detail
+from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
 from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
@@ -24,7 +26,7 @@ SessionName = Annotated[
 ]
 
 
-class StartRun(Struct):
+class StartRun(Params):
     session_id: SessionName
     message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
     idempotency_key: Annotated[
@@ -78,7 +80,7 @@ class RunView(Struct, omit_defaults=True):
     ] = None
 
 
-class ListRuns(Struct):
+class ListRuns(Params):
     session_id: str | None = None
     statuses: Annotated[
         str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")
@@ -95,7 +97,7 @@ class RunPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-class StreamQuery(Struct):
+class StreamQuery(Params):
     last_event_id: Annotated[
         str | None, Meta(description="Resume after this event; the Last-Event-ID header takes precedence.")
     ] = None
@@ -112,8 +114,14 @@ class ToolView(Struct):
     runs_on: str
 
 
-class ToolList(Struct):
+class ListTools(Params):
+    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
+
+
+class ToolList(Struct, omit_defaults=True):
     tools: list[ToolView]
+    next: str | None = None
 
 
 class ErrorAnswer(Struct):

@@ -110,6 +110,17 @@ class CanvasAssets:
 
         return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
 
+    async def check_stored(self, assets: Sequence[Asset]) -> None:
+        """Raise `CorruptData` if the blob of an asset is missing or has another size."""
+
+        async def check(asset: Asset) -> None:
+            async with self._puts:
+                if await self._blobs.size(asset.blob_key) != asset.size:
+                    log.error("asset.corrupt", blob_key=asset.blob_key)
+                    raise CorruptData(what="asset", id=asset.path)
+
+        await asyncio.gather(*map(check, assets))
+
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():

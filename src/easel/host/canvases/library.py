@@ -95,7 +95,7 @@ class CanvasLibrary:
         self._notifier = notifier
         self._audit = audit
         self._limits = limits
-        self._drafts = DraftChecker(assets, artifacts, tools, limits, floor)
+        self.drafts = self._drafts = DraftChecker(assets, artifacts, tools, limits, floor)
 
     # -- finding ---------------------------------------------------------------------------------------------
 

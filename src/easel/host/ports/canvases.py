@@ -8,6 +8,7 @@ from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, 
 from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.canvas.retention import LogKey, OldLogs
+from easel.core.canvas.versions import Version, VersionContent
 from easel.core.stream.envelope import Envelope
 from easel.host.ports.streams import LogSource
 from easel.ids import CanvasId, UserId
@@ -38,7 +39,8 @@ class CanvasStore(LogSource, Protocol):
 
         Returns None if there is no such canvas. `decide` may be called on any thread and must be quick; if it
         raises, nothing is stored. An opened view, or the claim on a running execution, expires after
-        `seconds`. Raises `DuplicateRequest` or `StaleTransition` if the transition of an execution cannot be
+        `seconds`. A change of the spec or the assets keeps the version before; the blobs of versions are not
+        orphaned. Raises `DuplicateRequest` or `StaleTransition` if the transition of an execution cannot be
         made.
         """
         ...
@@ -47,12 +49,12 @@ class CanvasStore(LogSource, Protocol):
         """Delete a canvas with its log, assets, views and executions, unless `check` raises.
 
         The rows of its log and executions are purged later, see `DeletionStore`. Returns the blob keys of its
-        assets, or None if there is no such canvas.
+        assets and versions, or None if there is no such canvas.
         """
         ...
 
     async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        """Return the keys of blobs of at least this age that belong to no asset."""
+        """Return the keys of blobs of at least this age that belong to no asset of a canvas or a version."""
         ...
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
@@ -73,6 +75,24 @@ class CanvasStore(LogSource, Protocol):
     async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
 
     async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
+
+
+class CanvasVersionStore(Protocol):
+    """Earlier versions of canvases. `CanvasStore.change` makes and prunes them."""
+
+    async def current(self, user_id: UserId, canvas_id: CanvasId) -> Version | None:
+        """Return the present version of a canvas, or None if there is no such canvas."""
+        ...
+
+    async def list_versions(
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+    ) -> list[Version]:
+        """Return the versions below the number in `before`, newest first, without the present one."""
+        ...
+
+    async def get(self, user_id: UserId, canvas_id: CanvasId, number: int) -> VersionContent | None:
+        """Return an earlier version with its content, and the present revision of the canvas."""
+        ...
 
 
 class CanvasActionStore(Protocol):

@@ -4,10 +4,12 @@ from typing import Any
 
 import asyncpg
 
+from easel.core.canvas import versions
 from easel.stores.postgres.artifacts import PostgresArtifacts
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
+from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.deletions import PostgresDeletions
@@ -42,6 +44,7 @@ async def open_postgres(
     pool: int = 8,
     timeout: float = 8.0,
     max_document_versions: int = DEFAULT_MAX_VERSIONS,
+    max_canvas_versions: int = versions.DEFAULT_MAX_VERSIONS,
 ) -> PostgresDatabase:
     options: dict[str, Any] = {
         "dsn": url,
@@ -64,7 +67,8 @@ async def open_postgres(
     check_version(await database.server_version())
     database.runs = PostgresRuns(database)
     database.sessions = PostgresSessions(database)
-    database.canvases = PostgresCanvases(database)
+    database.canvases = PostgresCanvases(database, max_canvas_versions)
+    database.canvas_versions = PostgresCanvasVersions(database)
     database.canvas_actions = PostgresCanvasActions(database)
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)

@@ -1,7 +1,7 @@
 """Canvases and their logs in Postgres. The rules are in the statements of `sql/postgres/canvases.sql`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
-from easel.stores.postgres import document_changes
+from easel.stores.postgres import canvas_versions, document_changes
+from easel.stores.postgres.deletions import MAX_PURGED_ROWS
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.canvases import (
+    all_blob_keys,
     build_outcome,
     change_arguments,
     to_canvas_events,
@@ -36,8 +38,9 @@ SQL = named_sql.load("postgres", "canvases")
 
 
 class PostgresCanvases:
-    def __init__(self, database: "PostgresDatabase") -> None:
+    def __init__(self, database: "PostgresDatabase", max_versions: int) -> None:
         self._database = database
+        self._max_versions = max_versions  # of one canvas
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
@@ -105,6 +108,7 @@ class PostgresCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
+            released = await canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
             arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,
@@ -118,7 +122,10 @@ class PostgresCanvases:
                 await document_changes.open_document(connection, ids)
             if change.transition is not None:
                 await _store_transition(connection, change.transition, stored, seconds)
-            return build_outcome(snapshot, change, **stored)
+            outcome = build_outcome(snapshot, change, **stored)
+            blob_keys = [*outcome.orphaned_blobs, *released]
+            unused = await canvas_versions.find_unused_blobs(connection, blob_keys)
+            return replace(outcome, orphaned_blobs=unused)
 
     async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
         ids = {"user_id": user_id, "canvas_id": canvas_id}
@@ -131,7 +138,11 @@ class PostgresCanvases:
             for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
                 await _row(connection, name, ids)
             await document_changes.close_document(connection, ids)
-            return [asset.blob_key for asset in snapshot.assets]
+            statement = SQL["delete_version_assets"]
+            versions = await connection.fetch(
+                statement.sql, *statement.arguments({**ids, "limit": MAX_PURGED_ROWS})
+            )
+            return all_blob_keys(snapshot, [row["blob_key"] for row in versions])
 
     # -- assets and views ------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
+    from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.deletions import PostgresDeletions
     from easel.stores.postgres.documents import PostgresDocuments
@@ -84,6 +85,7 @@ class PostgresDatabase:
     runs: "PostgresRuns"
     sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
+    canvas_versions: "PostgresCanvasVersions"
     canvas_actions: "PostgresCanvasActions"
     documents: "PostgresDocuments"
     audit: "PostgresAudit"

@@ -74,6 +74,8 @@ async def _purge_canvas(connection: "Connection", ids: Ids) -> int:
         "purge_canvas_events",
         "purge_executions",
         "purge_canvas_references",
+        "purge_canvas_version_assets",
+        "purge_canvas_versions",
         "purge_versions",
         "purge_drafts",
     ):

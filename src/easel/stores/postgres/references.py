@@ -54,7 +54,8 @@ class PostgresReferences:
             content = await _fetch(connection, "canvas_content", ids) if positions else []
             if not content:
                 return ReleaseDecision((), ())
-            decision = decide_release(positions, content[0]["state"], content[0]["spec"])
+            versions = [row["spec"] for row in await _fetch(connection, "version_specs", ids)]
+            decision = decide_release(positions, content[0]["state"], content[0]["spec"], *versions)
             released, kept = list(decision.released), list(decision.kept)
             await _fetch(connection, "release_canvas_references", {**ids, "released": released})
             await _fetch(connection, "confirm_canvas_references", {**ids, "kept": kept})

@@ -200,3 +200,9 @@ def build_outcome(
         is_changed=True,
         orphaned_blobs=orphaned,
     )
+
+
+def all_blob_keys(snapshot: CanvasSnapshot, of_versions: Iterable[str | None]) -> list[str]:
+    """Return the keys of the blobs of a canvas and of its versions, each once."""
+    keys = [asset.blob_key for asset in snapshot.assets]
+    return list(dict.fromkeys([*keys, *(key for key in of_versions if key is not None)]))

@@ -5,7 +5,7 @@ A change is several statements in one transaction. SQLite has one writer, so no 
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
 from easel.stores.rows.canvases import (
     Mentions,
+    all_blob_keys,
     build_outcome,
     change_arguments,
     to_canvas_events,
@@ -32,7 +33,8 @@ from easel.stores.rows.canvases import (
 )
 from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
-from easel.stores.sqlite import canvas_log, document_changes
+from easel.stores.sqlite import canvas_log, canvas_versions, document_changes
+from easel.stores.sqlite.deletions import MAX_PURGED_ROWS
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -42,8 +44,9 @@ SQL = named_sql.load("sqlite", "canvases")
 
 
 class SqliteCanvases:
-    def __init__(self, database: "SqliteDatabase") -> None:
+    def __init__(self, database: "SqliteDatabase", max_versions: int) -> None:
         self._database = database
+        self._max_versions = max_versions  # of one canvas
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         ids = {"user_id": new.user_id, "canvas_id": new.canvas_id}
@@ -114,6 +117,7 @@ class SqliteCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
+            released = canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
             arguments, mentions = change_arguments(change)
             [stored] = _rows(
                 connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
@@ -133,7 +137,7 @@ class SqliteCanvases:
                     now=now,
                     until=now + microseconds(seconds),
                 )
-            return build_outcome(
+            outcome = build_outcome(
                 snapshot,
                 change,
                 revision=stored["revision"],
@@ -142,6 +146,8 @@ class SqliteCanvases:
                 is_accepted=bool(stored["is_accepted"]),
                 updated_at=to_datetime(stored["updated_at"]),
             )
+            unused = canvas_versions.find_unused_blobs(connection, [*outcome.orphaned_blobs, *released])
+            return replace(outcome, orphaned_blobs=unused)
 
         return await self._database.write(work)
 
@@ -158,7 +164,8 @@ class SqliteCanvases:
             for name in ("delete_all_assets", "delete_all_views", "delete_all_refreshes"):
                 _rows(connection, name, **ids)
             document_changes.close_document(connection, ids)
-            return [asset.blob_key for asset in snapshot.assets]
+            versions = _rows(connection, "delete_version_assets", limit=MAX_PURGED_ROWS, **ids)
+            return all_blob_keys(snapshot, [row["blob_key"] for row in versions])
 
         return await self._database.write(work)
 

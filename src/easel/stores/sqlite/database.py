@@ -13,12 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from easel.core.canvas import versions
 from easel.errors import BadSettings
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
+from easel.stores.sqlite.canvas_versions import SqliteCanvasVersions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
 from easel.stores.sqlite.deletions import SqliteDeletions
@@ -71,6 +73,7 @@ class SqliteDatabase:
         lock: IO[str],
         *,
         max_document_versions: int,
+        max_canvas_versions: int,
     ) -> None:
         self.path = path
         self.clock = clock
@@ -80,7 +83,8 @@ class SqliteDatabase:
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
         self.runs = SqliteRuns(self)
         self.sessions = SqliteSessions(self)
-        self.canvases = SqliteCanvases(self)
+        self.canvases = SqliteCanvases(self, max_canvas_versions)
+        self.canvas_versions = SqliteCanvasVersions(self)
         self.canvas_actions = SqliteCanvasActions(self)
         self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
@@ -130,6 +134,7 @@ async def open_sqlite(
     lease_clock: Clock | None = None,
     busy_seconds: float = BUSY_SECONDS,
     max_document_versions: int = DEFAULT_MAX_VERSIONS,
+    max_canvas_versions: int = versions.DEFAULT_MAX_VERSIONS,
 ) -> SqliteDatabase:
     """Open or create the file and lock its folder for this process. The caller must call `migrate` next.
 
@@ -149,7 +154,13 @@ async def open_sqlite(
     lock = await asyncio.to_thread(_prepare, path)
     connector = Connector(path, synchronous, busy_seconds)
     database = SqliteDatabase(
-        path, connector, clock, lease_clock, lock, max_document_versions=max_document_versions
+        path,
+        connector,
+        clock,
+        lease_clock,
+        lock,
+        max_document_versions=max_document_versions,
+        max_canvas_versions=max_canvas_versions,
     )
     try:
         await database.write(lambda _: None)  # fail now if the file is unusable

@@ -83,6 +83,8 @@ def _purge_canvas(connection: sqlite3.Connection, ids: Ids) -> int:
         "purge_canvas_events",
         "purge_executions",
         "purge_canvas_references",
+        "purge_canvas_version_assets",
+        "purge_canvas_versions",
         "purge_versions",
         "purge_drafts",
     ):

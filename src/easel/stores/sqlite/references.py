@@ -60,7 +60,8 @@ class SqliteReferences:
             content = _rows(connection, "canvas_content", **ids) if positions else []
             if not content:
                 return ReleaseDecision((), ())
-            decision = decide_release(positions, content[0]["state"], content[0]["spec"])
+            versions = [row["spec"] for row in _rows(connection, "version_specs", **ids)]
+            decision = decide_release(positions, content[0]["state"], content[0]["spec"], *versions)
             _rows(connection, "release_canvas_references", released=to_json(decision.released), **ids)
             _rows(connection, "confirm_canvas_references", kept=to_json(decision.kept), **ids)
             return decision

@@ -7,9 +7,9 @@ with ended as (
    where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
   insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                        tool_hints, written_by, oldest_seq, last_seq)
+                        tool_hints, written_by, written_at, oldest_seq, last_seq)
   select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
-         :is_accepted::bool, :tool_hints, :written_by,
+         :is_accepted::bool, :tool_hints, :written_by, clock_timestamp(),
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id)
@@ -102,6 +102,14 @@ update canvases set deleted_at = clock_timestamp()
 -- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
 
+-- name: delete_version_assets
+-- Delete rows of assets of all versions of a canvas that is deleted, and return the keys of their blobs. The
+-- rest is purged later.
+delete from canvas_version_assets
+ where ctid = any(array(select ctid from canvas_version_assets
+                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+returning blob_key;
+
 -- name: delete_all_views
 -- Delete all views of a canvas that is deleted.
 delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
@@ -126,6 +134,7 @@ with grown as (
          is_accepted = coalesce(:is_accepted::bool, is_accepted),
          tool_hints = coalesce(:tool_hints::text, tool_hints),
          written_by = coalesce(:written_by::text, written_by),
+         written_at = case when :written_by::text is null then written_at else clock_timestamp() end,
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),
          updated_at = case when :step::bigint = 0 then updated_at
@@ -227,11 +236,13 @@ on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_ke
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
--- Return those of these blob keys that were created long ago and belong to no asset.
+-- Return those of these blob keys that were created long ago and belong to no asset of a canvas or a version.
 select found.blob_key
   from unnest(:blob_keys::text[], :made_at::timestamptz[]) as found(blob_key, made_at)
  where found.made_at < now() - make_interval(secs => :seconds)
-   and not exists (select 1 from canvas_assets where canvas_assets.blob_key = found.blob_key);
+   and not exists (select 1 from canvas_assets where canvas_assets.blob_key = found.blob_key)
+   and not exists (select 1 from canvas_version_assets v
+                    where v.blob_key = found.blob_key and v.blob_key is not null);
 
 -- name: add_view
 -- Store a view. It expires unless its instance renews it.

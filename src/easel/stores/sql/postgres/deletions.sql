@@ -124,6 +124,26 @@ with gone as (
 )
 select count(*) as count from gone;
 
+-- name: purge_canvas_version_assets
+-- Delete some assets of versions of a deleted canvas.
+with gone as (
+  delete from canvas_version_assets
+   where ctid = any(array(select ctid from canvas_version_assets
+                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+  returning 1
+)
+select count(*) as count from gone;
+
+-- name: purge_canvas_versions
+-- Delete some versions of a deleted canvas.
+with gone as (
+  delete from canvas_versions
+   where ctid = any(array(select ctid from canvas_versions
+                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+  returning 1
+)
+select count(*) as count from gone;
+
 -- name: purge_drafts
 -- Delete some drafts of the document of a deleted canvas.
 with gone as (

@@ -95,6 +95,11 @@ union all
 select state::text as state, spec::text as spec from canvases
  where user_id = :user_id and canvas_id = :canvas_id;
 
+-- name: version_specs
+-- Return the specs of versions of a canvas that mention artifacts.
+select spec::text as spec from canvas_versions
+ where user_id = :user_id and canvas_id = :canvas_id and spec is not null and strpos(spec::text, 'art_') > 0;
+
 -- name: release_canvas_references
 -- Delete these references of a canvas. Requires the lock of the canvas.
 delete from artifact_refs

@@ -2,10 +2,10 @@
 -- Create a canvas; the caller adds its first event in the same transaction. Returns no row if the canvas
 -- exists. The log continues after the log of a deleted canvas of the same id.
 insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                      tool_hints, written_by, oldest_seq, last_seq, created_at,
+                      tool_hints, written_by, written_at, oldest_seq, last_seq, created_at,
                       updated_at)
 select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted,
-       :tool_hints, :written_by, coalesce(max(last_seq), 0) + 1,
+       :tool_hints, :written_by, :now, coalesce(max(last_seq), 0) + 1,
        coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
@@ -63,6 +63,15 @@ update canvases set deleted_at = :now
 -- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
 
+-- name: delete_version_assets
+-- Delete rows of assets of all versions of a canvas that is deleted, and return the keys of their blobs. The
+-- rest is purged later.
+delete from canvas_version_assets
+ where (user_id, canvas_id, version_no, path) in
+       (select user_id, canvas_id, version_no, path from canvas_version_assets
+         where user_id = :user_id and canvas_id = :canvas_id limit :limit)
+returning blob_key;
+
 -- name: delete_all_views
 -- Delete all views of a canvas that is deleted.
 delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
@@ -83,6 +92,7 @@ update canvases
        is_accepted = coalesce(:is_accepted, is_accepted),
        tool_hints = coalesce(:tool_hints, tool_hints),
        written_by = coalesce(:written_by, written_by),
+       written_at = iif(:written_by is null, written_at, :now),
        revision = revision + :step,
        last_seq = last_seq + :events,
        updated_at = iif(:step = 0, updated_at, max(:now, updated_at + 1000))
@@ -151,12 +161,14 @@ on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_ke
 delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = :path;
 
 -- name: find_unknown_assets
--- Return those of these blob keys that were created long ago and belong to no asset.
+-- Return those of these blob keys that were created long ago and belong to no asset of a canvas or a version.
 select json_extract(found.value, '$[0]') as blob_key
   from json_each(:keys) as found
  where json_extract(found.value, '$[1]') < :before
    and not exists (select 1 from canvas_assets
-                    where canvas_assets.blob_key = json_extract(found.value, '$[0]'));
+                    where canvas_assets.blob_key = json_extract(found.value, '$[0]'))
+   and not exists (select 1 from canvas_version_assets v
+                    where v.blob_key = json_extract(found.value, '$[0]') and v.blob_key is not null);
 
 -- name: add_view
 -- Store a view. It expires unless its instance renews it.

@@ -86,6 +86,19 @@ delete from artefacts
  where rowid in (select rowid from artefacts
                  where user_id = :user_id and canvas_id = :canvas_id limit :limit);
 
+-- name: purge_canvas_version_assets
+-- Delete some assets of versions of a deleted canvas.
+delete from canvas_version_assets
+ where (user_id, canvas_id, version_no, path) in
+       (select user_id, canvas_id, version_no, path from canvas_version_assets
+         where user_id = :user_id and canvas_id = :canvas_id limit :limit);
+
+-- name: purge_canvas_versions
+-- Delete some versions of a deleted canvas.
+delete from canvas_versions
+ where rowid in (select rowid from canvas_versions
+                 where user_id = :user_id and canvas_id = :canvas_id limit :limit);
+
 -- name: purge_drafts
 -- Delete some drafts of the document of a deleted canvas.
 delete from artefact_drafts

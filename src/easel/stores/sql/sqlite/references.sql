@@ -88,6 +88,11 @@ select * from (
 -- Return what a canvas mentions besides its log and its records.
 select state, spec from canvases where user_id = :user_id and canvas_id = :canvas_id;
 
+-- name: version_specs
+-- Return the specs of versions of a canvas that mention artifacts.
+select spec from canvas_versions
+ where user_id = :user_id and canvas_id = :canvas_id and spec is not null and instr(spec, 'art_') > 0;
+
 -- name: release_canvas_references
 -- Delete these references of a canvas.
 delete from artifact_refs

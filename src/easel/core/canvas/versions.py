@@ -1,0 +1,117 @@
+"""The versions of a canvas: earlier titles, specs and assets that a change has replaced.
+
+Owns when a change makes a version, what a version must keep so that it can be read later, and how the
+difference between two versions is described. Does not know stores. The state belongs to no version.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.canvas import CanvasSnapshot, Change
+from easel.core.values.fingerprint import fingerprint
+
+DEFAULT_MAX_VERSIONS = 50
+MAX_PARTS = 50  # that the description of a change names
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+_MEMBERS_COMPARED_ONE_BY_ONE = ("actions", "toolPolicy", "bindings")
+
+
+class Part(NamedTuple):
+    """A part of a canvas that two versions differ in, such as `spec.actions.save` or `assets/index.html`."""
+
+    path: str
+    how: str  # added, removed or changed
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What a version changed. `more` is how many parts are not named."""
+
+    parts: Sequence[Part]
+    more: int = 0
+    restored: int | None = None  # the version that was restored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version without its content. The present content of a canvas is a version, too."""
+
+    number: int
+    revision: int  # the last revision of the canvas with this content; of the present version the current one
+    title: str
+    is_accepted: bool  # whether a person had accepted this content when it was replaced
+    written_by: str | None
+    written_at: datetime | None  # None: written by an older release
+    differences: Differences | None  # from the version before; None: not known, as of the first version
+
+
+@dataclass(frozen=True, slots=True)
+class VersionContent:
+    """A version with its content, and the revision that the canvas had when the content was read."""
+
+    version: Version
+    spec: Mapping[str, Any]
+    assets: Sequence[Asset]
+    tool_hints: Mapping[str, Any] | None  # as in `Canvas`
+    canvas_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a change replaces, and a version keeps. An asset that the change adds is None."""
+
+    has_spec: bool
+    assets: Mapping[str, Asset | None]
+    differences: Differences
+
+
+def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
+    """Return what the change replaces, or None if it changes neither the spec nor the content of an asset."""
+    spec_parts = [] if change.spec is None else compare_specs(before.canvas.spec, change.spec)
+    assets: dict[str, Asset | None] = {}
+    asset_parts: list[Part] = []
+    current = {asset.path: asset for asset in before.assets}
+    for path in change.removed:
+        if path in current:
+            assets[path] = current[path]
+            asset_parts.append(Part(path, REMOVED))
+    for asset in change.put:
+        old = current.get(asset.path)
+        if old is None or asset.has_other_content(old):
+            assets[asset.path] = old
+            asset_parts.append(Part(asset.path, ADDED if old is None else CHANGED))
+    if not spec_parts and not asset_parts:
+        return None
+    title = [] if change.title in (None, before.canvas.title) else [Part("title", CHANGED)]
+    parts = [*title, *spec_parts, *sorted(asset_parts)]
+    differences = Differences(parts[:MAX_PARTS], max(0, len(parts) - MAX_PARTS), change.restored_version)
+    return Replaced(bool(spec_parts), assets, differences)
+
+
+def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:
+    """Return the members that differ; of actions, policy and bindings each one."""
+    parts: list[Part] = []
+    for name in {**before, **after}:
+        members: list[Part] = []
+        if name in _MEMBERS_COMPARED_ONE_BY_ONE:
+            members += _compare(f"spec.{name}.", *(_object(spec.get(name)) for spec in (before, after)))
+        whole = ({name: spec[name]} if name in spec else {} for spec in (before, after))
+        parts += members or _compare("spec.", *whole)
+    return parts
+
+
+def _compare(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Part]:
+    for name in {**before, **after}:
+        if name not in before:
+            yield Part(prefix + name, ADDED)
+        elif name not in after:
+            yield Part(prefix + name, REMOVED)
+        elif fingerprint([before[name]]) != fingerprint([after[name]]):
+            yield Part(prefix + name, CHANGED)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,139 @@
+"""Unknown members of a request: which are ignored with a warning, and which are refused. RS-67
+
+Owns the words that must not be lost and the distance at which a name resembles one of them. Does not know how
+a request was encoded, nor which members it may have.
+"""
+
+import difflib
+from collections.abc import Collection
+from functools import cache
+from typing import NamedTuple
+
+from easel.core.validation import quote_value
+from easel.errors import BadInput
+
+MAX_IGNORED = 100  # unknown members of one request; with more it is refused
+MAX_WARNINGS = 10  # of one request; further unknown members are counted
+MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_` and `-` are removed
+MAX_COMPARED_LENGTH = 64  # a longer name has no nearest name
+MIN_SIMILARITY = 0.6  # of a nearest name, from 0 to 1
+
+# Checks of the version that the caller has seen. One that is ignored overwrites somebody's change.
+GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
+# Keys that make a repeated request harmless.
+KEYS = ("idempotencyKey", "idempotency_key", "requestId")
+
+_CHANGES = ((1, 1), (1, 0), (0, 1))  # letters of both names that are replaced, removed or added
+
+
+class UnknownMember(NamedTuple):
+    """A member that its object does not have. `at` is the path of the object; the request itself has none."""
+
+    name: str
+    known: Collection[str]
+    at: str = ""
+
+    @property
+    def path(self) -> str:
+        return quote_value(f"{self.at}.{self.name}" if self.at else self.name)
+
+
+def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
+    """Return the warnings about ignored members. Raises `BadInput` for one that resembles a guard. RS-67
+
+    Raises it also for more than MAX_IGNORED members: comparing thousands of names would take seconds. A name
+    that resembles a key is always among the first warnings.
+    """
+    if len(unknown) > MAX_IGNORED:
+        raise BadInput(problem=f"{len(unknown)} members are unknown; at most {MAX_IGNORED} are ignored.")
+    keys: list[UnknownMember] = []
+    others: list[UnknownMember] = []
+    ignored_count = 0
+    for member in unknown:
+        if resembles(member.name, GUARDS):
+            raise BadInput(problem=_describe_guard(member))
+        ignored_count += 1
+        if len(keys) < MAX_WARNINGS and resembles(member.name, KEYS):
+            keys.append(member)
+        elif len(others) < MAX_WARNINGS:
+            others.append(member)
+    named = [*keys, *others][:MAX_WARNINGS]
+    warnings = [_describe_ignored(member) for member in named]
+    if ignored_count > len(named):
+        warnings.append(f"{ignored_count - len(named)} more unknown members were ignored.")
+    return warnings
+
+
+def resembles(name: str, words: tuple[str, ...]) -> bool:
+    """Return whether a name differs from one of the words by case, `_`, `-` and at most two letters."""
+    letters = _letters(name)
+    return any(_is_near(letters, word) for word in _all_letters(words))
+
+
+def nearest_name(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that is most similar to this one, or None."""
+    if len(name) > MAX_COMPARED_LENGTH:
+        return None
+    by_letters = {_letters(word): word for word in known}
+    found = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=MIN_SIMILARITY)
+    return by_letters[found[0]] if found else None
+
+
+def _describe_guard(member: UnknownMember) -> str:
+    taken = [word for word in GUARDS if word in member.known]
+    advice = (
+        f"did you mean `{taken[0]}`?"
+        if taken
+        else f"this request has no such check; its members are {', '.join(sorted(member.known)) or 'none'}."
+    )
+    reason = "a check that is ignored can lose a change"
+    return f"unknown member {member.path} is refused, because {reason}; {advice}"
+
+
+def _describe_ignored(member: UnknownMember) -> str:
+    if resembles(member.name, KEYS):
+        taken = [word for word in KEYS if word in member.known]
+        if not taken:
+            return f"unknown member {member.path} was ignored; this request has no key for repetitions."
+        nearest = taken[0]
+    else:
+        nearest = nearest_name(member.name, member.known)
+    advice = "." if nearest is None else f"; did you mean `{nearest}`?"
+    return f"unknown member {member.path} was ignored{advice}"
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+@cache
+def _all_letters(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_letters(word) for word in words)
+
+
+def _is_near(name: str, word: str) -> bool:
+    if abs(len(name) - len(word)) > MAX_DISTANCE:
+        return False
+    # Two changes leave at least one third of the word as it is; this test is fast and excludes most names.
+    third = len(word) // 3
+    if not (word[:third] in name or word[third:-third] in name or word[-third:] in name):
+        return False
+    return _is_within_two(name, word)
+
+
+def _is_within_two(first: str, second: str) -> bool:
+    """Return whether at most two letters are added, removed or replaced."""
+    start, end = 0, min(len(first), len(second))
+    while start < end and first[start] == second[start]:
+        start += 1
+    first, second, end = first[start:], second[start:], end - start
+    last = 0
+    while last < end and first[-1 - last] == second[-1 - last]:
+        last += 1
+    first, second = first[: len(first) - last], second[: len(second) - last]
+    if not first or not second:
+        return len(first) + len(second) <= MAX_DISTANCE
+    # Both ends differ, so that one change is at the start and one at the end.
+    return any(
+        first[a : len(first) - c] == second[b : len(second) - d] for a, b in _CHANGES for c, d in _CHANGES
+    )

@@ -1,0 +1,162 @@
+"""The versions of a canvas: list them, read one, and restore one.
+
+Owns the order of the steps of a restore. Does not know how versions are stored; `CanvasStore.change` makes
+them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from easel.core.action.hints import remember_hints, stricter_hints
+from easel.core.action.policy import Definitions
+from easel.core.canvas.acceptance import Write, acceptance_after_restore
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
+from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark
+from easel.core.canvas.spec import CanvasSpec
+from easel.core.canvas.versions import Version, VersionContent
+from easel.core.principal import Principal
+from easel.core.values.fingerprint import fingerprint
+from easel.errors import NotFound, Unavailable
+from easel.host.audit import Audit
+from easel.host.canvases.assets import CanvasAssets
+from easel.host.canvases.drafts import DraftChecker, enabled_refreshes
+from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
+from easel.host.ports import CanvasVersionStore
+
+MAX_ATTEMPTS = 10  # of a restore while other requests change the canvas
+
+
+class CanvasVersions:
+    def __init__(
+        self,
+        versions: CanvasVersionStore,
+        transactions: CanvasTransactions,
+        assets: CanvasAssets,
+        drafts: DraftChecker,
+        audit: Audit,
+    ) -> None:
+        self._versions = versions
+        self._transactions = transactions
+        self._assets = assets
+        self._drafts = drafts
+        self._audit = audit
+
+    async def current(self, principal: Principal, canvas_id: str) -> Version:
+        """Return the present version of a canvas. Raises `NotFound`."""
+        found = await self._versions.current(principal.user_id, parse_canvas_id(canvas_id))
+        if found is None:
+            raise NotFound(what="canvas", id=canvas_id)
+        return found
+
+    async def list_versions(
+        self, principal: Principal, canvas_id: str, *, before: int | None, limit: int
+    ) -> list[Version]:
+        """Return the earlier versions below the number in `before`, newest first."""
+        return await self._versions.list_versions(
+            principal.user_id, parse_canvas_id(canvas_id), before=before, limit=limit
+        )
+
+    async def get(self, principal: Principal, canvas_id: str, number: int) -> VersionContent:
+        """Return an earlier version with its spec and its assets. Raises `NotFound`."""
+        found = await self._versions.get(principal.user_id, parse_canvas_id(canvas_id), number)
+        if found is None:
+            await self._transactions.find(principal, canvas_id)  # a missing canvas is named as such
+            raise NotFound(what="version", id=f"{canvas_id} {number}")
+        return found
+
+    async def restore(
+        self, principal: Principal, canvas_id: str, number: int, expected_revision: int | None = None
+    ) -> CanvasSnapshot:
+        """Make the title, spec and assets of an earlier version the present ones; the state stays.
+
+        The spec is checked as if it was sent now. Raises `NotFound`, `RevisionConflict`, `BadInput` for a
+        spec that is no longer valid, or `CorruptData` for an asset whose blob is missing. CV-45
+        """
+        for _ in range(MAX_ATTEMPTS):
+            snapshot = await self._transactions.find(principal, canvas_id)
+            check_revision(snapshot.canvas, expected_revision)
+            found = await self.get(principal, canvas_id, number)
+            if found.canvas_revision != snapshot.canvas.revision:
+                continue
+            parsed = await self._drafts.parse_spec(principal, found.spec)
+            await self._assets.check_stored(_find_put(snapshot, found))
+            definitions = await self._drafts.definitions(principal)
+            restore = _Restore(principal, found, parsed, definitions, expected_revision)
+            try:
+                outcome = await self._transactions.apply(principal, canvas_id, restore.decide)
+            except _CanvasChanged:
+                # The version may have been pruned, or its blobs replaced by others of the same content.
+                continue
+            if outcome.is_changed:
+                details = {"version": number, "revision": outcome.snapshot.canvas.revision}
+                await self._audit.record(principal, "canvas.restored", subject=canvas_id, details=details)
+            return outcome.snapshot
+        raise Unavailable(what=f"Canvas {canvas_id}")
+
+
+class _CanvasChanged(Exception):
+    """Raised if the canvas has changed since the version was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Restore:
+    principal: Principal
+    found: VersionContent
+    parsed: CanvasSpec
+    definitions: Definitions
+    expected_revision: int | None
+
+    def decide(self, snapshot: CanvasSnapshot) -> Change | None:
+        """Return the change that restores the version, or None if the canvas has its content."""
+        canvas, found = snapshot.canvas, self.found
+        check_revision(canvas, self.expected_revision)
+        if canvas.revision != found.canvas_revision:
+            raise _CanvasChanged
+        put, paths = _find_put(snapshot, found), {asset.path for asset in found.assets}
+        removed = [asset.path for asset in snapshot.assets if asset.path not in paths]
+        spec = None if fingerprint(found.spec) == fingerprint(canvas.spec) else found.spec
+        title = None if found.version.title == canvas.title else found.version.title
+        write = Write(
+            has_spec=True,
+            has_all_assets=True,
+            is_spec_changed=spec is not None,
+            are_assets_changed=bool(put or removed),
+        )
+        accepted = acceptance_after_restore(
+            self.principal, snapshot, write, was_accepted=found.version.is_accepted
+        )
+        marks = [
+            *([] if title is None else [TITLE_MARK]),
+            *([] if spec is None else [SPEC_MARK]),
+            *map(asset_path_mark, (*removed, *(asset.path for asset in put))),
+            *([] if accepted in (None, canvas.is_accepted) else [ACCEPTED_MARK]),
+        ]
+        if not marks:
+            return None
+        hints = stricter_hints(canvas.tool_hints, found.tool_hints)
+        # What no person has accepted keeps the author that the person who is asked must know. RS-64
+        is_for_review = self.principal.is_person and not found.version.is_accepted
+        author = (is_for_review and found.version.written_by) or self.principal.author
+        return Change(
+            events=[events_for(self.principal, canvas.canvas_id).updated(canvas.revision + 1, marks)],
+            title=title,
+            spec=spec,
+            put=put,
+            removed=removed,
+            refreshes=None if spec is None else enabled_refreshes(self.parsed),
+            is_accepted=accepted,
+            written_by=author if write.is_change else None,
+            tool_hints=remember_hints(self.parsed, self.definitions, hints) if write.is_change else None,
+            restored_version=found.version.number,
+        )
+
+
+def _find_put(snapshot: CanvasSnapshot, found: VersionContent) -> Sequence[Asset]:
+    """Return the assets of a version that the canvas does not have with this content."""
+    current = {asset.path: asset for asset in snapshot.assets}
+    return [
+        asset
+        for asset in found.assets
+        if asset.path not in current or asset.has_other_content(current[asset.path])
+    ]

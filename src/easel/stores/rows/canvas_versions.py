@@ -1,0 +1,37 @@
+"""Versions of canvases in both stores: conversion of rows to core values."""
+
+import msgspec
+
+from easel.core.canvas.assets import Asset
+from easel.core.canvas.versions import Differences, Part, Version, VersionContent
+from easel.core.stream.json_text import to_json
+from easel.stores.rows.runs import Row, Time
+
+
+def encode_differences(differences: Differences) -> str:
+    return to_json([differences.parts, differences.more, differences.restored])
+
+
+def to_version(row: Row, time: Time = None) -> Version:
+    written_at = row["written_at"]
+    return Version(
+        number=row["version_no"],
+        revision=row["revision"],
+        title=row["title"],
+        is_accepted=bool(row["is_accepted"]),
+        written_by=row["written_by"],
+        written_at=written_at if time is None or written_at is None else time(written_at),
+        differences=None if row["changed"] is None else _decode_differences(row["changed"]),
+    )
+
+
+def to_content(row: Row, time: Time = None) -> VersionContent:
+    assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
+    hints = None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"])
+    spec = msgspec.json.decode(row["spec"])
+    return VersionContent(to_version(row, time), spec, assets, hints, row["canvas_revision"])
+
+
+def _decode_differences(text: str) -> Differences:
+    parts, more, restored = msgspec.json.decode(text)
+    return Differences([Part(*part) for part in parts], more, restored)

@@ -1,0 +1,95 @@
+// The list of versions below a canvas: who wrote each, when, and what it changed; a person can restore one.
+//
+// The list is read when it is opened, and again after a change of the spec or the assets while it is open.
+// Owns that a restore is asked about first and names the revision that the person saw.
+
+import { describeAuthor } from "./canvas_consent.js";
+import { button, byId, element, time } from "./values.js";
+
+const PAGE_SIZE = 20;
+
+export class Versions {
+  #asked = null; // the number of the version that the person is asked about
+  #list = []; // the versions that are shown, newest first; the first one is the present one
+  #next; // the cursor of the next page, if there is one
+  #reads = 0;
+
+  /** `call(method, params)` calls a method for this canvas; `restore(version)` restores and shows it. */
+  constructor(call, restore) {
+    this.call = call;
+    this.restore = restore;
+    byId("versions").ontoggle = () => this.update();
+  }
+
+  /** Read the newest versions again, if the list is open. */
+  async update() {
+    if (!byId("versions").open) return;
+    const read = (this.#reads += 1);
+    this.#asked = null;
+    await this.#try(async () => {
+      const { current, versions, next } = await this.call("canvas.versions", { limit: PAGE_SIZE });
+      if (read !== this.#reads) return; // a later answer is shown
+      [this.#list, this.#next] = [[current, ...versions], next];
+      this.#draw();
+    });
+  }
+
+  async #more() {
+    const read = this.#reads;
+    await this.#try(async () => {
+      const page = await this.call("canvas.versions", { limit: PAGE_SIZE, before: this.#next });
+      if (read !== this.#reads) return;
+      [this.#list, this.#next] = [[...this.#list, ...page.versions], page.next];
+      this.#draw();
+    });
+  }
+
+  async #try(work) {
+    byId("versions-problem").textContent = "";
+    try {
+      await work();
+    } catch (problem) {
+      byId("versions-problem").textContent = problem.message;
+    }
+  }
+
+  #ask(number) {
+    this.#asked = number;
+    this.#draw();
+    byId("versions-list").querySelector(".asked button")?.focus();
+  }
+
+  #draw() {
+    const rows = this.#list.map((version, index) => this.#row(version, index === 0));
+    const more = this.#next ? [element("li", "", button("plain", "Older versions", () => this.#more()))] : [];
+    byId("versions-list").replaceChildren(...rows, ...more);
+  }
+
+  #row(version, isPresent) {
+    const { version: number, writtenBy, at } = version;
+    const row = element(
+      "li", "", element("strong", "", `Version ${number}`), isPresent ? " (present)" : "", ", written by ",
+      element("span", "author", describeAuthor(writtenBy)), " ", at ? time(new Date(at).toISOString()) : "",
+      element("span", "message", ` ${describeChanges(version)} `),
+    );
+    if (isPresent) return row;
+    if (number !== this.#asked) {
+      row.append(button("plain", `Restore version ${number}`, () => this.#ask(number)));
+      return row;
+    }
+    const restore = () => this.#try(() => this.restore(number));
+    row.append(element(
+      "span", "asked", `Replace title, spec and page by version ${number}? The state is kept. `,
+      button("plain", "Keep the present version", () => this.#ask(null)), " ",
+      button("", "Restore it", restore),
+    ));
+    return row;
+  }
+}
+
+function describeChanges({ changed, moreChanges, restored }) {
+  const parts = (changed ?? []).map(({ path, change }) => `${path} ${change}`);
+  if (moreChanges) parts.push(`and ${moreChanges} more`);
+  const source = restored ? `Restored version ${restored}: ` : "";
+  return parts.length ? `${source}${parts.join(", ")}.` : "First known version.";
+}
