@@ -18,6 +18,7 @@ import pytest
 from easel.core.canvas import actions, spec
 from easel.core.canvas.actions import ActionKind, Confirm, WhenMissing
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, parse_spec
+from easel.core.secret.secret import MAX_USED
 from easel.core.values import patch, paths, template
 from easel.core.values.paths import SaveMode
 from easel.errors import BadInput
@@ -149,6 +150,13 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 ["https://status.example.com"],
                 "Origins that the page may connect to: public `https://` and `wss://` names without a path.",
             ),
+            Member(
+                "secrets",
+                f"list of names, at most {MAX_USED}",
+                [],
+                ["DEPLOY_KEY"],
+                "The [secrets](../guide/secrets.md) that the actions may use.",
+            ),
         ],
     ),
     "action": (
@@ -204,6 +212,13 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 False,
                 True,
                 "Whether a value in a shell argument may start with `-`.",
+            ),
+            Member(
+                "secrets",
+                f"list of names, at most {MAX_USED}",
+                [],
+                ["DEPLOY_KEY"],
+                "Secrets that are variables of the command; only for tools with `x-secrets`, such as Bash.",
             ),
         ],
     ),
@@ -294,6 +309,8 @@ def with_member(place: str, name: str, value: Any) -> dict[str, Any]:
         target = raw["actions"]["more"] = deepcopy(KINDS.get(place, LOOK))
         if name == "saveMode":
             target["saveAs"] = "last"
+        if name == "secrets":
+            raw["toolPolicy"]["secrets"] = ["DEPLOY_KEY"]
     target.pop(name, None) if value is ABSENT else target.update({name: value})
     return raw
 

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "assembly": frozenset(
         {"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "demo"}
     ),
-    "logs": frozenset(),
+    "logs": frozenset({"core"}),
     "demo": frozenset(),
     # Canvases as folders, synchronised with a running Easel through its public API.
     "canvas_folder": frozenset({"core", "settings"}),
@@ -68,6 +68,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit_chain": frozenset({"audit"}),
     "deletions": frozenset(),
     "user_settings": frozenset({"audit"}),
+    "secrets": frozenset({"audit"}),
     "model_check": frozenset(),
     "models": frozenset({"model_check", "user_settings"}),
     "canvas_heads": frozenset(),
@@ -93,6 +94,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "nodes",
             "readiness",
             "runs",
+            "secrets",
             "sessions",
             "streams",
             "tools",

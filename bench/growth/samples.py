@@ -238,6 +238,12 @@ def _delete_asset(client: Client) -> Call:
     return _method("canvas.asset.delete", canvasId=canvas, path=path)
 
 
+async def _delete_secret(client: Client) -> Call:
+    name = client.new_name("SECRET").replace("-", "_")
+    await client.send(Call("PUT", f"/api/secrets/{name}", {"value": "sample value"}))
+    return Call("DELETE", f"/api/secrets/{name}")
+
+
 def _method(name: str, **params: Any) -> Call:
     return Call(name, None, params)
 
@@ -301,6 +307,9 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
     "GET /api/tools": lambda _: _get("/api/tools"),
     "GET /api/settings": lambda _: _get("/api/settings"),
     "PUT /api/settings": lambda c: Call("PUT", "/api/settings", {"model": c.new_name("model")}),
+    "GET /api/secrets": lambda _: _get("/api/secrets"),
+    "PUT /api/secrets/{name}": lambda _: Call("PUT", "/api/secrets/SAMPLE", {"value": "sample value"}),
+    "DELETE /api/secrets/{name}": _delete_secret,
     "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),

@@ -11,6 +11,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from easel.core.secret.mask import mask_active
 from easel.errors import BadSettings
 
 _MAX_RUN_LENGTH = 512  # a run of at least so many Base64-like characters is cut
@@ -48,10 +49,10 @@ def configure(setting: str) -> None:
 
 
 def _cut_payloads(_: Any, __: str, line: Any) -> Any:
-    """Cut payloads in the values of a log line to their beginning. CC-23"""
+    """Cut payloads in the values of a log line to their beginning, and mask secrets. CC-23, RS-66"""
     for name, value in line.items():
         if isinstance(value, str):
-            line[name] = without_payloads(value)
+            line[name] = without_payloads(mask_active(value))
     return line
 
 
@@ -111,6 +112,6 @@ def _readable() -> structlog.dev.ConsoleRenderer:
 
 def _traceback(out: TextIO, problem: Any) -> None:
     """Write the traceback indented and escaped, so that its text cannot forge a log line or set colours."""
-    text = without_payloads("".join(traceback.format_exception(*problem)))
+    text = without_payloads(mask_active("".join(traceback.format_exception(*problem))))
     shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
     out.write("\n" + textwrap.indent(shown.rstrip(), "    | "))

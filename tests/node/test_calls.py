@@ -29,7 +29,11 @@ class Printer:
         self.has_printed = asyncio.Event()
 
     async def use(
-        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
+        self,
+        args: Mapping[str, Any],
+        context: None,
+        on_output: Callable[[str], None] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Any:
         assert on_output is not None
         for line in args["lines"]:

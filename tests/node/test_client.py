@@ -47,7 +47,11 @@ class PlainTool:
         return ToolDefinition(self.name, "For a test.", self.schema, read_only=True)
 
     async def use(
-        self, args: Mapping[str, Any], context: None, on_output: Callable[[str], None] | None = None
+        self,
+        args: Mapping[str, Any],
+        context: None,
+        on_output: Callable[[str], None] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Any:
         assert on_output is not None
         return await self.work(args, on_output)

@@ -20,15 +20,17 @@ ROWS = 10_000
 BIG = 3_000  # rows of `big` in each table: few enough that the average of all stays near one
 
 # SQL expressions that differ between the databases.
-PAST, FUTURE, QUEUE_NO = "PAST", "FUTURE", "QUEUE_NO"
+PAST, FUTURE, QUEUE_NO, BYTES = "PAST", "FUTURE", "QUEUE_NO", "BYTES"
 WORDS = {
     "postgres": {
         PAST: "(timestamptz '2020-01-01' + n * interval '1 second')",
         FUTURE: "(timestamptz '2100-01-01' + n * interval '1 second')",
+        BYTES: "'\\x01'::bytea",
     },
     "sqlite": {
         PAST: "(1577836800000000 + n * 1000000)",
         FUTURE: "(4102444800000000 + n * 1000000)",
+        BYTES: "x'01'",
         QUEUE_NO: "((select count(*) from runs) + n)",  # numbered by Postgres itself
     },
 }
@@ -298,6 +300,15 @@ FILL = [
         deadline=FUTURE,
     ),
     rows("settings", user_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
+    rows(
+        "secrets",
+        user_id="'user' || n",
+        name="'TOKEN'",
+        key_id="'key'",
+        data=BYTES,
+        created_at=PAST,
+        updated_at=PAST,
+    ),
     rows("ended_sign_ins", sign_in_id="'sign_in' || n", user_id="'owner'", forget_at=FUTURE),
 ]
 

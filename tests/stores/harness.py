@@ -115,6 +115,7 @@ class Store:
             "delete from tokens",
             "delete from ended_sign_ins",
             "delete from settings",
+            "delete from secrets",
             "delete from users where user_id <> 'owner'",
             "delete from audit",
             "delete from audit_head",

@@ -181,7 +181,7 @@ async def test_migration_creates_the_documents_of_existing_canvases(own_store: S
         await store.sql(f"drop table {table}")
     if store.kind == "postgres":
         await store.sql("drop function end_leases")
-    await store.sql("delete from schema_migrations where version >= 24")
+    await store.sql("delete from schema_migrations where version in (24, 25, 26)")
     assert "0024 documents" in await store.database.migrate()
     rows = await store.sql("select canvas_id, session_id, created_at, is_active from documents")
     created = await store.sql("select canvas_id, created_at from canvases")

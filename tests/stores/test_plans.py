@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Statements that read many rows, each with its reason.
 EXCEPTIONS = {
+    "secrets.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "nodes.sweep_nodes": "a row per connected node; an index on expires_at would be written by every renewal",
     "tokens.list_tokens": "returns every token; tokens are made by hand",

@@ -26,7 +26,7 @@ from easel.llm.retries import NO_RETRIES
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
-SETTINGS_SCHEMA_VERSION = 26  # the first schema with settings of users
+SECRETS_SCHEMA_VERSION = 27  # the first schema with settings and secrets of users
 
 
 def host_model(settings: Settings) -> ModelValues:
@@ -44,8 +44,8 @@ def host_model(settings: Settings) -> ModelValues:
     )
 
 
-def open_cipher(settings: Settings) -> SecretCipher:
-    """Return the encryption of secrets.
+def open_cipher(settings: Settings, table: str = "settings") -> SecretCipher:
+    """Return the encryption of the secrets in a table.
 
     On Postgres there is no key unless EASEL_SECRET_KEY is set: instances do not share a data folder. A key in
     the data folder can still read after EASEL_SECRET_KEY was set.
@@ -59,7 +59,7 @@ def open_cipher(settings: Settings) -> SecretCipher:
             key = generated_file(path)
         elif path.exists():
             earlier.append(generated_file(path))
-    return SecretBox(key, earlier)
+    return SecretBox(key, earlier, table=table)
 
 
 # A check waits only a few seconds, so a failed request must not be repeated.
@@ -78,8 +78,9 @@ async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
 
 async def rotate_secrets(settings: Settings) -> int:
     """Encrypt the stored secrets again with the current secret key. Returns how many there were."""
-    async with open_admin_store(settings, SETTINGS_SCHEMA_VERSION) as store:
-        return await rotate(store.settings, open_cipher(settings))
+    async with open_admin_store(settings, SECRETS_SCHEMA_VERSION) as store:
+        count = await rotate(store.settings, open_cipher(settings))
+        return count + await rotate(store.secrets, open_cipher(settings, "secrets"))
 
 
 async def check_host_model(settings: Settings) -> ModelCheck:

@@ -49,6 +49,7 @@ from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
+from easel.host.secrets import Secrets
 from easel.host.services import Services
 from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
@@ -79,6 +80,7 @@ class SharedServices:
     folders: SessionDirs
     tools: ToolRegistry
     settings: UserSettings
+    secrets: Secrets
     models: ChosenModels
 
 
@@ -91,6 +93,7 @@ async def open_shared_services(
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
+    secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
     nodes = NodeRegistry(
         database.nodes,
         artifacts,
@@ -99,6 +102,7 @@ async def open_shared_services(
         node_limits(settings),
         tokens=database.tokens,
         outputs=outputs,
+        secrets=secrets,
     )
     tools = ToolRegistry(
         [],
@@ -106,6 +110,7 @@ async def open_shared_services(
         timeout_seconds=settings.tool_timeout_seconds,
         max_result_bytes=settings.max_result_bytes,
         sources=[nodes],
+        secrets=secrets,
     )
     assets = CanvasAssets(database.canvases, transactions, resources.blobs, asset_limits(settings))
     views = CanvasViews(database.canvases, transactions, view_ttl_seconds=settings.view_ttl_seconds)
@@ -157,6 +162,7 @@ async def open_shared_services(
                 folders=folders,
                 tools=tools,
                 settings=user_settings,
+                secrets=secrets,
                 models=models,
             )
     finally:
@@ -276,6 +282,7 @@ def build_services(shared: SharedServices) -> Services:
         invocations=ToolInvocations(shared.tools, audit, floor=limits.floor),
         nodes=shared.nodes,
         settings=shared.settings,
+        secrets=shared.secrets,
         models=shared.models,
     )
 

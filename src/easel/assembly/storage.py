@@ -38,6 +38,7 @@ from easel.host.ports import (
     Notifier,
     ReferenceStore,
     RunStore,
+    SecretStore,
     SessionStore,
     SettingStore,
     SignInStore,
@@ -108,6 +109,9 @@ class Database(Protocol):
 
     @property
     def settings(self) -> SettingStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
 
     @property
     def notifier(self) -> Notifier: ...
@@ -295,6 +299,9 @@ class AdminStore(Protocol):
 
     @property
     def settings(self) -> SettingStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
 
     @property
     def audit(self) -> AuditStore: ...

@@ -53,7 +53,7 @@ class ApiClient:
         return self._decode(*self._request("POST", "/api/rpc", body))
 
     def send(self, verb: str, path: str, body: Any = None) -> Any:
-        """Return the JSON answer of a route. Raises `RequestRefused` or `ServerUnreachable`."""
+        """Return the JSON answer of a route, if any. Raises `RequestRefused` or `ServerUnreachable`."""
         content = None if body is None else msgspec.json.encode(body)
         return self._decode(*self._request(verb, path, content))
 
@@ -76,6 +76,8 @@ class ApiClient:
         return f"{self.url}/canvas/{agent_id}/{canvas_id}"
 
     def _decode(self, status: int, body: bytes) -> Any:
+        if status == 204:
+            return None
         try:
             answer: Any = msgspec.json.decode(body)
             if status != 200:

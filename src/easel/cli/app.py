@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from easel import __version__
-from easel.cli import audit, canvas, doctor, nodes, serve, settings, tokens
+from easel.cli import audit, canvas, doctor, nodes, secrets, serve, settings, tokens
 from easel.cli.options import DataOption
 from easel.cli.terminal import load_settings, run_short
 
@@ -33,6 +33,7 @@ app.command()(nodes.node)
 app.command()(doctor.doctor)
 app.add_typer(audit.app, name="audit")
 app.add_typer(canvas.app, name="canvas")
+app.add_typer(secrets.app, name="secret")
 app.add_typer(settings.app, name="settings")
 app.add_typer(tokens.app, name="token")
 

@@ -22,6 +22,7 @@ from easel.core.audit.chain import Link
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
+from easel.core.secret.mask import mask_active
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
@@ -171,8 +172,11 @@ class Audit:
         self, principal: Principal, action: str, subject: str | None, details: Details | None
     ) -> Entry:
         return new_entry(
-            self._now(), principal, action, redact=self._redaction, subject=subject, details=details
+            self._now(), principal, action, redact=self._redact_entry, subject=subject, details=details
         )
+
+    def _redact_entry(self, text: str) -> str:
+        return self._redaction(mask_active(text))
 
     # -- storing queued records ------------------------------------------------------------------------------
 

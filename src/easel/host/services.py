@@ -19,6 +19,7 @@ from easel.host.models import ChosenModels
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
+from easel.host.secrets import Secrets
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
@@ -49,4 +50,5 @@ class Services:
     invocations: ToolInvocations
     nodes: NodeRegistry
     settings: UserSettings
+    secrets: Secrets
     models: ChosenModels

@@ -32,7 +32,7 @@ from easel.core.stream.notifications import Notification, SettingsChanged
 from easel.core.validation import refuse
 from easel.errors import BadInput, Forbidden, SecretsUnavailable
 from easel.host.audit import Audit
-from easel.host.ports import Notifier, SecretCipher, SettingStore
+from easel.host.ports import Notifier, RotatedStore, SecretCipher, SettingStore
 from easel.ids import UserId
 
 CACHE_SECONDS = 1.0
@@ -162,7 +162,7 @@ class UserSettings:
             self._forget(notification.user_id)
 
 
-async def rotate(store: SettingStore, cipher: SecretCipher) -> int:
+async def rotate(store: RotatedStore, cipher: SecretCipher) -> int:
     """Encrypt the secrets of earlier keys again with the current key. Returns how many there were."""
     key_id = cipher.current_key_id
     if key_id is None:

@@ -34,7 +34,13 @@ class MachineTool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
-    async def use(self, args: Mapping[str, Any], context: None, on_output: OnOutput | None = None) -> Any: ...
+    async def use(
+        self,
+        args: Mapping[str, Any],
+        context: None,
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +55,25 @@ class Calls:
     def __init__(self, tools: Sequence[MachineTool], send: Send, limits: CallLimits) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
         self._validators = {
-            name: jsonschema_rs.validator_for(dict(tool.definition.schema))
+            name: jsonschema_rs.validator_for(dict(tool.definition.schema), mask="the value")
             for name, tool in self._tools.items()
         }
         self._send = send
         self._limits = limits
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
-        """Run a call in the background and send its answer. A call that is running already is ignored."""
+    def start(
+        self, call_id: str, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
+        """Run a call in the background and send its answer. A call that is running already is ignored.
+
+        `env` are variables of the tool's command, with the values of secrets. RS-66
+        """
         if call_id in self._running:
             return
         has_capacity = len(self._running) < MAX_CONCURRENT_CALLS
         task = self._running[call_id] = asyncio.create_task(
-            self._run(call_id, tool, args, has_capacity=has_capacity)
+            self._run(call_id, tool, args, env, has_capacity=has_capacity)
         )
         task.add_done_callback(lambda _: self._running.pop(call_id, None))
 
@@ -77,11 +88,19 @@ class Calls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, call_id: str, name: str, args: Mapping[str, Any], *, has_capacity: bool) -> None:
+    async def _run(
+        self,
+        call_id: str,
+        name: str,
+        args: Mapping[str, Any],
+        env: Mapping[str, str] | None,
+        *,
+        has_capacity: bool,
+    ) -> None:
         output = _OutputBatcher(call_id, self._send)
         try:
             if has_capacity:
-                answer = await self._answer(name, args, output.add)
+                answer = await self._answer(name, args, output.add, env)
             else:
                 answer = {"error": f"this node runs {MAX_CONCURRENT_CALLS} calls, which is its limit."}
             await output.flush()
@@ -89,9 +108,11 @@ class Calls:
             await output.close()
         await self._send(RESULT, {"callId": call_id, **answer})
 
-    async def _answer(self, name: str, args: Mapping[str, Any], on_output: OnOutput) -> dict[str, Any]:
+    async def _answer(
+        self, name: str, args: Mapping[str, Any], on_output: OnOutput, env: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         try:
-            result = await self._use(name, args, on_output)
+            result = await self._use(name, args, on_output, env)
             self._check_size(result)
         except ToolFailed as problem:
             return {"error": str(problem.details["reason"])}
@@ -102,7 +123,9 @@ class Calls:
             return {"error": f"raised {type(problem).__name__} on the node."}
         return {"result": result}
 
-    async def _use(self, name: str, args: Mapping[str, Any], on_output: OnOutput) -> Any:
+    async def _use(
+        self, name: str, args: Mapping[str, Any], on_output: OnOutput, env: Mapping[str, str] | None
+    ) -> Any:
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed(
@@ -112,7 +135,9 @@ class Calls:
             raise ToolFailed(tool=name, reason=f"arguments are nested deeper than {MAX_DEPTH} levels.")
         if (error := next(self._validators[name].iter_errors(dict(args)), None)) is not None:
             raise ToolFailed(tool=name, reason=error.message)
-        return await tool.use(args, None, on_output=on_output)
+        if env and not tool.definition.takes_secrets:
+            raise ToolFailed(tool=name, reason="takes no variables.")
+        return await tool.use(args, None, on_output=on_output, env=env)
 
     def _check_size(self, result: Any) -> None:
         limit = min(self._limits.result_bytes, self._limits.frame_bytes - FRAME_OVERHEAD_BYTES)

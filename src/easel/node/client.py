@@ -192,7 +192,9 @@ class _Connection:
         payload = _to_object(frame.get("payload"))
         match frame.get("type"), frame.get("event"), payload.get("callId"):
             case "evt", "tool.invoke", str(call_id) if isinstance(payload.get("tool"), str):
-                self._calls.start(call_id, payload["tool"], _to_object(payload.get("args")))
+                self._calls.start(
+                    call_id, payload["tool"], _to_object(payload.get("args")), _to_object(payload.get("env"))
+                )
             case "evt", "tool.cancel", str(call_id):
                 self._calls.cancel(call_id)
             case "res", _, _:

@@ -1,8 +1,8 @@
 """Start a command under bubblewrap, with restricted files, privileges and resources. SB-13
 
 Owns the arguments of `bwrap` and the file descriptors that they refer to. The command sees a read-only
-`/usr`, a generated `/etc`, its own processes in `/proc`, five devices and its workspace. `PATH` is its only
-environment variable. `command` waits for the command and ends it.
+`/usr`, a generated `/etc`, its own processes in `/proc`, five devices and its workspace. Its environment is
+`PATH` and the secrets of its action. `command` waits for the command and ends it.
 
 Where Easel runs as root, the command runs as `uid` on the host. That user owns only the folders of sessions,
 and the kernel enforces the limit on processes for that user, but not for root.
@@ -102,12 +102,14 @@ class Launch:
         *,
         cwd: str = "/",
         lifeline: int | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.argv = argv
         self.descriptors = descriptors
         self.status = status
         self.cwd = cwd
         self.lifeline = lifeline
+        self.env = env or {}  # variables of the program in addition to PATH
 
     def __enter__(self) -> "Launch":
         return self
@@ -130,7 +132,14 @@ class Bubblewrap:
     name = "bwrap"
 
     def launch(
-        self, command: str, workspace: Workspace, cwd: str, limits: CommandLimits, *, network: bool
+        self,
+        command: str,
+        workspace: Workspace,
+        cwd: str,
+        limits: CommandLimits,
+        *,
+        network: bool,
+        env: Mapping[str, str] | None = None,
     ) -> Launch:
         roots = workspace.roots
         prefix = ["/bin/sh", "-c", OOM_SCRIPT, "sh"]
@@ -161,6 +170,7 @@ class Bubblewrap:
             binds = [("--bind", str(root.folder), root.visible_path) for root in outer_first(roots)]
             arguments = [
                 *_namespaces(network=network),
+                *(part for name, value in (env or {}).items() for part in ("--setenv", name, value)),
                 *("--json-status-fd", str(status_writer)),
                 *_system(network=network),
                 *_etc({name: data(text) for name, text in ETC.items()}),
@@ -172,8 +182,8 @@ class Bubblewrap:
             ]
             if (filtered := seccomp.program(platform.machine())) is not None:
                 arguments += ["--seccomp", data(filtered)]
-            # The arguments name folders of the host, so they are passed in a file that only bubblewrap reads:
-            # its command line is visible inside the sandbox.
+            # The arguments name folders of the host and have the values of secrets, so they are passed in a
+            # file that only bubblewrap reads: its command line is visible inside the sandbox.
             argv = [*prefix, self.program, "--args", data(_encode_arguments(arguments)), "--"]
             script = limit_script(limits, processes=limits_processes)
             argv += ["/bin/bash", "--noprofile", "--norc", "-c", script, "bash", command]

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -41,7 +42,14 @@ class Launcher(Protocol):
     def name(self) -> str: ...
 
     def launch(
-        self, command: str, workspace: Workspace, cwd: str, limits: CommandLimits, *, network: bool
+        self,
+        command: str,
+        workspace: Workspace,
+        cwd: str,
+        limits: CommandLimits,
+        *,
+        network: bool,
+        env: Mapping[str, str] | None = None,
     ) -> Launch: ...
 
 
@@ -74,10 +82,12 @@ class Shell:
         timeout_seconds: float,
         network: bool = False,
         on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> CommandResult:
         """Run a command and return its result. Raises `NotStarted`. A cancel ends the command first.
 
-        The command has network access only if both the tool and the workspace allow it. RS-54
+        The command has network access only if both the tool and the workspace allow it. RS-54 `env` are
+        variables in addition to PATH; no process gets their values as arguments. RS-66
         """
         if _free_bytes(workspace) < self.limits.free_bytes:
             return CommandResult("", truncated=False, exit_code=KILLED, seconds=0.0, stopped=Stopped.DISK)
@@ -85,7 +95,7 @@ class Shell:
         running = _RunningCommand(workspace, self.limits, Output(on_output))
         try:
             with self.launcher.launch(
-                command, workspace, cwd, self.limits, network=network and workspace.network
+                command, workspace, cwd, self.limits, network=network and workspace.network, env=env
             ) as launch:
                 await finish_despite_cancel(running.start(launch))
             stopped = await running.wait(timeout_seconds)
@@ -133,7 +143,7 @@ class _RunningCommand:
         self._child = await Child.start(
             launch.argv,
             descriptors=launch.descriptors,
-            env={"PATH": PATH},
+            env={"PATH": PATH, **launch.env},
             cwd=launch.cwd,
             owner=self._workspace.owner,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from easel.core.tool.definition import X_SHELL, ToolDefinition
+from easel.core.tool.definition import X_SECRETS, X_SHELL, ToolDefinition
 from easel.sandbox import files, search
 from easel.sandbox.workspace import MAX_PATH_LENGTH
 
@@ -53,7 +53,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ToolDefinition(
             "Bash",
             "Runs a command with bash and returns its output, including standard error, and its exit code.",
-            {**bash, NETWORK: True} if network else bash,
+            {**bash, X_SECRETS: True, **({NETWORK: True} if network else {})},
             destructive=True,
         ),
         ToolDefinition(

@@ -1,4 +1,5 @@
-"""Start a command without isolation: with limits, in its folder, with only `PATH` set, as the user of Easel.
+"""Start a command without isolation: with limits, in its folder, as the user of Easel. Its environment is
+`PATH` and the secrets of its action.
 
 The command can read and write every file that this user can, and use the network. So this mode is used only
 if EASEL_SANDBOX_MODE names it. `reaper.py` kills the processes that the command leaves behind, and all its
@@ -8,6 +9,7 @@ processes when Easel ends.
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,16 +34,18 @@ class Logical:
         limits: CommandLimits,
         *,
         network: bool,  # noqa: ARG002 - without isolation the host's network is always reachable
+        env: Mapping[str, str] | None = None,
     ) -> Launch:
         root, relative = workspace.find(cwd)
         reaper_end, lifeline = os.pipe()
         # PATH is an argument of the reaper: Python may add variables to the environment of its own process.
         argv = [sys.executable, "-I", "-S", str(REAPER), str(reaper_end), f"PATH={PATH}"]
+        argv += list(env or {})  # names only: other users can read the arguments of a process
         argv += ["/bin/sh", "-c", OOM_SCRIPT, "sh", self.bash, "--noprofile", "--norc", "-c"]
         # No kernel limit on processes: the kernel would count all processes of this user. The watch counts
         # those of the command.
         argv += [limit_script(limits, processes=False), "bash", command]
-        return Launch(argv, [reaper_end], cwd=str(root.folder / relative), lifeline=lifeline)
+        return Launch(argv, [reaper_end], cwd=str(root.folder / relative), lifeline=lifeline, env=env)
 
 
 def probe() -> Logical | str:

@@ -1,10 +1,10 @@
 """A program that starts a command without a namespace and kills all processes of the command at its end.
 
-Run as `python -I -S reaper.py LIFELINE NAME=VALUE… PROGRAM ARGUMENT…`; the variables are the complete
-environment of the program. Orphaned processes of the command become children of the reaper
-(PR_SET_CHILD_SUBREAPER), even if they changed their group, session or environment. The reaper kills them when
-the command has ended, or when the other end of the pipe LIFELINE is closed: by Easel, or because Easel ended.
-The exit code is the one of the command.
+Run as `python -I -S reaper.py LIFELINE NAME=VALUE… NAME… PROGRAM ARGUMENT…`; the variables are the complete
+environment of the program. The value of a NAME alone is that of the reaper's own environment. Orphaned
+processes of the command become children of the reaper (PR_SET_CHILD_SUBREAPER), even if they changed their
+group, session or environment. The reaper kills them when the command has ended, or when the other end of the
+pipe LIFELINE is closed: by Easel, or because Easel ended. The exit code is the one of the command.
 
 The reaper is started for every command, so it imports only a few modules of the standard library.
 """
@@ -49,7 +49,9 @@ def run(lifeline: int, arguments: list[str]) -> int:
 def execute(arguments: list[str]) -> None:
     """Run the command in place of this process, in its own session: signals to its group miss the reaper."""
     start = next(number for number, argument in enumerate(arguments) if argument.startswith("/"))
-    environment, argv = dict(item.split("=", 1) for item in arguments[:start]), arguments[start:]
+    variables = (item.partition("=") for item in arguments[:start])
+    environment = {name: value if sign else os.environ[name] for name, sign, value in variables}
+    argv = arguments[start:]
     try:
         os.setsid()
         # Python ignores these signals, and the command would inherit that.

@@ -9,6 +9,7 @@ This module is the entry point of the package, for the `local` node of a host an
 
     await tool.use(args, context)                              # with FixedRoots, context may be None
     await tool.use(args, context, on_output=print)             # Bash calls it with each piece of output
+    await tool.use(args, None, env={"KEY": "…"})               # variables of the command; else context.env
 
 The caller must have checked the arguments against the tool's schema. Cancelling `use` ends the command and
 all its processes before `use` returns. Results are JSON values; a command with a non-zero exit code is a
@@ -83,11 +84,18 @@ class MachineTool:
     def bare_name(self) -> str:
         return self.definition.name.rpartition("__")[2]
 
-    async def use(self, args: Args, context: ToolContext | None, on_output: OnOutput | None = None) -> Any:
+    async def use(
+        self,
+        args: Args,
+        context: ToolContext | None,
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Any:
         on_output = on_output or (context.on_output if context else None)
+        env = env or (context.env if context else None)
         try:
             async with self.workspaces.enter(context) as workspace:
-                return await self._work(args, workspace, context, on_output)
+                return await self._work(args, workspace, context, on_output, env)
         except FileToolError as problem:
             raise self._failed(str(problem)) from None
         except NotRegularFile:
@@ -100,11 +108,16 @@ class MachineTool:
             raise self._failed(_describe(args, problem)) from problem
 
     async def _work(
-        self, args: Args, workspace: Workspace, context: ToolContext | None, on_output: OnOutput | None
+        self,
+        args: Args,
+        workspace: Workspace,
+        context: ToolContext | None,
+        on_output: OnOutput | None,
+        env: Mapping[str, str] | None,
     ) -> Any:
         try:
             if self.bare_name == "Bash":
-                return await self._run(args, workspace, context, on_output)
+                return await self._run(args, workspace, context, on_output, env)
             threads, work = FILE_WORK[self.bare_name]
             return await threads.run(str(workspace.roots[0].folder), partial(work, workspace, args))
         except OutsideDirectory:
@@ -115,7 +128,12 @@ class MachineTool:
             ) from None
 
     async def _run(
-        self, args: Args, workspace: Workspace, context: ToolContext | None, on_output: OnOutput | None
+        self,
+        args: Args,
+        workspace: Workspace,
+        context: ToolContext | None,
+        on_output: OnOutput | None,
+        env: Mapping[str, str] | None,
     ) -> Any:
         assert self.shell is not None
         command: str = args["command"]
@@ -132,6 +150,7 @@ class MachineTool:
                 timeout_seconds=args.get("timeout", TIMEOUT_MS) / 1000,
                 network=bool(self.definition.schema.get(NETWORK)),
                 on_output=on_output,
+                env=env,
             )
         except NotStarted as problem:
             raise self._failed(f"the sandbox could not be set up ({problem}).") from None

@@ -1,8 +1,8 @@
 """Encryption of stored secrets: AES-256-GCM, with the row as associated data and the id of the key.
 
 The key is derived by HKDF from the server's secret key, for this purpose alone: cookies are signed with
-another key. A secret is bound to its row: copied to another user or name, it cannot be decrypted. The id of
-the key is stored beside a secret, so that a changed key is recognised and earlier keys can still read.
+another key. A secret is bound to its row: copied to another table, user or name, it cannot be decrypted. The
+id of the key is stored beside a secret, so that a changed key is recognised and earlier keys can still read.
 """
 
 import os
@@ -22,8 +22,9 @@ KEY_ID_BYTES = 8
 
 
 class SecretBox:
-    def __init__(self, key: str | None, earlier_keys: Sequence[str] = ()) -> None:
+    def __init__(self, key: str | None, earlier_keys: Sequence[str] = (), *, table: str = "settings") -> None:
         """Encrypt with `key`, and decrypt with it or an earlier one. None: nothing can be encrypted."""
+        self._table = table.encode()
         self._current = None if key is None else _key_id(key)
         known = [*earlier_keys, *([] if key is None else [key])]
         self._ciphers = {_key_id(each): AESGCM(_derive(each, b"secrets", 32)) for each in known}
@@ -39,7 +40,7 @@ class SecretBox:
                 "value on every instance."
             )
         nonce = os.urandom(NONCE_BYTES)
-        data = self._ciphers[self._current].encrypt(nonce, text.encode(), _row(user_id, name))
+        data = self._ciphers[self._current].encrypt(nonce, text.encode(), self._row(user_id, name))
         return EncryptedText(self._current, nonce + data)
 
     def decrypt(self, user_id: UserId, name: str, secret: EncryptedText) -> str:
@@ -52,16 +53,15 @@ class SecretBox:
             )
         nonce, data = secret.data[:NONCE_BYTES], secret.data[NONCE_BYTES:]
         try:
-            return cipher.decrypt(nonce, data, _row(user_id, name)).decode()
+            return cipher.decrypt(nonce, data, self._row(user_id, name)).decode()
         except (InvalidTag, ValueError):
             raise SecretsUnavailable(
                 problem=f"The stored {name} was changed outside of Easel and cannot be read; set it again."
             ) from None
 
-
-def _row(user_id: UserId, name: str) -> bytes:
-    """Return the associated data of a row. Neither part can contain the separator."""
-    return b"\0".join((b"settings", user_id.encode(), name.encode()))
+    def _row(self, user_id: UserId, name: str) -> bytes:
+        """Return the associated data of a row. No part can contain the separator."""
+        return b"\0".join((self._table, user_id.encode(), name.encode()))
 
 
 def _key_id(key: str) -> str:

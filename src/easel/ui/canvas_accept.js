@@ -87,6 +87,8 @@ function rowsOf(spec, ownerSessionKey, tools) {
   return [
     ["Tools", list(spec.toolPolicy?.allow ?? [], "none")],
     ["Its page may connect to", list(spec.toolPolicy?.connect ?? [], "nothing")],
+    ...(spec.toolPolicy?.secrets?.length
+      ? [["Its actions may send your secrets to its tools", spec.toolPolicy.secrets.join(", ")]] : []),
     ...actions.filter(([, action]) => !asks(action, tools)).map(([name, action]) => (
       [`${action.title ?? name} will not ask${isHarmless(action, tools) ? "; it only reads" : ""}`,
         describeAction(action, ownerSessionKey)]
@@ -107,12 +109,13 @@ function isHarmless({ kind, tool }, tools) {
 }
 
 /** Return what an action does, with its command, message or patch as the spec has it. */
-function describeAction({ kind, tool, args, message, sessionKey, patch }, ownerSessionKey) {
+function describeAction({ kind, tool, args, message, sessionKey, patch, secrets }, ownerSessionKey) {
   if (kind === "session.send") {
     return `Sends a message to ${sessionKey ?? `this canvas’s own session, ${ownerSessionKey}`}:\n${message}`;
   }
   if (kind === "state.patch") return `Changes the state:\n${JSON.stringify(patch, null, 2)}`;
   const { command, ...rest } = args ?? {};
   const others = Object.keys(rest).length ? `\n${JSON.stringify(rest, null, 2)}` : "";
-  return `${tool}${typeof command === "string" ? `\n${command}` : ""}${others}`;
+  const variables = secrets?.length ? `\nwith the secrets ${secrets.join(", ")} as variables` : "";
+  return `${tool}${typeof command === "string" ? `\n${command}` : ""}${others}${variables}`;
 }

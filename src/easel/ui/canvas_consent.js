@@ -123,12 +123,18 @@ function contextRows({ canvas, writtenBy, isAccepted, runsOn }) {
 }
 
 /** Return the rows of a complete resolved call. */
-function callRows({ kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, ...rest }) {
+function callRows({
+  kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, secrets = [], env = [], ...rest
+}) {
   const folder = ["Works in the folder of", sessionKey];
   const target = saveAs ? [["Stores its result as", saveAs]] : [];
   const limit = timeoutMs ? [["Is stopped after", `${timeoutMs / 1000} s`]] : [];
+  const used = [
+    ...secrets.map(({ path, name }) => `${name} (in ${path.join(".")})`), ...env.map((name) => `$${name}`),
+  ];
+  const secretRows = used.length ? [["Uses your secrets", used.join(", ")]] : [];
   return {
-    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), folder, ...target, ...limit],
+    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ...secretRows, folder, ...target, ...limit],
     "session.send": [["To the session", sessionKey], ["Message", message], ...target, ...limit],
     "state.patch": [["Changes the state", patch]],
   }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, ...rest });

@@ -190,14 +190,16 @@ def test_spec_with_a_command_that_would_evaluate_a_value_is_refused() -> None:
 @rule("RS-66", "RS-16", "RS-65")
 @pytest.mark.parametrize("reference", [{"$value": "state.x"}, {"$secret": "TOKEN"}], ids=str)
 def test_spec_with_a_reference_in_a_command_is_refused(reference: dict[str, str]) -> None:
-    spec = parse_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": reference}))
+    raw = with_action(kind="tool.call", tool="server-a__Bash", args={"command": reference})
+    raw["toolPolicy"] = {**raw.get("toolPolicy", {}), "secrets": ["TOKEN"]}
+    spec = parse_spec(raw)
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: a shell reads this argument"):
         check_templates(spec, TOOLS)
     unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
         check_templates(spec, {"server-a__Bash": unmarked})
     elsewhere = with_action(kind="tool.call", tool="server-a__Bash", args={"workdir": reference})
-    check_templates(parse_spec(elsewhere), TOOLS)
+    check_templates(parse_spec({**elsewhere, "toolPolicy": raw["toolPolicy"]}), TOOLS)
 
 
 @rule("RS-66", "RS-16")

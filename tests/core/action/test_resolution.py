@@ -20,7 +20,9 @@ NOW = 1_730_000_000_000
 
 
 def call(**action: Any) -> CallTool:
-    found = parse_spec(with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)).actions["act"]
+    raw = with_action(**{"kind": "tool.call", "tool": "server-a__Bash"} | action)
+    policy = {**raw.get("toolPolicy", {}), "secrets": ["TOKEN", "OTHER", "A", "B"]}
+    found = parse_spec({**raw, "toolPolicy": policy}).actions["act"]
     assert isinstance(found, CallTool)
     return found
 

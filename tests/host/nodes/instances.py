@@ -44,7 +44,9 @@ class FakeLink:
         self.cancelled: asyncio.Queue[CallId] = asyncio.Queue()
         self.is_replaced = asyncio.Event()
 
-    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
+    async def invoke(
+        self, call_id: CallId, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
         self.invoked.put_nowait((call_id, tool, args))
 
     async def cancel(self, call_id: CallId) -> None:

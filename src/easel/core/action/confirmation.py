@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard, cast
 
 from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
-from easel.core.canvas.actions import Action, PatchState, SendMessage
+from easel.core.canvas.actions import Action, CallTool, PatchState, SendMessage
 from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal, PrincipalKind
+from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.fingerprint import fingerprint
 from easel.core.values.patch import Patch, parse_patch, to_json_patch
@@ -39,7 +40,7 @@ def _describe(work: Work, action: Action) -> dict[str, Any]:
                 "args": dict(args),
                 "sessionKey": session_key,
             }
-            return {**call, **shell, **_terms(action)}
+            return {**call, **shell, **UsedSecrets(work.secrets, work.env).to_stored(), **_terms(action)}
         case Message(session_key, text):
             message = {"kind": "session.send", "sessionKey": session_key, "message": text}
             return {**message, **_terms(action)}
@@ -52,8 +53,10 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
     match resolved.get("kind"):
         case "tool.call":
             args = cast("Mapping[str, Any]", resolved["args"])
+            used = UsedSecrets.from_stored(resolved)
+            shell_args = tuple[str, ...](resolved.get("shell", ()))
             return ResolvedCall(
-                resolved["tool"], args, resolved["sessionKey"], tuple[str, ...](resolved.get("shell", ()))
+                resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env
             )
         case "session.send":
             return Message(resolved["sessionKey"], resolved["message"])
@@ -62,18 +65,20 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 
 def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
-    """Return whether the action still has the save target and the time limit that the confirmation shows."""
-    confirmed = {name: resolved[name] for name in ("saveAs", "saveMode", "timeoutMs") if name in resolved}
+    """Return whether the action still has the terms that the confirmation shows, such as its time limit."""
+    names = ("saveAs", "saveMode", "timeoutMs", "env")
+    confirmed = {name: resolved[name] for name in names if name in resolved}
     return _terms(action) == confirmed
 
 
 def _terms(action: Action) -> dict[str, Any]:
-    """Return the parts of an action that are confirmed with its work: save target and time limit. RS-64"""
+    """Return the parts of an action that are confirmed with its work. RS-64, RS-66"""
     if isinstance(action, PatchState):
         return {}
     target = action.save_target
     saved = {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
-    return {**saved, **({"timeoutMs": action.timeout_ms} if action.timeout_ms else {})}
+    variables = {"env": list(action.secrets)} if isinstance(action, CallTool) and action.secrets else {}
+    return {**saved, **({"timeoutMs": action.timeout_ms} if action.timeout_ms else {}), **variables}
 
 
 def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:

@@ -9,6 +9,7 @@ of trigger, and when a spec is stored.
 from collections.abc import Callable, Iterator, Mapping
 
 from easel.core.action.resolution import check_reference, format_argument_path
+from easel.core.action.secrets import require_variables
 from easel.core.action.warnings import find_warnings
 from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
@@ -191,6 +192,8 @@ def _check_commands(action: CallTool, definition: ToolDefinition, problems: Prob
     """
     for path, reference in find_references(action.template):
         problems.take(None, check_reference, action, definition, path, reference)
+    if action.secrets:
+        problems.take(None, require_variables, action.action_id, definition)
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)

@@ -37,6 +37,11 @@ class ResolvedCall:
     session_key: str  # the session whose folder the tool works in
     shell_args: tuple[str, ...] = ()  # paths of the arguments that a shell reads; their values were quoted
     secrets: tuple[SecretUse, ...] = ()  # `args` has the name of a secret where its value belongs
+    env: tuple[str, ...] = ()  # the names of the secrets that are variables of its command
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        return frozenset((*(use.name for use in self.secrets), *self.env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,10 @@ def resolve_call(
 
     args = filler.fill_tree(action.template, for_shell)
     _check_values(action, definition, args)
-    if check_arguments is not None:
+    if check_arguments is not None and not filler.secrets:  # else names would be checked, not the values
         check_arguments(definition, args)
     shell_args = find_shell_args(args, definition)
-    return ResolvedCall(action.tool, args, session_key, shell_args, tuple(filler.secrets))
+    return ResolvedCall(action.tool, args, session_key, shell_args, tuple(filler.secrets), action.secrets)
 
 
 def check_reference(

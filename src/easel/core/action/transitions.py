@@ -25,6 +25,7 @@ from easel.core.action.policy import (
     needs_consent,
 )
 from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
+from easel.core.action.secrets import check_secrets
 from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
@@ -138,7 +139,7 @@ def start_execution(
     )
     try:
         rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
-        started = _ask_or_start(canvas, execution, action, start, rules)
+        started = _ask_or_start(canvas, execution, action, start, rules, spec=spec)
         # A canvas of an older version has no hints yet.
         hints = first_hints(canvas.tool_hints, spec, _known(rules))
         return replace(started, change=replace(started.change, tool_hints=hints)) if hints else started
@@ -151,12 +152,19 @@ def start_execution(
 
 
 def _ask_or_start(
-    canvas: Canvas, execution: Execution, action: Action, start: ActionStart, rules: Rules
+    canvas: Canvas,
+    execution: Execution,
+    action: Action,
+    start: ActionStart,
+    rules: Rules,
+    *,
+    spec: CanvasSpec,
 ) -> StartedExecution:
     definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
     work = _resolve(canvas, action, start, rules)
     _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
+    check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
     if not start.is_attended and not may_run_unattended(
@@ -169,14 +177,7 @@ def _ask_or_start(
         return _ask(canvas, execution, action, work, start=start, pending_limit=rules.pending_limit)
     check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
-        canvas,
-        execution,
-        None,
-        action,
-        work,
-        principal=start.principal,
-        now_ms=start.now_ms,
-        rules=rules,
+        canvas, execution, None, action, work, principal=start.principal, now_ms=start.now_ms, rules=rules
     )
 
 
@@ -345,16 +346,12 @@ def approve_execution(
     if isinstance(action, CallTool):
         check_same_shell_args(pending.event_id, work, definition_of(action, _definitions(rules)))
     _check_can_save(canvas, action)
+    rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
+    definition = _known(rules).get(tool or "")
+    check_secrets(canvas, spec, pending.action_id, work, definition=definition, weakened=rules.weakened)
     running = replace(pending, status=ExecutionStatus.RUNNING, owner_id=owner_id, confirmed_by=principal.name)
     return _start_work(
-        canvas,
-        running,
-        ExecutionStatus.ASKED,
-        action,
-        work,
-        principal=principal,
-        now_ms=now_ms,
-        rules=replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules))),
+        canvas, running, ExecutionStatus.ASKED, action, work, principal=principal, now_ms=now_ms, rules=rules
     )
 
 

@@ -30,6 +30,11 @@ def find_warnings(spec: CanvasSpec, definitions: Mapping[str, ToolDefinition]) -
             case CallTool():
                 if action.tool not in spec.tools:
                     yield f"{at}.tool: toolPolicy.allow does not list {action.tool}, so it is refused."
+                if action.secrets and action.tool not in definitions:
+                    yield (
+                        f"{at}.secrets: it is not known whether {action.tool} takes variables; "
+                        "if it does not, the action fails."
+                    )
                 yield from _unknown_placeholders(action.args, f"{at}.args")
                 yield from _mixed_references(action.args, f"{at}.args")
             case SendMessage():

@@ -56,6 +56,8 @@ ACTIONS: Mapping[str, StorageClass] = {
     "document.promoted": _AUDIT,
     "document.control_taken": _AUDIT,
     "settings.changed": _AUDIT,
+    "secret.set": _AUDIT,
+    "secret.deleted": _AUDIT,
     "token.created": _AUDIT,
     "token.bound": _AUDIT,
     "token.revoked": _AUDIT,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 HIDDEN = "[redacted]"
+_REPLACED = r"\[(?:redacted|secret [a-z_][a-z0-9_]{0,63})\]"  # also by `core.secret.mask`
 MIN_SECRET_LENGTH = 6  # shorter known secrets are ignored: they would match ordinary words
 
 _NAMES = (
@@ -19,9 +20,9 @@ _SECRET_NAME = re.compile(_NAMES + r"\Z", re.IGNORECASE)
 # `name: value`, `name=value`, `"name": "value"`, `'name': 'value'`, `(b'name', b'value')`: only the value is
 # redacted. A value in quotes ends at the closing quote, any other at the next space or `&`.
 _NAMED = re.compile(
-    rf"({_NAMES}\\?[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|,\s{{0,3}}(?=b?\\?[\"'])))(?!\[redacted\])"
-    r"(?:b?(?P<quote>\\?[\"'])(?!\[redacted\])(?:(?!(?P=quote))[^\r\n])+"
-    r"|(?:(?:bearer|basic|token)\s{1,3})?(?!\[redacted\])[^\s\"'&\\]+)",
+    rf"({_NAMES}\\?[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|,\s{{0,3}}(?=b?\\?[\"'])))(?!{_REPLACED})"
+    rf"(?:b?(?P<quote>\\?[\"'])(?!{_REPLACED})(?:(?!(?P=quote))[^\r\n])+"
+    rf"|(?:(?:bearer|basic|token)\s{{1,3}})?(?!{_REPLACED})[^\s\"'&\\]+)",
     re.IGNORECASE,
 )
 _COOKIES = re.compile(

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from easel.core.problems import Problems
+from easel.core.secret.secret import parse_secret_names
 from easel.core.session.session import MAIN_ALIAS, is_session_key
 from easel.core.validation import (
     quote_value,
@@ -23,7 +24,7 @@ from easel.core.validation import (
 )
 from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
-from easel.core.values.references import NAMES, ValueRef, parse_references
+from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
 from easel.core.values.template import Template, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
@@ -76,6 +77,13 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
+    secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The secrets of the arguments and of the command."""
+        found = (reference for _, reference in find_references(self.template))
+        return frozenset((*(ref.name for ref in found if isinstance(ref, SecretRef)), *self.secrets))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +111,7 @@ Action = CallTool | SendMessage | PatchState
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
 _SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
 _KNOWN = {
-    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions"},
+    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions", "secrets"},
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
@@ -194,6 +202,7 @@ def _read_call(
         ),
         allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
         title=title,
+        secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
     )
 
 

@@ -5,12 +5,12 @@ the invalid member. Does not know which tools exist: `core/action/policy.py` che
 
 Unknown members are refused, so that a misspelt `toolPolicy` or `confirm` is not ignored. In addition to the
 specification's members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page
-may connect to), `title` and `description` (for people), `$schema` (for editors), and names that begin with
-`x-` (for the author; stored, but not interpreted). `version` and `mode` are optional: the only version is 1,
-and the default mode is `html`.
+may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-66), `title` and `description`
+(for people), `$schema` (for editors), and names that begin with `x-` (for the author; stored, but not
+interpreted). `version` and `mode` are optional: the only version is 1, and the default mode is `html`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -21,11 +21,13 @@ from easel.core.canvas.actions import (
     MAX_DESCRIPTION_LENGTH,
     MAX_TITLE_LENGTH,
     Action,
+    CallTool,
     parse_tool_name,
     read_action,
 )
 from easel.core.canvas.origins import require_origin
 from easel.core.problems import Problems
+from easel.core.secret.secret import parse_secret_names
 from easel.core.validation import (
     MAX_DEPTH,
     is_too_deep,
@@ -117,6 +119,7 @@ class CanvasSpec:
     mode: Mode = Mode.HTML
     tools: frozenset[str] = frozenset()  # toolPolicy.allow; empty: no tool is allowed. CV-40
     connect: tuple[str, ...] = ()  # toolPolicy.connect
+    secrets: tuple[str, ...] = ()  # toolPolicy.secrets: names that its actions may use. RS-66
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -155,12 +158,14 @@ def read_spec(raw: Any, limits: SpecLimits, problems: Problems) -> CanvasSpec:
     ):
         if name in members:
             take("", require_text, members[name], name, max_length=max_length, may_be_empty=True)
-    tools, connect = _read_policy(members.get("toolPolicy", {}), limits, problems)
+    tools, connect, secrets = _read_policy(members.get("toolPolicy", {}), limits, problems)
     actions = {name: read_action(name, action, problems) for name, action in declared.items()}
+    _check_secrets(actions, secrets, problems)
     return CanvasSpec(
         mode=take(Mode.HTML, require_choice, members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
         connect=connect,
+        secrets=secrets,
         state=take(dict[str, Any](), require_object, members.get("state", {}), "state"),
         actions={name: action for name, action in actions.items() if action is not None},
         bindings=_read_bindings(members.get("bindings", {}), declared, limits, problems),
@@ -208,14 +213,28 @@ def _size(value: Any, at: str) -> int:
 # --- parts --------------------------------------------------------------------------------------------------
 
 
-def _read_policy(raw: Any, limits: SpecLimits, problems: Problems) -> tuple[frozenset[str], tuple[str, ...]]:
+def _read_policy(
+    raw: Any, limits: SpecLimits, problems: Problems
+) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
     take = problems.take
     members = take(dict[str, Any](), require_object, raw, "toolPolicy")
-    problems.check_members(members, {"allow", "connect"}, "toolPolicy")
+    problems.check_members(members, {"allow", "connect", "secrets"}, "toolPolicy")
     allow, origins = members.get("allow", []), members.get("connect", [])
     tools = _read_list(allow, "toolPolicy.allow", parse_tool_name, limits.tools, problems)
     connect = _read_list(origins, "toolPolicy.connect", require_origin, limits.tools, problems)
-    return frozenset(tools), tuple(connect)
+    secrets = take((), parse_secret_names, members.get("secrets", []), "toolPolicy.secrets")
+    return frozenset(tools), tuple(connect), secrets
+
+
+def _check_secrets(
+    actions: Mapping[str, Action | None], declared: Collection[str], problems: Problems
+) -> None:
+    """Add a problem for each secret that an action uses and `toolPolicy.secrets` does not list. RS-66"""
+    for action_id, action in actions.items():
+        for name in sorted(action.secret_names) if isinstance(action, CallTool) else ():
+            if name not in declared:
+                problem = f"uses the secret {name}, which toolPolicy.secrets does not list."
+                problems.add(f"actions.{action_id}", problem)
 
 
 def _read_list(

@@ -7,6 +7,7 @@ from typing import Any
 from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
 from easel.core.run.run import Claim
 from easel.core.session.session import to_session_key
+from easel.core.values.references import SecretUse
 from easel.errors import NotInRun
 from easel.ids import CanvasId, UserId
 
@@ -22,6 +23,31 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedSecrets:
+    """The names of the secrets of a call: at places of its arguments, and as variables of its command."""
+
+    args: tuple[SecretUse, ...] = ()
+    env: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*(use.name for use in self.args), *self.env))
+
+    def to_stored(self) -> dict[str, Any]:
+        """Return the JSON for a confirmation or for a call to another instance."""
+        uses = [{"path": list(use.path), "name": use.name} for use in self.args]
+        return {**({"secrets": uses} if uses else {}), **({"env": list(self.env)} if self.env else {})}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> "UsedSecrets":
+        uses = (SecretUse(tuple(use["path"]), use["name"]) for use in stored.get("secrets", ()))
+        return cls(tuple(uses), tuple(stored.get("env", ())))
+
+
+NO_SECRETS = UsedSecrets()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     principal: Principal
     session_key: str  # the session whose folder the tool works in
@@ -32,6 +58,9 @@ class ToolContext:
     watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances
     # Collects the audit details of commands instead of recording each one: a refresh job is tallied. RS-69
     commands: list[Mapping[str, Any]] | None = field(default=None, compare=False)
+    secrets: UsedSecrets = NO_SECRETS  # names; whoever runs the tool resolves them. RS-66
+    # The variables of the tool's command, with the values of secrets; set just before the tool is called.
+    env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def user_id(self) -> UserId:

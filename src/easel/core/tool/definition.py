@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 X_SHELL = "x-shell"  # in a tool's schema: marks an argument that a shell reads. RS-57
+# At the top of a tool's schema: its command gets the action's secrets as environment variables. RS-66
+X_SECRETS = "x-secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,10 @@ class ToolDefinition:
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
+
+    @property
+    def takes_secrets(self) -> bool:
+        return self.schema.get(X_SECRETS) is True
 
     @property
     def may_repeat(self) -> bool:

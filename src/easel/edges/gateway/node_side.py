@@ -57,8 +57,11 @@ class NodeSide:
         self._flushing: asyncio.Task[None] | None = None
         self._has_ignored = False
 
-    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
-        await self._send(frames.notice(INVOKE, {"callId": call_id, "tool": tool, "args": args}))
+    async def invoke(
+        self, call_id: CallId, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
+        variables = {"env": env} if env else {}
+        await self._send(frames.notice(INVOKE, {"callId": call_id, "tool": tool, "args": args, **variables}))
 
     async def cancel(self, call_id: CallId) -> None:
         await self._send(frames.notice(CANCEL, {"callId": call_id}))

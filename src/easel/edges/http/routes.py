@@ -16,6 +16,7 @@ from easel.edges.http import (
     pages,
     rpc,
     runs,
+    secrets,
     sessions,
     settings,
     streams,
@@ -37,6 +38,7 @@ from easel.edges.http.documents import (
     VersionPage,
 )
 from easel.edges.http.rpc import RpcCall
+from easel.edges.http.secrets import ListSecrets, SecretPage, SetSecret
 from easel.edges.http.sessions import (
     ChatMessage,
     CreateSession,
@@ -200,6 +202,14 @@ API: tuple[Row, ...] = (
     Row("POST", "/api/settings/check", settings.check_model,
         "Make one small request to your model, and explain what is wrong if it fails.", body=NoParams,
         response=ModelCheckView, errors=(Forbidden, Unavailable)),
+    Row("GET", "/api/secrets", secrets.list_secrets,
+        "List the names of your secrets, in their order. No answer has a value.", query=ListSecrets,
+        response=SecretPage, errors=(BadInput, Forbidden, Unavailable)),
+    Row("PUT", "/api/secrets/{name}", secrets.set_secret,
+        "Store a secret, or replace it. Only a person can.", body=SetSecret, status=204,
+        errors=(BadInput, Forbidden, TooLarge, SecretsUnavailable, Unavailable)),
+    Row("DELETE", "/api/secrets/{name}", secrets.delete_secret, "Delete a secret.", status=204,
+        errors=(NotFound, Forbidden, Unavailable)),
     Row("GET", "/api/audit", audit.list_audit, "List audit records, newest first.", _ADMIN, query=ListAudit,
         response=AuditPage, errors=(BadInput, Forbidden, Unavailable)),
     Row("GET", "/openapi.json", pages.openapi_json, "Get this description.", response="application/json"),

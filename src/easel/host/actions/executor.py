@@ -21,7 +21,7 @@ from easel.core.principal import Principal
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.filter import WHOLE_RUN
 from easel.core.stream.json_text import to_json
-from easel.core.tool.context import ToolContext, Watched
+from easel.core.tool.context import ToolContext, UsedSecrets, Watched
 from easel.core.tool.long_command import check_has_ended
 from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
 from easel.host.actions.running import ExecutionContext
@@ -84,7 +84,10 @@ class ActionExecutor:
         started: StartedExecution,
         context: ExecutionContext,
     ) -> Any:
-        tool_context = _tool_context(principal, call.session_key, started, context)
+        tool_context = replace(
+            _tool_context(principal, call.session_key, started, context),
+            secrets=UsedSecrets(call.secrets, call.env),
+        )
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000
         result = await self._run_with_deadline(

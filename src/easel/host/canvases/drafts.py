@@ -128,6 +128,10 @@ class DraftChecker:
             *check_templates(parsed, tools, floor=self._floor),
             *find_argument_warnings(parsed, tools, self._tools.find_argument_errors),
             *timeout_warnings(parsed, tools, self._tools.timeout_seconds),
+            *(
+                f"toolPolicy.secrets: {name} does not exist yet; set it with `easel secret set {name}`."
+                for name in await self._tools.missing_secrets(principal.user_id, parsed.secrets)
+            ),
         ]
 
 

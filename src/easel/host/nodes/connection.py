@@ -48,8 +48,14 @@ class ConnectedNode:
     def key(self) -> tuple[UserId, str]:
         return self.node.user_id, self.node.node_id
 
-    async def call(self, name: str, args: Mapping[str, Any], on_output: OnOutput | None = None) -> Answer:
-        """Call a tool and return its answer.
+    async def call(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Call a tool and return its answer. `env` are variables of its command. RS-66
 
         If the caller is cancelled, the call is cancelled at the node too.
         """
@@ -63,7 +69,7 @@ class ConnectedNode:
         running = _RunningCall(asyncio.get_running_loop().create_future(), on_output)
         self._calls[call_id] = running
         try:
-            await self.link.invoke(call_id, split_tool_name(name)[1], args)
+            await self.link.invoke(call_id, split_tool_name(name)[1], args, env)
             return await running.answer
         except asyncio.CancelledError:
             if not running.answer.done() or running.answer.cancelled():

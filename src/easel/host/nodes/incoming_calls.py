@@ -17,13 +17,15 @@ from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall
+from easel.core.tool.context import UsedSecrets
 from easel.core.tool.node import full_tool_name, split_tool_name
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
-from easel.host.nodes.remote_calls import INVOKE, offload_to_json
-from easel.host.ports import ArtifactAccess, NodeStore, Notifier
+from easel.host.nodes.remote_calls import INVOKE, INVOKE_WITH_SECRETS, offload_to_json
+from easel.host.ports import ArtifactAccess, NodeStore, Notifier, SecretSource
+from easel.host.tools.secrets import check_takes_secrets, mask_answer, open_secrets
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -52,6 +54,7 @@ class IncomingCalls:
         notifier: Notifier,
         outputs: LiveOutputs | None,
         *,
+        secrets: SecretSource | None = None,
         max_result_bytes: int,
         caller_ttl_seconds: float,
     ) -> None:
@@ -59,6 +62,7 @@ class IncomingCalls:
         self._artifacts = artifacts
         self._notifier = notifier
         self._outputs = outputs
+        self._secrets = secrets
         self._max_result_bytes = max_result_bytes
         self._caller_ttl_seconds = caller_ttl_seconds
         self._grace_until = 0.0  # until then no call expires, because the database was unavailable
@@ -104,16 +108,14 @@ class IncomingCalls:
 
     async def _call_node(self, call: TakenCall, node: ConnectedNode) -> str:
         """Make the call on the node. Returns the answer as JSON for the row of the call."""
-        if call.method != INVOKE:
+        if call.method not in (INVOKE, INVOKE_WITH_SECRETS):
             return await self._to_stored(call, Answer(error=f"this instance does not know {call.method}."))
         params: dict[str, Any] = await restore(
             self._artifacts, call.user_id, msgspec.json.decode(call.params)
         )
         output = self._open_output(call, params, node.node.node_id)
         try:
-            answer = await node.call(
-                full_tool_name(node.node.node_id, params["tool"]), params["args"], output and output.feed
-            )
+            answer = await self._invoke(call, node, params, output)
         finally:
             if output is not None:
                 await output.close()  # before the answer is stored, because the answer ends the execution
@@ -124,6 +126,27 @@ class IncomingCalls:
             limit = self._max_result_bytes
             answer = Answer(error=f"its result of {size} bytes is over the limit of {limit}; ask for less.")
         return await self._to_stored(call, answer)
+
+    async def _invoke(
+        self, call: TakenCall, node: ConnectedNode, params: Mapping[str, Any], output: LiveOutput | None
+    ) -> Answer:
+        """Call the tool of the node, with the values of its secrets. They are masked in its answer. RS-66"""
+        name, on_output = full_tool_name(node.node.node_id, params["tool"]), output and output.feed
+        used = UsedSecrets.from_stored(params)
+        if not used.names:
+            return await node.call(name, params["args"], on_output)
+        try:
+            definition = node.node.tools.get(name)
+            if definition is None:
+                return Answer(error="the node no longer offers it.")
+            check_takes_secrets(definition, used)
+            async with open_secrets(self._secrets, call.user_id, used) as opened:
+                answer = await node.call(
+                    name, opened.fill(params["args"]), opened.mask_output(on_output), opened.env
+                )
+                return mask_answer(answer, opened.mask)
+        except HostError as problem:
+            return Answer(error=problem.message)
 
     def _open_output(self, call: TakenCall, params: dict[str, Any], node_id: str) -> LiveOutput | None:
         if self._outputs is None or "watched" not in params:

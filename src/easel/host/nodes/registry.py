@@ -16,7 +16,7 @@ import structlog
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
 from easel.core.tool.call import NOT_SENT, Answer
-from easel.core.tool.context import ToolContext, Watched
+from easel.core.tool.context import NO_SECRETS, ToolContext, UsedSecrets, Watched
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
 from easel.core.tool.offer import OfferLimits, parse_offer
@@ -28,7 +28,7 @@ from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import IncomingCalls, result_of
 from easel.host.nodes.remote_calls import RemoteCalls
 from easel.host.periodic import Periodic
-from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, TokenStore, Tool
+from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, SecretSource, TokenStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import CallId, UserId, new_instance_id, scoped_key
 
@@ -82,6 +82,7 @@ class NodeRegistry:
         *,
         tokens: TokenStore,
         outputs: LiveOutputs | None = None,
+        secrets: SecretSource | None = None,
     ) -> None:
         self.instance_id = new_instance_id()
         self._store = store
@@ -106,6 +107,7 @@ class NodeRegistry:
             artifacts,
             notifier,
             outputs,
+            secrets=secrets,
             max_result_bytes=limits.max_result_bytes,
             caller_ttl_seconds=limits.caller_ttl_seconds,
         )
@@ -139,16 +141,21 @@ class NodeRegistry:
         return None
 
     async def call_remote(
-        self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None
+        self,
+        node: Node,
+        name: str,
+        args: Mapping[str, Any],
+        watched: Watched | None,
+        secrets: UsedSecrets = NO_SECRETS,
     ) -> Answer:
         """Call a tool of a node of another instance. If the node has reconnected, use its new connection."""
-        answer = await self._remote.call(node, name, args, watched)
+        answer = await self._remote.call(node, name, args, watched, secrets)
         if answer is not NOT_SENT:
             return answer
         reconnected = (await self._remote_nodes(node.user_id, refresh=True)).get(node.node_id)
         if reconnected is None or name not in reconnected.tools:
             return NOT_SENT
-        return await self._remote.call(reconnected, name, args, watched)
+        return await self._remote.call(reconnected, name, args, watched, secrets)
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
         """Return the machine of this instance, then the user's nodes on all instances."""
@@ -355,7 +362,7 @@ class _LocalTool:
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         name = self.definition.name
-        return result_of(name, await self.connection.call(name, args, context.on_output))
+        return result_of(name, await self.connection.call(name, args, context.on_output, context.env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +371,11 @@ class _RemoteTool:
     node: Node
     registry: NodeRegistry
 
+    @property
+    def instance_of_node(self) -> str:
+        return self.node.instance_id
+
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         name = self.definition.name
-        return result_of(name, await self.registry.call_remote(self.node, name, args, context.watched))
+        answer = await self.registry.call_remote(self.node, name, args, context.watched, context.secrets)
+        return result_of(name, answer)

@@ -18,7 +18,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.notifications import CallAnswered, CallPending
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
-from easel.core.tool.context import Watched
+from easel.core.tool.context import NO_SECRETS, UsedSecrets, Watched
 from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
@@ -27,6 +27,8 @@ from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
+# An instance of an older version does not know this method: it would send the names in place of the values.
+INVOKE_WITH_SECRETS = "tool.invoke.secrets"
 # The interval between renewals and the timeout of each are TTL / RENEWALS_PER_TTL. So a call does not expire
 # if two renewals in a row time out.
 RENEWALS_PER_TTL = 6
@@ -71,19 +73,29 @@ class RemoteCalls:
             "nodes.renew_calls", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
         )
 
-    async def call(self, node: Node, name: str, args: Mapping[str, Any], watched: Watched | None) -> Answer:
+    async def call(
+        self,
+        node: Node,
+        name: str,
+        args: Mapping[str, Any],
+        watched: Watched | None,
+        secrets: UsedSecrets = NO_SECRETS,
+    ) -> Answer:
         """Call a tool and return its answer.
 
-        The instance that has the node writes live output to the log of the execution in `watched`.
+        The instance that has the node writes live output to the log of the execution in `watched`, and
+        resolves the secrets: the row has their names only. RS-66
         """
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
         if watched is not None:
             params["watched"] = asdict(watched)
+        method = INVOKE_WITH_SECRETS if secrets.names else INVOKE
+        params |= secrets.to_stored()
         new = NewCall(
             new_call_id(),
             node.user_id,
             node.connection_id,
-            INVOKE,
+            method,
             await offload_to_json(self._artifacts, node.user_id, params),
             self._call_seconds,
             self._ttl_seconds,

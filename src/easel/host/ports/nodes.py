@@ -77,7 +77,9 @@ class NodeStore(Protocol):
 class NodeLink(Protocol):
     """The connection of a node, implemented by the edge."""
 
-    async def invoke(self, call_id: CallId, tool: str, args: Mapping[str, Any]) -> None:
+    async def invoke(
+        self, call_id: CallId, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
         """Send a call to the node. `tool` is the name of the tool without the node id."""
         ...
 

@@ -1,7 +1,7 @@
 """Ports of the tool registry: tools and sources of tools."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
@@ -18,6 +18,19 @@ class Tool(Protocol):
         If cancelled, the tool must leave nothing running. Raises `ToolFailed`.
         """
         ...
+
+
+@runtime_checkable
+class RemoteTool(Protocol):
+    """A tool of another instance. It gets the names of secrets; that instance resolves them. RS-66"""
+
+    @property
+    def instance_of_node(self) -> str: ...
+
+    @property
+    def definition(self) -> ToolDefinition: ...
+
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any: ...
 
 
 class ToolSource(Protocol):

@@ -5,8 +5,9 @@ limits the duration of the call and the size of the result. CV-03
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import traceback
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import jsonschema_rs
@@ -15,6 +16,7 @@ import structlog
 from easel.core.action.argument_warnings import ArgumentError
 from easel.core.run.conversation import ToolCall, ToolResult
 from easel.core.run.run import ClaimLost
+from easel.core.secret.mask import ACTIVE, SecretMask
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
@@ -23,8 +25,9 @@ from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit import Audit
-from easel.host.ports import Tool, ToolSource
+from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
 from easel.host.tools.schema import build_validator, find_errors
+from easel.host.tools.secrets import check_takes_secrets, open_secrets
 from easel.ids import UserId
 
 MAX_CACHED_VALIDATORS = 10_000
@@ -55,6 +58,7 @@ class ToolRegistry:
         timeout_seconds: float,
         max_result_bytes: int,
         sources: Sequence[ToolSource] = (),
+        secrets: SecretSource | None = None,
     ) -> None:
         self._tools: dict[str, Tool] = {}
         self._own_definitions: Mapping[str, ToolDefinition] = {}
@@ -62,6 +66,7 @@ class ToolRegistry:
         self._sources = sources
         self._validators: dict[str, _Validator] = {}
         self._audit = audit
+        self._secrets = secrets
         self.timeout_seconds = timeout_seconds
         self._max_result_bytes = max_result_bytes
 
@@ -79,6 +84,10 @@ class ToolRegistry:
         for source in self._sources:
             offered |= {definition.name: definition for definition in await source.definitions(user_id)}
         return {**offered, **self._own_definitions} if offered else self._own_definitions
+
+    async def missing_secrets(self, user_id: UserId, names: Collection[str]) -> list[str]:
+        """Return the names that no secret of this user has."""
+        return await self._secrets.find_missing(user_id, names) if self._secrets and names else []
 
     async def may_repeat(self, user_id: UserId, name: str) -> bool:
         tool = await self._find(user_id, name)
@@ -107,14 +116,39 @@ class ToolRegistry:
         *,
         timeout_seconds: float | None = None,
     ) -> Any:
-        """Call a tool and return its result. Raises a `HostError` for any failure of the tool."""
+        """Call a tool and return its result. Raises a `HostError` for any failure of the tool.
+
+        The names of secrets in the context are resolved here, unless the tool is of another instance.
+        """
         tool = await self._find(context.user_id, name)
         if tool is None:
             known = ", ".join(sorted(await self.definitions(context.user_id)))
             raise ToolFailed(
                 tool=name, reason=f"there is no such tool{_why_missing(name)}; there are {known}."
             )
-        self.check_arguments(tool.definition, args)
+        if not context.secrets.names:
+            return await self._call(tool, args, context, timeout_seconds)
+        check_takes_secrets(tool.definition, context.secrets)
+        if isinstance(tool, RemoteTool):
+            # The arguments have names where values belong, so the node checks them.
+            return await self._call(tool, args, context, timeout_seconds, is_checked=False)
+        async with open_secrets(self._secrets, context.user_id, context.secrets) as opened:
+            resolved = replace(context, env=opened.env, on_output=opened.mask_output(context.on_output))
+            value = await self._call(tool, opened.fill(args), resolved, timeout_seconds)
+            return opened.mask.value(value)
+
+    async def _call(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        context: ToolContext,
+        timeout_seconds: float | None,
+        *,
+        is_checked: bool = True,
+    ) -> Any:
+        name = tool.definition.name
+        if is_checked:
+            self.check_arguments(tool.definition, args)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
@@ -183,12 +217,20 @@ class ToolRegistry:
 
     def _report_exception(self, name: str, context: ToolContext, problem: Exception) -> ToolFailed:
         """Log and audit an unexpected exception of a tool. Returns the error for the caller."""
-        log.error("tool.error", tool=name, exc_info=problem)
+        mask = ACTIVE.get()
+        logged = problem if mask is None else _without_secrets(problem, mask)
+        log.error("tool.error", tool=name, exc_info=logged)
         subject = context.claim.run_id if context.claim else context.session_key
         self._audit.record_exception(
-            context.principal, "tool.error", problem, subject=subject, details={"tool": name}
+            context.principal, "tool.error", logged, subject=subject, details={"tool": name}
         )
         return ToolFailed(tool=name, reason=f"raised {type(problem).__name__}.")
+
+
+def _without_secrets(problem: Exception, mask: SecretMask) -> Exception:
+    """Return an exception for logs whose texts have no secret; its cause is described in its message."""
+    described = "".join(traceback.format_exception(problem))
+    return RuntimeError(mask.text(described))
 
 
 def _why_missing(name: str) -> str:

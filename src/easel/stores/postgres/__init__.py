@@ -18,6 +18,7 @@ from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
+from easel.stores.postgres.secrets import PostgresSecrets
 from easel.stores.postgres.sessions import PostgresSessions
 from easel.stores.postgres.settings import PostgresSettings
 from easel.stores.postgres.sign_ins import PostgresSignIns
@@ -80,5 +81,6 @@ async def open_postgres(
     database.tokens = PostgresTokens(database)
     database.sign_ins = PostgresSignIns(database)
     database.settings = PostgresSettings(database)
+    database.secrets = PostgresSecrets(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
+    from easel.stores.postgres.secrets import PostgresSecrets
     from easel.stores.postgres.sessions import PostgresSessions
     from easel.stores.postgres.settings import PostgresSettings
     from easel.stores.postgres.sign_ins import PostgresSignIns
@@ -97,6 +98,7 @@ class PostgresDatabase:
     tokens: "PostgresTokens"
     sign_ins: "PostgresSignIns"
     settings: "PostgresSettings"
+    secrets: "PostgresSecrets"
     notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

@@ -31,6 +31,7 @@ from easel.stores.sqlite.notifier import LocalNotifier
 from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
+from easel.stores.sqlite.secrets import SqliteSecrets
 from easel.stores.sqlite.sessions import SqliteSessions
 from easel.stores.sqlite.settings import SqliteSettings
 from easel.stores.sqlite.sign_ins import SqliteSignIns
@@ -96,6 +97,7 @@ class SqliteDatabase:
         self.tokens = SqliteTokens(self)
         self.sign_ins = SqliteSignIns(self)
         self.settings = SqliteSettings(self)
+        self.secrets = SqliteSecrets(self)
         self.notifier = LocalNotifier()
 
     @property

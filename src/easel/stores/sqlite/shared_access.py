@@ -1,7 +1,7 @@
 """Access to a SQLite file that a running server may have open, for short commands such as `easel token`.
 
 The file is opened without the lock of the data folder: SQLite lets two processes write in turn. Only tokens,
-settings and audit records are accessible, because a running server caches them for at most a second.
+settings, secrets and audit records are accessible, because a running server caches them for at most a second.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
 from easel.stores.sqlite.database import wall_clock
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.schema import newest_applied
+from easel.stores.sqlite.secrets import SqliteSecrets
 from easel.stores.sqlite.settings import SqliteSettings
 from easel.stores.sqlite.tokens import SqliteTokens
 
@@ -22,6 +23,7 @@ class SharedSqlite:
         self._readers = ReaderThreads("shared-reader", connector.reader, 1)
         self.tokens = SqliteTokens(self)
         self.settings = SqliteSettings(self)
+        self.secrets = SqliteSecrets(self)
         self.audit = SqliteAudit(self)
 
     def clock(self) -> int:

@@ -1,0 +1,117 @@
+"""Secrets of actions by name: which executions may use them. RS-66"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from easel.core.action.resolution import ResolvedCall
+from easel.core.canvas.execution import ExecutionStatus
+from easel.core.canvas.spec import parse_spec
+from easel.core.tool.context import UsedSecrets
+from easel.core.tool.definition import ToolDefinition
+from easel.core.values.references import SecretUse
+from easel.errors import BadInput, ConfirmationClosed, Forbidden
+from tests.core.action.examples import RULES, approve, canvas, start
+from tests.core.canvas.specs import TOOLS
+from tests.requirements import rule
+
+if TYPE_CHECKING:
+    from easel.core.canvas.canvas import CanvasSnapshot
+
+BASH, READ = "server-a__Bash", "server-a__Read"
+WITH_SECRETS = ToolDefinition(
+    BASH,
+    "Runs a command.",
+    {**TOOLS[BASH].schema, "x-secrets": True},
+    destructive=TOOLS[BASH].destructive,
+)
+RULES_WITH_SECRETS = replace(RULES, definitions={**TOOLS, BASH: WITH_SECRETS})
+ARGUMENT = {"kind": "tool.call", "tool": READ, "args": {"path": {"$secret": "KEY"}}}
+VARIABLE = {"kind": "tool.call", "tool": BASH, "args": {"command": "env"}, "secrets": ["KEY"]}
+
+
+def with_secrets(*names: str, accepted: bool = True, **actions: Any) -> CanvasSnapshot:
+    policy = {"allow": [BASH, READ], "secrets": [*names]}
+    return canvas(actions=actions, toolPolicy=policy, refresh=..., bindings=..., accepted=accepted)
+
+
+@rule("RS-66")
+def test_resolved_call_has_names_only() -> None:
+    started = start(with_secrets("KEY", act=ARGUMENT), "act")
+    assert isinstance(started.work, ResolvedCall)
+    assert started.work.args == {"path": "KEY"}
+    assert started.work.secrets == (SecretUse(("path",), "KEY"),)
+    variable = start(with_secrets("KEY", act={**VARIABLE, "confirm": "never"}), "act", RULES_WITH_SECRETS)
+    assert isinstance(variable.work, ResolvedCall)
+    assert (variable.work.env, variable.work.args) == (("KEY",), {"command": "env"})
+
+
+@rule("RS-66", "RS-59")
+@pytest.mark.parametrize("action", [ARGUMENT, {**ARGUMENT, "confirm": "always"}, VARIABLE])
+@pytest.mark.parametrize("is_attended", [True, False])
+def test_action_with_a_secret_is_refused_and_not_asked_until_a_person_accepts(
+    action: dict[str, Any], is_attended: bool
+) -> None:
+    snapshot = with_secrets("KEY", accepted=False, act=action)
+    with pytest.raises(Forbidden, match="uses your secret KEY, and no person has accepted"):
+        start(snapshot, "act", RULES_WITH_SECRETS, is_attended=is_attended)
+
+
+@rule("RS-66", "RS-68")
+def test_action_with_a_secret_is_refused_when_a_tool_weakened() -> None:
+    snapshot = with_secrets("KEY", act=ARGUMENT)
+    hints = {READ: {"readOnly": False, "idempotent": False, "destructive": False, "shell": []}}
+    weakened = replace(snapshot, canvas=replace(snapshot.canvas, tool_hints=hints))
+    with pytest.raises(Forbidden, match="now declares that it is read-only"):
+        start(weakened, "act")
+
+
+@rule("RS-66", "RS-64")
+def test_confirmation_shows_names_and_the_approved_call_uses_the_same_secrets() -> None:
+    snapshot = with_secrets("KEY", "OTHER", act={**VARIABLE, "confirm": "always"})
+    asked = start(snapshot, "act", RULES_WITH_SECRETS)
+    assert asked.execution.status is ExecutionStatus.ASKED
+    assert asked.confirmation is not None
+    assert asked.confirmation["env"] == ["KEY"]
+    approved = approve(snapshot, asked.execution, RULES_WITH_SECRETS)
+    assert approved.work == asked.work
+    other = with_secrets("KEY", "OTHER", act={**VARIABLE, "confirm": "always", "secrets": ["OTHER"]})
+    with pytest.raises(ConfirmationClosed):
+        approve(other, asked.execution, RULES_WITH_SECRETS)
+    no_longer_accepted = with_secrets("KEY", accepted=False, act={**VARIABLE, "confirm": "always"})
+    with pytest.raises(Forbidden, match="no person has accepted"):
+        approve(no_longer_accepted, asked.execution, RULES_WITH_SECRETS)
+
+
+@rule("RS-66")
+def test_secret_that_the_spec_no_longer_lists_is_refused_at_the_approval() -> None:
+    asked = start(with_secrets("KEY", act={**ARGUMENT, "confirm": "always"}), "act")
+    plain = {**ARGUMENT, "confirm": "always", "args": {"path": "x"}}
+    with pytest.raises(Forbidden, match=r"toolPolicy\.secrets of the canvas does not list KEY"):
+        approve(with_secrets(act=plain), asked.execution)
+
+
+@rule("RS-66")
+def test_undeclared_secrets_are_all_named_and_only_calls_of_tools_take_them() -> None:
+    undeclared = with_secrets("OTHER", a=ARGUMENT, b=VARIABLE).canvas.spec
+    with pytest.raises(BadInput) as problem:
+        parse_spec(undeclared)
+    assert "actions.a: uses the secret KEY" in problem.value.message
+    assert "actions.b: uses the secret KEY" in problem.value.message
+    patch = {"kind": "state.patch", "patch": [{"op": "add", "path": "/x", "value": {"$secret": "KEY"}}]}
+    with pytest.raises(BadInput, match="must not be in a state"):
+        parse_spec(with_secrets("KEY", a=patch).canvas.spec)
+    send = {"kind": "session.send", "message": "hello", "secrets": ["KEY"]}
+    with pytest.raises(BadInput, match="is unknown"):
+        parse_spec(with_secrets("KEY", a=send).canvas.spec)
+
+
+@rule("RS-66")
+def test_used_secrets_are_stored_and_read_back() -> None:
+    used = UsedSecrets((SecretUse(("a", 0, "b.c"), "KEY"),), ("OTHER",))
+    assert UsedSecrets.from_stored(used.to_stored()) == used
+    assert used.names == {"KEY", "OTHER"}
+    assert UsedSecrets().to_stored() == {}
