@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +18,8 @@ from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.edges.http.live import LiveEasel
 
 
@@ -157,3 +162,149 @@ async def test_connection_has_256_requests_in_flight(easel: LiveEasel) -> None:
         assert (refused.code, refused.details["limit"]) == (429, 256)
         assert not any(one.done() for one in pending)
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+# --- requests that overlap ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate(easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Hold the start of each subscription until the test opens the gate."""
+    tails = easel.instances[0].services.canvas_tails
+    held = Gate()
+    open_log = tails.open
+
+    async def open_later(*args: Any) -> Any:
+        held.count += 1
+        await asyncio.to_thread(held.opened.wait, 30)
+        return await open_log(*args)
+
+    monkeypatch.setattr(tails, "open", open_later)
+    yield held
+    held.opened.set()
+
+
+@dataclass
+class Gate:
+    opened: threading.Event = field(default_factory=threading.Event)
+    count: int = 0
+
+
+async def subscribe_at(gate: Gate, client: GatewayClient, canvas: str, **params: Any) -> asyncio.Task[Any]:
+    """Send `canvas.subscribe` and return its task when the request is at the gate."""
+    count = gate.count
+    task = asyncio.create_task(client.call("canvas.subscribe", canvasId=canvas, **params))
+    await wait_for(lambda: gate.count > count, what="the request is at the gate")
+    return task
+
+
+@rule("RS-67")
+@pytest.mark.parametrize("has_view", [False, True])
+async def test_unsubscribe_before_the_answer_to_subscribe_answers_both(
+    client: GatewayClient, canvas: str, gate: Gate, *, has_view: bool
+) -> None:
+    """Regression: the first request was never answered, and the delivery to a view went on."""
+    if has_view:
+        gate.opened.set()
+        await client.call("canvas.open", canvasId=canvas)
+        await wait_for(lambda: gate.count == 1, what="the delivery to the view")
+        gate.opened.clear()
+    subscribing = await subscribe_at(gate, client, canvas, afterSeq=1)
+    unsubscribing = asyncio.create_task(client.call("canvas.unsubscribe", canvasId=canvas))
+    await client.call("canvas.get", canvasId=canvas)
+    gate.opened.set()
+    assert (await subscribing)["subscribed"] is True
+    assert (await unsubscribing)["subscribed"] is False
+    heard = client.unheard
+    await patch(client, canvas, "a")
+    await client.call("canvas.get", canvasId=canvas)
+    assert client.unheard == heard, "the client has asked for no more events"
+    assert (await refusal_of(client.call("canvas.unsubscribe", canvasId=canvas))).code == 404
+
+
+@rule("RS-67")
+async def test_second_subscription_is_not_refused_because_of_the_first(
+    client: GatewayClient, canvas: str, gate: Gate
+) -> None:
+    first = await subscribe_at(gate, client, canvas, afterSeq=99)
+    second = asyncio.create_task(client.call("canvas.subscribe", canvasId=canvas, afterSeq=1, colour="red"))
+    await client.call("canvas.get", canvasId=canvas)
+    gate.opened.set()
+    refused = await refusal_of(first)
+    assert (refused.error["name"], "warnings" in refused.details) == ("CURSOR_OUT_OF_RANGE", False)
+    assert (await second)["warnings"] == ["unknown member `colour` was ignored."]
+    await patch(client, canvas, "a")
+    assert (await client.event()).payload["changedPaths"] == ["/a"]
+
+
+@rule("RS-67")
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_view_opened_during_a_refused_subscription_receives_events(
+    client: GatewayClient, easel: LiveEasel, canvas: str, gate: Gate, *, is_closed: bool
+) -> None:
+    """Regression: the refused subscription took the delivery with it."""
+    subscribing = await subscribe_at(gate, client, canvas, afterSeq=99)
+    opened = await client.call("canvas.open", canvasId=canvas)
+    closing = asyncio.create_task(client.call("canvas.close", canvasId=canvas)) if is_closed else None
+    gate.opened.set()
+    await refusal_of(subscribing)
+    if closing is None:
+        await patch(client, canvas, "a")
+        event = await client.event()
+        assert (event.seq, event.payload["changedPaths"]) == (opened["lastSeq"] + 1, ["/a"])
+        return
+    await closing
+    tails = easel.instances[0].services.canvas_tails
+    await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
+
+
+@rule("RS-67")
+async def test_delivery_ends_if_its_view_is_closed_during_a_refused_subscription(
+    client: GatewayClient, easel: LiveEasel, canvas: str, gate: Gate
+) -> None:
+    tails = easel.instances[0].services.canvas_tails
+    gate.opened.set()
+    await client.call("canvas.open", canvasId=canvas)
+    await wait_for(lambda: f"owner/{canvas}" in tails._tails, what="the delivery started")
+    gate.opened.clear()
+    subscribing = await subscribe_at(gate, client, canvas, afterSeq=99)
+    await client.call("canvas.close", canvasId=canvas)
+    gate.opened.set()
+    await refusal_of(subscribing)
+    await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
+
+
+@rule("RS-67")
+async def test_view_closed_before_its_request_was_answered_receives_nothing(
+    client: GatewayClient, easel: LiveEasel, canvas: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = easel.instances[0].services.views
+    released, open_view = threading.Event(), views.open
+
+    async def open_slowly(*args: Any) -> Any:
+        opened = await open_view(*args)
+        await asyncio.to_thread(released.wait, 30)
+        return opened
+
+    monkeypatch.setattr(views, "open", open_slowly)
+    opening = asyncio.create_task(client.call("canvas.open", canvasId=canvas))
+    get = partial(client.call, "canvas.get", canvasId=canvas)
+    while not (await get())["views"]:
+        pass
+    closing = asyncio.create_task(client.call("canvas.close", canvasId=canvas))
+    while (await get())["views"]:
+        pass
+    released.set()
+    assert (await closing)["closed"] == [(await opening)["viewId"]]
+    await patch(client, canvas, "a")
+    await get()
+    tails = easel.instances[0].services.canvas_tails
+    await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
+    assert all(event.event == "canvas.view.updated" for event in await client.events(client.unheard))
+
+
+@rule("RS-67")
+async def test_refused_subscription_names_ignored_params(client: GatewayClient, canvas: str) -> None:
+    for method in ("canvas.subscribe", "canvas.unsubscribe"):
+        refused = await refusal_of(client.call(method, canvasId=new_session(), afterseq=1))
+        assert "`afterseq` was ignored" in refused.details["warnings"][0]

@@ -6,7 +6,7 @@ and a client that does not read is disconnected.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,7 @@ class Connection:
         self._limits = limits
         self._register = register
         self._requests: dict[str, asyncio.Task[None]] = {}
+        self._opening: set[asyncio.Task[None]] = set()  # the requests `canvas.open`
         self._subscriptions = Subscriptions(services, self._send, self._report_error, limits.subscriptions)
         self._sending = asyncio.Lock()
         self._closed = asyncio.Event()
@@ -225,6 +226,9 @@ class Connection:
         task = asyncio.create_task(self._handle_request(request))
         self._requests[request.id] = task
         task.add_done_callback(lambda _: self._requests.pop(request.id, None))
+        if request.method == "canvas.open":
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
 
     def _check_request(self, request: frames.Request) -> None:
         if request.method == "connect":
@@ -307,36 +311,39 @@ class Connection:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _handle_request(self, request: frames.Request) -> None:
-        start_delivery: Callable[[], None] | None = None
+        start_delivery: Callable[[], Awaitable[None]] | None = None
+        warnings = request.warnings
         try:
             match request.method:
                 case "canvas.subscribe":
-                    subscribe, warnings = decode_params(SUBSCRIBE, request.params, Subscribe)
-                    warnings = [*request.warnings, *warnings]
+                    subscribe, ignored = decode_params(SUBSCRIBE, request.params, Subscribe)
+                    warnings = [*warnings, *ignored]
                     await self._subscriptions.add(self.principal, request.id, Decoded(subscribe, warnings))
                     return
                 case "canvas.unsubscribe":
-                    unsubscribe, warnings = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
-                    removed = await self._subscriptions.remove(self.principal, unsubscribe)
-                    payload = with_warnings(removed, warnings)
+                    unsubscribe, ignored = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
+                    warnings = [*warnings, *ignored]
+                    payload = await self._subscriptions.remove(self.principal, unsubscribe)
                 case _:
                     caller = Caller(self._services, self.principal, self.client_id, self.id)
                     payload = await dispatch(caller, request.method, request.params)
             if request.method == "canvas.open":
                 start_delivery = self._add_view(payload)
             elif request.method == "canvas.close":
+                if self._opening:  # a closed view may be of a request that is not answered yet
+                    await asyncio.wait(self._opening)
                 await self._subscriptions.remove_views(payload["canvasId"], payload["closed"])
-            response = frames.response(request.id, with_warnings(payload, request.warnings))
+            response = frames.response(request.id, with_warnings(payload, warnings))
         except HostError as problem:
-            warn_in_error(problem, request.warnings)
+            warn_in_error(problem, warnings)
             response = frames.error_response(request.id, problem)
         except Exception as problem:  # noqa: BLE001 - logged by `_report_error`
             response = frames.error_response(request.id, self._report_error(request.method, problem))
         await self._send(response)
         if start_delivery is not None:
-            start_delivery()
+            await start_delivery()
 
-    def _add_view(self, opened: dict[str, Any]) -> Callable[[], None] | None:
+    def _add_view(self, opened: dict[str, Any]) -> Callable[[], Awaitable[None]] | None:
         """Prepare the delivery of events to an opened view; `opened` is the payload of the response. RS-67"""
         start = self._subscriptions.add_view(
             self.principal, opened["canvasId"], opened["viewId"], opened["lastSeq"]

@@ -79,11 +79,10 @@ class Subscriptions:
         canvas_id, warnings = params.canvasId, decoded.warnings
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, canvas_id, params.agentId)
-        current = self._deliveries.get(canvas_id)
-        if current is not None and current.is_subscribed:
-            await asyncio.shield(current.opened)
-            await self._respond(request_id, canvas_id, warnings)
-            return
+        while (current := self._deliveries.get(canvas_id)) is not None and current.is_subscribed:
+            if await _is_opened(current):
+                await self._respond(request_id, canvas_id, warnings)
+                return
         if current is None and len(self._deliveries) >= self._max_count:
             raise TooMany(what="subscriptions of one connection", limit=self._max_count)
         delivery = self._new(canvas_id, params.afterSeq, is_subscribed=True)
@@ -98,6 +97,8 @@ class Subscriptions:
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, params.canvasId, params.agentId)
         delivery = self._deliveries.get(params.canvasId)
+        if delivery is not None and delivery.is_subscribed and not await _is_opened(delivery):
+            delivery = self._deliveries.get(params.canvasId)  # of a view, or None
         if delivery is None:
             raise NotFound(what="subscription to", id=params.canvasId[:200])
         await self._cancel(delivery)
@@ -107,7 +108,7 @@ class Subscriptions:
 
     def add_view(
         self, principal: Principal, canvas_id: str, view_id: str, last_seq: int
-    ) -> Callable[[], None] | None:
+    ) -> Callable[[], Awaitable[None]] | None:
         """Prepare the delivery of the events after `last_seq` to a view. RS-67
 
         Returns a function that starts it, to be called after the response is sent; None if the connection
@@ -120,13 +121,24 @@ class Subscriptions:
             delivery = self._new(canvas_id, last_seq, is_subscribed=False)
             self._start(delivery, self._follow_view(principal, delivery))
         delivery.views.add(view_id)
-        opened, is_new = delivery.opened, not delivery.is_subscribed
+        return partial(self._start_view, principal, delivery, view_id, last_seq)
 
-        def start() -> None:
-            if is_new and not opened.done():
-                opened.set_result(None)
+    async def _start_view(
+        self, principal: Principal, delivery: Delivery, view_id: str, last_seq: int
+    ) -> None:
+        """Start a delivery to a view, or wait for the subscription that delivers to the view.
 
-        return start
+        If that subscription is refused, the view gets a delivery of its own.
+        """
+        if not delivery.is_subscribed:
+            if not delivery.opened.done():
+                delivery.opened.set_result(None)
+            return
+        if await _is_opened(delivery) or view_id not in delivery.views:
+            return
+        start = self.add_view(principal, delivery.canvas_id, view_id, last_seq)
+        if start is not None:
+            await start()
 
     async def remove_views(self, canvas_id: str, view_ids: list[str]) -> None:
         """End the delivery of closed views, unless the client has other views or is subscribed."""
@@ -210,13 +222,15 @@ class Subscriptions:
         delivery.already_sent = range((replaced.after or 0) + 1, replaced.sent + 1)
 
     def _forget_refused(self, delivery: Delivery, replaced: Delivery | None) -> None:
-        """Keep the delivery to views if the subscription that would have replaced it is refused."""
-        if self._deliveries.get(delivery.canvas_id) is not delivery:
-            return
-        if replaced is not None and replaced.task is not None and not replaced.task.done():
-            self._deliveries[delivery.canvas_id] = replaced
-        else:
+        """Keep the delivery to open views if the subscription that would have replaced it is refused."""
+        if self._deliveries.get(delivery.canvas_id) is delivery:
             del self._deliveries[delivery.canvas_id]
+        if replaced is None or replaced.task is None or replaced.task.done():
+            return
+        if replaced.views:
+            self._deliveries.setdefault(delivery.canvas_id, replaced)
+        else:
+            replaced.task.cancel()
 
     async def _deliver(
         self, principal: Principal, delivery: Delivery, begin: Callable[[], Awaitable[None]]
@@ -227,8 +241,6 @@ class Subscriptions:
             if not delivery.opened.done():
                 delivery.opened.set_result(None)
             await self._forward_events(delivery)
-            if self._deliveries.get(canvas_id) is not delivery:
-                return  # a subscription has taken over
             reason = await self._end_reason(principal, canvas_id)
         except HostError as problem:  # such as an unavailable store: the client resumes with its last seq
             reason = problem.code
@@ -237,6 +249,8 @@ class Subscriptions:
         finally:
             if delivery.log is not None:
                 delivery.log.close()
+        if self._deliveries.get(canvas_id) is not delivery:
+            return  # a subscription has taken over
         # Remove the delivery before the notice is sent: the client may then subscribe again at once.
         self._forget(delivery)
         await self._send(frames.notice(ENDED, {"canvasId": canvas_id, "reason": reason}))
@@ -259,3 +273,9 @@ class Subscriptions:
         except NotFound:
             return "DELETED"
         return "RESUME"
+
+
+async def _is_opened(delivery: Delivery) -> bool:
+    """Wait until a subscription was answered. Returns whether it was accepted."""
+    await asyncio.wait([delivery.opened])
+    return not delivery.opened.cancelled() and delivery.opened.exception() is None
