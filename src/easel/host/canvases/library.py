@@ -220,10 +220,10 @@ class CanvasLibrary:
 
     async def _replace(self, principal: Principal, current: Canvas, checked: CheckedDraft) -> CanvasSnapshot:
         draft, canvas_id = checked.draft, checked.canvas_id
-        # Fail before blobs are written; the revision is checked again under the lock.
-        check_revision(current, draft.expected_revision)
         if draft.agent_id not in (None, current.agent_id):
             raise AlreadyExists(what="canvas", id=canvas_id)  # of another agent. RS-67
+        # Fail before blobs are written; the revision is checked again under the lock.
+        check_revision(current, draft.expected_revision)
         title = None if draft.title is None else parse_title(draft.title, canvas_id)
         assets = (
             None
