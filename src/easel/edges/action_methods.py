@@ -38,7 +38,7 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
     request = ActionRequest(
         canvas_id=params.canvasId,
         action_id=params.actionId,
-        input=params.input,
+        input=params.input or {},
         client_id=caller.client_id,
         expected_revision=params.expectedRevision,
         request_id=params.requestId,
@@ -139,5 +139,5 @@ async def list_nodes(caller: Caller, params: ListItems) -> Any:
 
 
 async def invoke_tool(caller: Caller, params: InvokeTool) -> Any:
-    result = await caller.services.invocations.invoke(caller.principal, params.tool, params.args)
+    result = await caller.services.invocations.invoke(caller.principal, params.tool, params.args or {})
     return {"ok": True, "result": result}

@@ -3,11 +3,11 @@
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from easel.core.canvas.assets import asset_content, decode_base64
 from easel.core.canvas.execution import ExecutionStatus
+from easel.core.session.session import MAIN_ALIAS
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
@@ -16,6 +16,7 @@ from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import MAX_COUNTED
 
 MAX_OFFSET = MAX_COUNTED  # of a list; `after` reaches every canvas
+MAX_CANVASES = 500  # of one page; a larger limit means this one. RS-67
 MAX_CLIENT_ID_LENGTH = 128
 
 Revision = Annotated[int, Meta(ge=0, le=LAST_CURSOR)]
@@ -32,7 +33,7 @@ class OfCanvas(Params, kw_only=True):
 class ListCanvases(Params):
     agentId: str | None = None
     after: str | None = None
-    limit: Annotated[int, Meta(ge=1, le=500)] = 200
+    limit: Annotated[int, Meta(ge=1)] = 200  # at most MAX_CANVASES are returned
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
 
 
@@ -102,7 +103,7 @@ class DeleteCanvas(OfCanvas):
 
 class RunAction(OfCanvas):
     actionId: str
-    input: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    input: dict[str, Any] | None = None
     expectedRevision: Revision | None = None
     requestId: str | None = None
     hasGesture: bool = True  # the shell reports `false` for a page that asks without a person's gesture
@@ -110,7 +111,7 @@ class RunAction(OfCanvas):
 
 class InvokeTool(Params):
     tool: str
-    args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    args: dict[str, Any] | None = None
 
 
 class Confirmation(Params):
@@ -194,7 +195,7 @@ def draft(params: WriteCanvas) -> Draft:
         canvas_id=params.canvasId or "",
         agent_id=params.agentId,
         title=params.title,
-        owner_session_key=params.ownerSessionKey,
+        owner_session_key=MAIN_ALIAS if params.ownerSessionKey == "" else params.ownerSessionKey,
         spec=params.spec,
         state=params.state,
         assets=None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -158,3 +162,42 @@ def test_shell_of_a_canvas_page_never_sends_a_direct_call() -> None:
 async def test_direct_call_works_over_http(easel: LiveEasel) -> None:
     body = {"method": "tool.invoke", "params": {"tool": "gsv__Echo", "args": {"value": 2}}}
     assert easel.post("/api/rpc", body).json() == {"ok": True, "result": 2}
+
+
+@rule("RS-67", "RS-66")
+async def test_arguments_are_data_and_null_is_empty(client: GatewayClient) -> None:
+    value = {"$secret": "X", "a": {"$value": "state.a"}, "b": {"$literal": "{{state.b}}"}}
+    assert (await invoke(client, "gsv__Echo", value=value))["result"] == value
+    assert (await client.call("tool.invoke", tool="gsv__Clock", args=None))["ok"] is True
+
+
+@rule("RS-67")
+async def test_call_over_http_is_cancelled_when_the_client_disconnects(easel: LiveEasel) -> None:
+    node_id = new_session()
+    body = json.dumps({"method": "tool.invoke", "params": {"tool": f"{node_id}__Echo"}})
+    headers = {**easel.bearer, "host": easel.base_url.partition("//")[2], "content-length": str(len(body))}
+    request = ["POST /api/rpc HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", body]
+    async with NodePeer.connected(easel, node_id) as node:
+        with closing(socket.create_connection(address_of(easel))) as connection:
+            connection.sendall("\r\n".join(request).encode())
+            call = await node.receive_call()
+        assert await node.receive_cancel() == call["callId"]
+
+
+@rule("RS-67", "RS-59")
+async def test_call_over_http_is_cancelled_when_the_person_signs_out(easel: LiveEasel) -> None:
+    node_id = new_session()
+    body = {"method": "tool.invoke", "params": {"tool": f"{node_id}__Echo"}}
+    async with NodePeer.connected(easel, node_id) as node:
+        with easel.stranger() as browser:
+            await asyncio.to_thread(browser.get, "/", params={"token": easel.token})
+            calling = asyncio.create_task(asyncio.to_thread(browser.post, "/api/rpc", json=body))
+            call = await node.receive_call()
+            await asyncio.to_thread(browser.post, "/sign-out")
+            assert await node.receive_cancel() == call["callId"]
+            assert (await calling).status_code == 401
+
+
+def address_of(easel: LiveEasel) -> tuple[str, int]:
+    url = urlsplit(easel.base_url)
+    return url.hostname or "", url.port or 0

@@ -1,8 +1,10 @@
 """The gateway's methods over HTTP: `POST /api/rpc {method, params}` returns the payload."""
 
+import asyncio
 from typing import Annotated, Any
 
 from msgspec import Meta
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from easel.edges.caller import Caller
@@ -10,6 +12,8 @@ from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.methods import CONNECTION_METHODS, dispatch
 from easel.errors import BadInput
+
+INVOKE = "tool.invoke"
 
 
 class RpcCall(Params):
@@ -21,4 +25,27 @@ async def rpc(call: Call) -> Response:
     request: RpcCall = call.params
     if request.method in CONNECTION_METHODS:
         raise BadInput(problem=f"{request.method} is available on the WebSocket only.")
+    if request.method == INVOKE:
+        return json_response(await _invoke(call, request))
     return json_response(await dispatch(Caller(call.host, call.principal), request.method, request.params))
+
+
+async def _invoke(call: Call, request: RpcCall) -> Any:
+    """Call a tool; it is cancelled if the client disconnects or signs out, as on a WebSocket. RS-67"""
+    calling = asyncio.create_task(dispatch(Caller(call.host, call.principal), request.method, request.params))
+    disconnected = asyncio.create_task(_wait_for_disconnect(call.request))
+    try:
+        async with call.host.sign_in.while_valid(call.principal):
+            await asyncio.wait({calling, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done():
+            raise ClientDisconnect
+        return calling.result()
+    finally:
+        calling.cancel()
+        disconnected.cancel()
+        await asyncio.gather(calling, disconnected, return_exceptions=True)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
