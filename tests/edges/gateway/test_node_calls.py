@@ -295,6 +295,18 @@ async def test_invalid_answer_is_refused_and_the_call_stays_open(small: LiveEase
         assert await call == "good"
 
 
+@rule("RS-67")
+async def test_member_of_an_answer_that_is_not_used_may_be_null(small: LiveEasel) -> None:
+    async with NodePeer.connected(small, "laptop") as node:
+        completed = call_tool(small, "laptop__Echo")
+        await node.answer((await node.receive_call())["callId"], result="good", error=None)
+        assert await completed == "good"
+        failed = call_tool(small, "laptop__Echo")
+        await node.answer((await node.receive_call())["callId"], result=None, error="it broke")
+        with pytest.raises(ToolFailed, match="it broke"):
+            await failed
+
+
 async def test_call_is_answered_once_and_only_by_its_node(easel: LiveEasel) -> None:
     """Bug 8 of GSV: any connection could answer any call."""
     name, other_name = new_session(), new_session()

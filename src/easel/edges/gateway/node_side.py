@@ -36,7 +36,7 @@ log = structlog.get_logger("gateway")
 class ToolResult(Params):
     callId: str  # noqa: N815 - a word of the protocol
     result: Any = UNSET
-    error: str | UnsetType = UNSET
+    error: str | UnsetType | None = UNSET
 
 
 class ToolProgress(Params):
@@ -120,11 +120,13 @@ class NodeSide:
                 raise NotInMode(method=other[:200], mode=NODE)
 
     def _finish_call(self, node: ConnectedNode, params: ToolResult) -> bool:
-        if (params.result is UNSET) == (params.error is UNSET):
+        # A node may send the member that it does not use as null.
+        is_failed = isinstance(params.error, str)
+        if (params.result is UNSET and not is_failed) or (is_failed and params.result not in (UNSET, None)):
             raise BadInput(problem="A result must have either `result` or `error`.")
         answer = (
-            Answer(params.result)
-            if isinstance(params.error, UnsetType)
-            else Answer(error=params.error[:MAX_ERROR_LENGTH] or "failed.")
+            Answer(error=params.error[:MAX_ERROR_LENGTH] or "failed.")
+            if isinstance(params.error, str)
+            else Answer(params.result)
         )
         return node.finish_call(CallId(params.callId), answer)
