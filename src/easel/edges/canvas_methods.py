@@ -12,6 +12,7 @@ from easel.core.session.session import MAIN_ALIAS
 from easel.edges.caller import Caller
 from easel.edges.paging import page_of, read_list_page, read_page
 from easel.edges.params import (
+    MAX_CANVASES,
     MAX_CLIENT_ID_LENGTH,
     CloseCanvas,
     DeleteAsset,
@@ -47,7 +48,7 @@ from easel.host.canvases.views import NO_CONNECTION
 
 async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
     library, principal, agent_id = caller.services.canvases, caller.principal, params.agentId
-    start = params.after
+    start, limit = params.after, min(params.limit, MAX_CANVASES)
     if params.offset:
         if start is not None:
             raise BadInput(problem="Only one of after and offset may be given.")
@@ -63,8 +64,8 @@ async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
         to_view=descriptor,
         position=lambda canvas: canvas.canvas_id,
         start=start,
-        limit=params.limit,
-        step=params.limit,
+        limit=limit,
+        step=limit,
     )
     page = {"canvases": canvases, **({} if more is None else {"next": more})}
     if params.after is not None:

@@ -91,6 +91,18 @@ async def test_id_of_another_agents_canvas_is_a_conflict(client: GatewayClient, 
     ] == 2
 
 
+@rule("RS-67")
+@pytest.mark.parametrize("members", [{}, {"mode": "markdown"}])
+async def test_conflict_does_not_tell_the_revision_of_another_agents_canvas(
+    client: GatewayClient, canvas: str, members: dict[str, Any]
+) -> None:
+    refused = await refusal_of(
+        client.call("canvas.upsert", canvasId=canvas, agentId="painter", expectedRevision=7, **members)
+    )
+    assert (refused.code, refused.error["name"]) == (409, "ALREADY_EXISTS")
+    assert "currentRevision" not in refused.details
+
+
 # --- listing ------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +131,12 @@ async def test_list_takes_an_offset_and_counts_all_canvases(client: GatewayClien
         assert (await refusal_of(client.ask("canvas.list", params))).code == 400
 
 
+@rule("RS-67", "CV-33")
+async def test_list_returns_at_most_500_canvases_for_a_larger_limit(client: GatewayClient) -> None:
+    assert await client.call("canvas.list", limit=10**12) == await client.call("canvas.list", limit=500)
+    assert (await refusal_of(client.call("canvas.list", limit=0))).code == 400
+
+
 # --- creating -----------------------------------------------------------------------------------------------
 
 
@@ -139,6 +157,16 @@ async def test_canvas_id_is_made_of_the_title_and_gets_a_suffix_if_it_is_taken(c
     assert [len(made["descriptor"]["canvasId"]) for made in (long, longer)] == [96, 96]
     untitled = (await client.call("canvas.create", title="…"))["descriptor"]["canvasId"]
     assert untitled == "canvas" or re.fullmatch(r"canvas-[0-9a-f]{8}", untitled)
+
+
+@rule("RS-67")
+@pytest.mark.parametrize("title", ["👩\u200d💻 Dev", "نامه\u200cها"])
+async def test_title_may_have_joiners(client: GatewayClient, title: str) -> None:
+    """Regression: an emoji of several characters was refused as not printable."""
+    created = await client.call("canvas.create", title=title)
+    assert created["descriptor"]["title"] == title
+    for hostile in ("\u202edev", "\u200d", "a\u2066b", "a\u200d \u200d"):
+        assert (await refusal_of(client.call("canvas.create", title=hostile))).code == 400
 
 
 @rule("RS-67")
@@ -195,6 +223,9 @@ async def test_main_is_an_alias_of_the_agents_main_session(client: GatewayClient
     assert await owner("canvas.patch", ownerSessionKey="main") == main
     await owner("canvas.patch", ownerSessionKey=other)
     assert await owner("canvas.patch", ownerSessionKey=None) == main
+    for method in ("canvas.patch", "canvas.upsert"):
+        await owner("canvas.patch", ownerSessionKey=other)
+        assert await owner(method, ownerSessionKey="") == main
     refused = await refusal_of(client.call("canvas.patch", canvasId=name, ownerSessionKey="elsewhere"))
     assert refused.code == 400
 

@@ -32,6 +32,7 @@ MAX_TITLE_LENGTH = 200
 MAX_MADE_ID_LENGTH = 96  # of a canvas id that is made of a title
 MAX_SESSION_KEY_LENGTH = 200
 _WORD = re.compile(r"[a-z0-9]+")
+_JOINERS = re.compile("(?<=\\S)[\u200c\u200d](?=\\S)")  # inside an emoji, or a word of some scripts
 _ID_RULE = "must be 1 to 128 letters, digits and . _ : - (a letter or digit first), without __."
 
 
@@ -187,7 +188,7 @@ def require_agent_id(value: str) -> str:
 def parse_title(value: str | None, canvas_id: CanvasId) -> str:
     """Return the title on one line; the default is the canvas id."""
     title = " ".join((value or "").split()) or canvas_id
-    if len(title) > MAX_TITLE_LENGTH or not title.isprintable():
+    if len(title) > MAX_TITLE_LENGTH or not _JOINERS.sub("", title).isprintable():
         raise BadInput(problem=f"title must be at most {MAX_TITLE_LENGTH} printable characters.")
     return title
 
