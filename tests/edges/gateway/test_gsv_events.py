@@ -223,6 +223,20 @@ async def test_unsubscribe_before_the_answer_to_subscribe_answers_both(
 
 
 @rule("RS-67")
+async def test_unsubscribe_waits_for_a_subscription_after_a_refused_one(
+    client: GatewayClient, canvas: str, gate: Gate
+) -> None:
+    first = await subscribe_at(gate, client, canvas, afterSeq=99)
+    second = asyncio.create_task(client.call("canvas.subscribe", canvasId=canvas, afterSeq=1))
+    await client.call("canvas.get", canvasId=canvas)
+    removing = asyncio.create_task(client.call("canvas.unsubscribe", canvasId=canvas))
+    await client.call("canvas.get", canvasId=canvas)
+    gate.opened.set()
+    await refusal_of(first)
+    assert [(await one)["subscribed"] for one in (second, removing)] == [True, False]
+
+
+@rule("RS-67")
 async def test_second_subscription_is_not_refused_because_of_the_first(
     client: GatewayClient, canvas: str, gate: Gate
 ) -> None:

@@ -97,8 +97,8 @@ class Subscriptions:
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, params.canvasId, params.agentId)
         delivery = self._deliveries.get(params.canvasId)
-        if delivery is not None and delivery.is_subscribed and not await _is_opened(delivery):
-            delivery = self._deliveries.get(params.canvasId)  # of a view, or None
+        while delivery is not None and delivery.is_subscribed and not await _is_opened(delivery):
+            delivery = self._deliveries.get(params.canvasId)  # of a view, or of another request
         if delivery is None:
             raise NotFound(what="subscription to", id=params.canvasId[:200])
         await self._cancel(delivery)
