@@ -50,9 +50,9 @@ async def run_action(caller: Caller, params: RunAction) -> Any:
 async def confirm_action(caller: Caller, params: Confirmation) -> Any:
     services, principal = caller.services, caller.principal
     if params.agentId is not None:
-        pending = await services.actions.confirmations.find(principal, params.confirmationId)
+        asked = await services.actions.confirmations.get(principal, params.confirmationId)
         try:
-            await services.canvases.require_agent(principal, pending.canvas_id, params.agentId)
+            await services.canvases.require_agent(principal, asked.canvas_id, params.agentId)
         except NotFound:
             raise NotFound(what="confirmation", id=params.confirmationId) from None
     return _with_ok(await services.actions.confirm(principal, params.confirmationId, approve=params.approve))

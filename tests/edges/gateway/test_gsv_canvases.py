@@ -78,6 +78,9 @@ async def test_canvas_of_another_agent_is_not_found_like_a_missing_one(client: G
     assert await client.call("canvas.get", canvasId=name) == before, "nothing was changed"
     answer = await client.ask("canvas.confirm", {**confirm, "agentId": "painter"})
     assert (answer["ok"], answer["status"]) == (True, "completed")
+    closed = await refusal_of(client.ask("canvas.confirm", {**confirm, "agentId": "painter"}))
+    hidden = await refusal_of(client.ask("canvas.confirm", {**confirm, "agentId": "other"}))
+    assert (closed.error["name"], hidden.error["name"]) == ("CONFIRMATION_CLOSED", "NOT_FOUND")
 
 
 @rule("RS-67", "CV-34")

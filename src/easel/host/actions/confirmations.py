@@ -56,20 +56,25 @@ class Confirmations:
         )
         return [await self._restore(execution) for execution in executions if not self.is_expired(execution)]
 
+    async def get(self, principal: Principal, confirmation_id: str) -> Execution:
+        """Return the execution of a confirmation, answered or not. Raises Forbidden or NotFound. RS-59"""
+        if not may_confirm(principal):
+            raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
+        found = (
+            await self._actions.get(principal.user_id, confirmation_id)
+            if is_generated_id(confirmation_id)
+            else None
+        )
+        if found is None:
+            raise NotFound(what="confirmation", id=confirmation_id[:200])
+        return found
+
     async def find(self, principal: Principal, confirmation_id: str) -> Execution:
         """Return the pending execution of a confirmation that this principal may answer now. RS-59
 
         Raises Forbidden, NotFound, or ConfirmationClosed if it was answered or has expired.
         """
-        if not may_confirm(principal):
-            raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
-        pending = (
-            await self._actions.get(principal.user_id, confirmation_id)
-            if is_generated_id(confirmation_id)
-            else None
-        )
-        if pending is None:
-            raise NotFound(what="confirmation", id=confirmation_id[:200])
+        pending = await self.get(principal, confirmation_id)
         if pending.status is not ExecutionStatus.ASKED:
             raise ConfirmationClosed(id=confirmation_id, problem=ANSWERED)
         if self.is_expired(pending):
