@@ -132,6 +132,22 @@ def test_idempotency_key_of_a_header_counts_in_the_chat_too(small_easel: LiveEas
 
 
 @rule("RS-67")
+def test_key_in_a_header_that_is_not_read_is_named(small_easel: LiveEasel) -> None:
+    """Regression: a repeated request looked harmless and was not."""
+    call = {"method": "canvas.create", "params": {"title": "Plan"}}
+    created = small_easel.post("/api/rpc", call, headers={"Idempotency-Key": "k"}).json()
+    assert created["warnings"] == [
+        "the header Idempotency-Key was ignored; this request has no key for repetitions."
+    ]
+    run = {"session_id": new_session(), "message": "noop"}
+    started = small_easel.post("/api/runs", run, headers={"X-Idempotency-Key": "k"}).json()
+    assert started["warnings"] == [
+        "the header X-Idempotency-Key was ignored; did you mean `Idempotency-Key`?"
+    ]
+    assert "warnings" not in small_easel.post("/api/runs", run, headers={"Idempotency-Key": "k"}).json()
+
+
+@rule("RS-67")
 async def test_chat_names_unknown_members_and_goes_on(small_easel: LiveEasel) -> None:
     async with Chat.open(small_easel.base_url, new_session(), small_easel.token) as chat:
         await chat.send('{"type":"message","text":"noop","idempotencyKey":"k"}')

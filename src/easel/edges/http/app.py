@@ -35,6 +35,7 @@ from easel.edges.http.calls import (
     decode_query,
     read_body,
     refuse_nodes,
+    review_key_headers,
 )
 from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, SiteOrigins, is_view_origin, redact_token
 from easel.edges.http.openapi import document
@@ -199,7 +200,8 @@ class HttpEdge:
             return decoded
         body = await read_body(request, self._settings.max_body_bytes, "EASEL_MAX_BODY_BYTES")
         params, warnings = await decode_body(body, row.body)
-        return Decoded(params, [*decoded.warnings, *warnings])
+        ignored = review_key_headers(request, takes_key=hasattr(params, "idempotency_key"))
+        return Decoded(params, [*decoded.warnings, *ignored, *warnings])
 
     def _methods_of(self, scope: Scope) -> str:
         matching = [route for route in self._routes if route.matches(scope)[0] is not Match.NONE]

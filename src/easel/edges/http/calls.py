@@ -27,6 +27,7 @@ from easel.host.services import Services
 MAX_STRUCTURE_BYTES = 1_048_576
 LARGE_BODY_BYTES = 65_536
 WARNINGS_HEADER = "x-easel-warnings"  # a JSON list of texts, in ASCII
+KEY_HEADER = "idempotency-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +108,22 @@ def add_warnings(response: Response, warnings: list[str]) -> None:
 
 def idempotency_key(request: Request, key: str | None) -> str | None:
     """Return the key of the body or of the header `Idempotency-Key`. Raises BadInput if they differ."""
-    header = request.headers.get("idempotency-key")
+    header = request.headers.get(KEY_HEADER)
     if header is not None and key not in (None, header):
         raise BadInput(
             problem="The Idempotency-Key header and idempotency_key in the body differ; send one of them."
         )
     return key if header is None else header
+
+
+def review_key_headers(request: Request, *, takes_key: bool) -> list[str]:
+    """Return warnings about a key for repetitions in a header that this request does not read. RS-67"""
+    headers = request.headers
+    if KEY_HEADER in headers and not takes_key:
+        return ["the header Idempotency-Key was ignored; this request has no key for repetitions."]
+    if f"x-{KEY_HEADER}" in headers:
+        return ["the header X-Idempotency-Key was ignored; did you mean `Idempotency-Key`?"]
+    return []
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
