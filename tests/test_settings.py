@@ -162,11 +162,13 @@ def test_data_folder_defaults_to_the_data_folder_of_the_user(
 
 
 def test_only_settings_reads_the_environment_except_cloud_credentials() -> None:
+    # The reaper is a program of its own: its environment has the secrets of the command that it starts.
+    may_read = {"settings.py", "reaper.py"}
     readers = [
         (path.name, line.strip())
         for path in (ROOT / "src" / "easel").rglob("*.py")
         for line in path.read_text("utf-8").splitlines()
-        if path.name != "settings.py" and re.search(r"os\.environ|getenv\(", line) and '"AWS_' not in line
+        if path.name not in may_read and re.search(r"os\.environ|getenv\(", line) and '"AWS_' not in line
     ]
     assert readers == []
 

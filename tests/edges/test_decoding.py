@@ -17,7 +17,7 @@ from easel.edges.gateway.subscriptions import Subscribe, Unsubscribe
 from easel.edges.http.chat import Cancel, ChatQuery, SendMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.edges.params import WriteCanvas
+from easel.edges.params import NamedCanvas, WriteCanvas
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt
 from tests.requirements import rule
@@ -86,7 +86,7 @@ def test_unknown_members_are_ignored_at_every_level() -> None:
 @rule("RS-67")
 def test_missing_member_is_named_together_with_the_unknown_one() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"missing required field `canvasId`.*`canvasID`"):
-        decode_members({"canvasID": "c"}, WriteCanvas)
+        decode_members({"canvasID": "c"}, NamedCanvas)
 
 
 @rule("RS-67")

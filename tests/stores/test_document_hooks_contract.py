@@ -97,6 +97,7 @@ async def test_message_ends_the_leases_of_its_session_and_raises_their_epoch(
         provenance = {"kind": "person", "agent_id": OWNER, "node_id": "chat", "run_id": new.run_id}
         assert event == {
             "canvasId": name,
+            "agentId": "main",
             "revision": 1,
             "canvas_epoch": 1,
             "lease": None,

@@ -48,9 +48,11 @@ def test_every_described_operation_is_served(small_easel: LiveEasel, described: 
                     "artifact_id"
                 ],
                 "canvas_id": "described",
+                "name": "DESCRIBED",
             }
             params = {"canvasId": "described", "spec": {"version": 1, "mode": "markdown"}}
             small_easel.post("/api/rpc", {"method": "canvas.create", "params": params})
+            small_easel.ask("PUT", "/api/secrets/DESCRIBED", json={"value": "a long value"})
             with (
                 small_easel.stranger() as http,
                 http.stream(method.upper(), path.format(**there), headers=small_easel.bearer) as answer,

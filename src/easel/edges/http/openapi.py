@@ -131,6 +131,8 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
 
 
 def _success(row: Row) -> dict[str, Any]:
+    if row.status == 204:
+        return {"description": "Done; the answer has no content."}
     if row.response == "application/json":
         schema = {"type": "object", "properties": {"warnings": _WARNINGS}}
         return {"description": row.summary, "content": {row.response: {"schema": schema}}}

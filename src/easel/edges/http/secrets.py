@@ -8,18 +8,19 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from easel.core.secret.secret import SecretInfo
+from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.paging import read_page
 
 
-class SetSecret(Struct, forbid_unknown_fields=True):
+class SetSecret(Params):
     value: Annotated[str, Meta(description="6 characters to 32 KB. Stored encrypted, and never returned.")]
 
     def __repr__(self) -> str:
         return "SetSecret(…)"
 
 
-class ListSecrets(Struct):
+class ListSecrets(Params):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
 
