@@ -174,10 +174,11 @@ def test_active_mask_and_the_redaction_of_named_values_agree() -> None:
         ("user=me\npassword=pass-1\n", "password=pass-1"),
         ('a"b$c`d\\e', 'declare -x A="a\\"b\\$c\\`d\\\\e"'),
         ("it's me", "A='it'\\''s me'"),
+        ("tab\x1b\tx", "invalid key 'tab\\x1b\\tx'"),
         ("a<b>&c=1", "<p>a&lt;b&gt;&amp;c=1</p>"),
         ("a<b>&c=1", '{"a":"a\\u003cb\\u003e\\u0026c=1"}'),
     ],
-    ids=["spaces around", "one line", "double quotes", "single quotes", "HTML", "JSON of Go"],
+    ids=["spaces around", "one line", "double quotes", "single quotes", "Python", "HTML", "JSON of Go"],
 )
 def test_value_that_a_program_prints_in_another_way_is_replaced(value: str, shown: str) -> None:
     masked = SecretMask({"A": value}).text(shown)

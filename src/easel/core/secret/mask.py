@@ -188,6 +188,7 @@ def _encoded(value: str) -> set[str]:
         json.dumps(value, ensure_ascii=False)[1:-1],
         in_json.replace("/", "\\/"),
         json.dumps(value, ensure_ascii=False)[1:-1].translate(_IN_JSON_OF_GO),
+        repr(value)[1:-1],  # as an error of Python
         html.escape(value),
         html.escape(value, quote=False),
         value.translate(_IN_DOUBLE_QUOTES),
