@@ -102,7 +102,7 @@ class SecretMask:
         return best, best_name
 
     def may_continue_at(self, text: str) -> int:
-        """Return where the end of the text begins that more text may continue to a secret or a part of one."""
+        """Return where the end of the text begins that may be continued to a secret or a part of one."""
         begin, _ = self.beginning_at_end(text)
         sizes = range(min(PART_LENGTH - 1, len(text)), _MIN_HELD_PART - 1, -1)
         middle = next((size for size in sizes if any(text[-size:] in form for form in self._long)), 0)
