@@ -1,12 +1,14 @@
 """A scan for keys: twenty of them are set in every way, used and refused, and found nowhere.
 
 A provider on this machine repeats every header of a request in its error, logs are at the level debug, and a
-sandboxed command prints what it can see. At the end every byte that Easel wrote or answered is searched.
+sandboxed command prints what it can see. At the end every byte that Easel wrote or answered is searched. The
+same holds for twenty secrets of actions, in commands of the host and of a node in a process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import secrets
@@ -134,6 +136,12 @@ class Outputs:
         answer = self.http.request(method, path, **how)
         assert answer.status_code == status, answer.text
         self.texts[f"{method} {path} {len(self.texts)}"] = f"{answer.text} {answer.headers}"
+        return answer.json()
+
+    def rpc(self, method: str, **params: Any) -> Any:
+        """Call a method of the gateway. Returns its answer, also an error."""
+        answer = self.http.post("/api/rpc", json={"method": method, "params": params})
+        self.texts[f"{method} {len(self.texts)}"] = f"{answer.text} {answer.headers}"
         return answer.json()
 
     def run(self, message: str) -> str:
@@ -267,3 +275,125 @@ def read_stored_key(folder: Path, secret_key: str) -> str:
         return json.loads(SecretBox(secret_key).decrypt(OWNER, "api_key", secret))["key"]
 
     return asyncio.run(read())
+
+
+# --- secrets of actions -------------------------------------------------------------------------------------
+
+NODE = "laptop"
+# Prints the variable KEY in several forms, and so often that live output and result are cut inside of it.
+PRINT = (
+    'printf "%s\\n" "$KEY"; printf %s "$KEY" | base64; declare -p KEY; export -p; env; '
+    'cat /proc/*/environ /proc/*/cmdline | tr "\\0" "\\n"; '
+    'for n in $(seq 2100); do echo "$n.$KEY"; done; echo "$KEY" >&2; exit 3'
+)
+# Stops in the middle of a secret, at the time limit or by a cancel.
+HANG = 'printf %s "$KEY"; printf %s "${KEY:0:12}"; sleep 60'
+
+
+def actions_of(names: list[str]) -> dict[str, Any]:
+    """Return actions that use the secrets in turn, on this machine and on the node."""
+    actions: dict[str, Any] = {}
+    for number, name in enumerate(names):
+        place = ("local", NODE)[number % 2]
+        command = (PRINT, HANG)[number >= len(names) - 2].replace("KEY", name)
+        actions[f"env-{name}"] = {
+            "kind": "tool.call",
+            "tool": f"{place}__Bash",
+            "secrets": [name],
+            "args": {"command": command},
+            "confirm": "never",
+            "saveAs": f"state.{name}",
+            "timeoutMs": 1_500 if command.startswith("printf %s") else 60_000,
+        }
+        actions[f"arg-{name}"] = {
+            "kind": "tool.call",
+            "tool": f"{place}__Read",
+            "args": {"path": {"$secret": name}},
+        }
+    return actions
+
+
+@rule("RS-66")
+@case("P6")
+def test_no_secret_of_an_action_is_found_outside_of_its_encrypted_row(tmp_path: Path) -> None:
+    values = {f"S{n:02}": key for n, key in enumerate(new_keys())}
+    names = list(values)
+    data = tmp_path / "easel"
+    root = tmp_path / "root"
+    root.mkdir()
+    with Launcher(data) as launcher:
+        (server,) = launcher.ready(launcher.up(LOG="debug", PROVIDER="scripted", SLOW_SECONDS="0.001"))
+        url = f"ws{server.base_url.removeprefix('http')}/ws"
+        command = (*EASEL, "node", "--id", NODE, "--url", url, "--root", str(root), "--sandbox", "bwrap")
+        node = launcher.start("node", command, {"LOG": "debug"})
+        outputs = Outputs(server)
+        wait_for_sync(lambda: f"{NODE}__Bash" in outputs.http.get("/api/tools").text, what="the node")
+        with ArgumentWatch(server.pid) as arguments, ArgumentWatch(node.pid) as of_node:
+            for name, value in values.items():
+                if name < "S15":
+                    answer = outputs.http.put(f"/api/secrets/{name}", json={"value": value})
+                    assert answer.status_code == 204, answer.text
+                else:
+                    outputs.command("secret", "set", name, text=f"{value}\n")
+            outcomes = use_secrets(outputs, names)
+            seen = outputs.run(script(call("local__Bash", command=looking_around(data)), say("done")))
+            assert seen == "completed"
+            outputs.command("secret", "list")
+            outputs.command("canvas", "export", "scan", str(data / "exported"))
+            outputs.read_audit()
+            outputs.texts["metrics"] = outputs.http.get("/metrics").text
+            outputs.texts["page"] = outputs.http.get("/canvas/main/scan").text
+        outputs.http.close()
+        server.terminate(within=30)
+
+    # The scan means something: every secret was in the environment of a command, and its output was cut.
+    for name in names:
+        assert f"[secret {name}]" in outcomes[f"env-{name}"], outcomes[f"env-{name}"][:300]
+        assert f"[secret {name}]" in outcomes[f"arg-{name}"], outcomes[f"arg-{name}"][:300]
+    assert "bytes left out] …" in outcomes["env-S00"]
+    places = {
+        **outputs.texts,
+        "arguments of processes": "\n".join(arguments.seen | of_node.seen),
+        **{str(path.relative_to(tmp_path)): path.read_bytes().decode("latin-1") for path in files(tmp_path)},
+    }
+    assert any("exported" in place for place in places)
+    found = [
+        f"{name} in {place}: {text[text.find(form) - 60 : text.find(form) + 60]!r}"
+        for name, value in values.items()
+        for form in fragments(value)
+        for place, text in places.items()
+        if form in text
+    ]
+    assert found == []
+
+
+def use_secrets(outputs: Outputs, names: list[str]) -> dict[str, str]:
+    """Run every action. Returns the outcome of each as text, with the live output of those that end early."""
+    actions, canvas = actions_of(names), {"canvasId": "scan"}
+    tools = sorted({action["tool"] for action in actions.values()})
+    spec = {"toolPolicy": {"allow": tools, "secrets": names}, "actions": actions, "state": {}}
+    outputs.rpc("canvas.create", **canvas, spec=spec)
+    outcomes: dict[str, str] = {}
+    for action in actions:
+        request = {**canvas, "actionId": action, "requestId": f"first-{action}"}
+        answer: Any = {}
+        for _ in range(2):  # the second time it is a replay
+            answer = outputs.rpc("canvas.action", **request)
+            if answer.get("status") == "needs_confirmation":
+                answer = outputs.rpc("canvas.confirm", confirmationId=answer["confirmationId"], approve=True)
+        outcomes[action] = json.dumps(answer, ensure_ascii=False)
+        if "error" in answer and action.startswith("env-"):
+            log = outputs.rpc("tool.invoke", tool="gsv__LogsGet", args={**canvas, "limit": 8})
+            outcomes[action] += json.dumps(log, ensure_ascii=False)
+    outputs.rpc("canvas.get", **canvas)
+    outputs.rpc("canvas.records", **canvas)
+    outputs.rpc("tool.invoke", tool="gsv__LogsGet", args={**canvas, "limit": 1_000})
+    return outcomes
+
+
+def fragments(value: str) -> list[str]:
+    """Return every piece of 12 characters of the random part of a key, and its Base64."""
+    start = value.index("Leak")
+    core = value[start : start + 30]
+    encoded = base64.b64encode(core.encode()).decode()[:36]
+    return [encoded, *(core[n : n + 12] for n in range(len(core) - 11))]

@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
+from easel.core.secret.mask import MaskedStream, SecretMask
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
 from easel.node import calls as node_calls
@@ -42,6 +44,8 @@ class Printer:
         self.has_printed.set()
         if args["end"] == "never":
             await asyncio.Event().wait()
+        if args["end"] == "break":
+            raise ValueError(f"cannot use {args['key']}")
         if args["end"] == "fail":
             raise ToolFailed(tool="Print", reason="not found.")
         return "printed"
@@ -63,8 +67,8 @@ class CallsWithPrinter:
         if method == node_calls.RESULT:
             self._is_answered.set()
 
-    async def call(self, end: str, *lines: str) -> None:
-        self.calls.start("c", "Print", {"lines": lines, "end": end})
+    async def call(self, end: str, *lines: str, **more: str) -> None:
+        self.calls.start("c", "Print", {"lines": lines, "end": end, **more})
         async with asyncio.timeout(SECONDS):
             await (self.printer.has_printed if end == "never" else self._is_answered).wait()
 
@@ -94,6 +98,42 @@ async def test_output_is_sent_once_and_in_order(
     await calls.call("return", *lines)
     assert "".join(text for _, text in calls.sent[:-1]) == "".join(lines)
     assert calls.sent[-1] == ("tool.result", "printed")
+    await calls.calls.close()
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("shown", [1, 6, 12, 19])
+@pytest.mark.usefixtures("long_batches")
+async def test_output_that_is_left_out_shows_no_end_of_a_secret(shown: int) -> None:
+    """A node prints so fast that a batch begins in the middle of a secret, which the server has to hide."""
+    secret = "a-key-of-20-letters!"
+    calls = CallsWithPrinter()
+    after = "." * (node_calls.MAX_BATCH_LENGTH - shown)
+    await calls.call("return", "first line\n", f"{secret}{after[: -len(' end')]}", " end")
+    [(_, text), _] = calls.sent
+    assert text.startswith(f"\n… [{len('first line') + 1 + len(secret) - shown} characters left out] …\n")
+    assert text.endswith(f"{secret[-shown:]}{after[: -len(' end')]} end")
+    live: list[str] = []
+    stream = MaskedStream(SecretMask({"KEY": secret}), live.append)
+    stream.feed("before a-key-of")
+    stream.feed(text)
+    stream.close()
+    seen = "".join(live)
+    assert seen.startswith("before [secret KEY]\n… [")
+    assert f" …\n[secret KEY]{after[: -len(' end')]} end" in seen
+    await calls.calls.close()
+
+
+@rule("RS-66")
+async def test_unexpected_error_of_a_tool_is_logged_without_its_message() -> None:
+    calls = CallsWithPrinter()
+    with structlog.testing.capture_logs() as logged:
+        await calls.call("break", key="s3cret-value")
+    assert calls.sent == [("tool.result", "raised ValueError on the node.")]
+    [line] = [line for line in logged if line["event"] == "node.tool_error"]
+    assert line["error"] == "ValueError"
+    assert "test_calls.py" in line["place"]
+    assert "s3cret-value" not in repr(line)
     await calls.calls.close()
 
 

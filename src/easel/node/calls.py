@@ -6,6 +6,7 @@ Output is sent in bounded batches while a command runs.
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ import jsonschema_rs
 import msgspec
 import structlog
 
+from easel.core.secret.mask import CUT
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import HostError, ToolFailed
@@ -118,8 +120,10 @@ class Calls:
             return {"error": str(problem.details["reason"])}
         except HostError as problem:
             return {"error": problem.message}
-        except Exception as problem:
-            log.exception("node.tool_error", tool=name)
+        except Exception as problem:  # noqa: BLE001 - logged without its message
+            # The message may quote an argument, and an argument may be a secret: only the place is logged.
+            place = "".join(traceback.format_tb(problem.__traceback__))
+            log.error("node.tool_error", tool=name, error=type(problem).__name__, place=place)  # noqa: TRY400
             return {"error": f"raised {type(problem).__name__} on the node."}
         return {"result": result}
 
@@ -154,11 +158,14 @@ class _OutputBatcher:
         self._call_id = call_id
         self._send = send
         self._text = ""
+        self._left_out = 0  # characters before `_text` that were dropped
         self._sending: asyncio.Task[None] | None = None
         self._is_flushing = asyncio.Event()
 
     def add(self, text: str) -> None:
-        self._text = (self._text + text)[-MAX_BATCH_LENGTH:]
+        text = self._text + text
+        self._text = text[-MAX_BATCH_LENGTH:]
+        self._left_out += len(text) - len(self._text)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_batches())
 
@@ -180,4 +187,7 @@ class _OutputBatcher:
                 async with asyncio.timeout(BATCH_SECONDS):
                     await self._is_flushing.wait()
             text, self._text = self._text, ""
+            if self._left_out:
+                # The server looks at this note for the end of a secret whose beginning was dropped. RS-66
+                text, self._left_out = f"\n… [{self._left_out} characters {CUT}{text}", 0
             await self._send(PROGRESS, {"callId": self._call_id, "text": text})

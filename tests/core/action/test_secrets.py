@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.policy import check_templates
 from easel.core.action.resolution import ResolvedCall
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
@@ -115,3 +116,19 @@ def test_used_secrets_are_stored_and_read_back() -> None:
     assert UsedSecrets.from_stored(used.to_stored()) == used
     assert used.names == {"KEY", "OTHER"}
     assert UsedSecrets().to_stored() == {}
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("tool", ["gsv__Canvas", "whiteboard_write"])
+def test_secret_for_a_tool_that_stores_what_it_gets_is_refused(tool: str) -> None:
+    """Such a tool would write the value into a state, a board or a document."""
+    definition = ToolDefinition(tool, "Stores its arguments.", {"type": "object"})
+    action = {"kind": "tool.call", "tool": tool, "args": {"state": {"key": {"$secret": "KEY"}}}}
+    policy = {"allow": [tool], "secrets": ["KEY"]}
+    snapshot = canvas(actions={"act": action}, toolPolicy=policy, refresh=..., bindings=...)
+    rules = replace(RULES, definitions={tool: definition})
+    started = start(snapshot, "act", rules)
+    assert started.execution.status is ExecutionStatus.FAILED
+    assert "Easel's own tools store what they get" in str(started.problem)
+    with pytest.raises(BadInput, match="Easel's own tools store what they get"):
+        check_templates(parse_spec(snapshot.canvas.spec), {tool: definition})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
+import time
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -162,3 +164,74 @@ def test_active_mask_and_the_redaction_of_named_values_agree() -> None:
     assert mask_active("value 1234") == "value 1234"
     assert Redaction()("API_TOKEN=[secret API_TOKEN]") == "API_TOKEN=[secret API_TOKEN]"
     assert Redaction()("API_TOKEN=[secret nothing") == "API_TOKEN=[redacted] nothing"
+
+
+@rule("RS-66")
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        (" value-1 ", "got value-1."),
+        ("user=me\npassword=pass-1\n", "password=pass-1"),
+        ('a"b$c`d\\e', 'declare -x A="a\\"b\\$c\\`d\\\\e"'),
+        ("it's me", "A='it'\\''s me'"),
+        ("tab\x1b\tx", "invalid key 'tab\\x1b\\tx'"),
+        ("a<b>&c=1", "<p>a&lt;b&gt;&amp;c=1</p>"),
+        ("a<b>&c=1", '{"a":"a\\u003cb\\u003e\\u0026c=1"}'),
+    ],
+    ids=["spaces around", "one line", "double quotes", "single quotes", "Python", "HTML", "JSON of Go"],
+)
+def test_value_that_a_program_prints_in_another_way_is_replaced(value: str, shown: str) -> None:
+    masked = SecretMask({"A": value}).text(shown)
+    assert "[secret A]" in masked
+    assert max(map(len, re.split(r"\[secret A\]", masked))) <= len('declare -x A="')
+
+
+@rule("RS-66")
+def test_secret_that_overlaps_another_one_is_replaced_in_a_stream() -> None:
+    shown: list[str] = []
+    stream = MaskedStream(SecretMask({"A": "abcdef", "B": "defghijkl"}), shown.append)
+    for piece in ("abcdefgh", "ijkl", "!"):
+        stream.feed(piece)
+    stream.close()
+    assert "".join(shown) == "[secret A]!"
+
+
+@rule("RS-66")
+def test_beginning_of_a_secret_that_contains_another_one_is_replaced_at_the_end() -> None:
+    shown: list[str] = []
+    stream = MaskedStream(SecretMask({"SHORT": "token-1", "LONG": "token-1-and-more"}), shown.append)
+    stream.feed("killed at token-1-and-m")
+    stream.close()
+    assert "".join(shown) == "killed at [secret LONG]"
+
+
+@rule("RS-66")
+def test_part_of_a_secret_without_its_beginning_is_replaced_in_pieces() -> None:
+    value = "sk-" + "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz", k=40))
+    for cut in range(7, 40):
+        shown: list[str] = []
+        stream = MaskedStream(SecretMask({"A": value}), shown.append)
+        stream.feed(f"without its prefix: {value[3:cut]}")
+        stream.feed(f"{value[cut:]} end")
+        stream.close()
+        assert "".join(shown) == "without its prefix: [secret A] end"
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("value", ["x", "ab", "a" * 31 + "b"], ids=["one", "two", "many"])
+def test_secret_of_repeated_characters_takes_linear_time(value: str) -> None:
+    def measure(size: int) -> float:
+        secret = (value * size)[:size]
+        text = f"{secret[:-1]}!{secret}{secret[: size // 2]}\n… [1 bytes left out] …\n{secret[9:]}"
+        mask = SecretMask({"A": secret})
+        started_at = time.process_time()
+        stream = MaskedStream(mask, lambda _: None)
+        for position in range(0, len(text), size // 2):
+            stream.feed(text[position : position + size // 2])
+        stream.close()
+        mask.text(text)
+        return time.process_time() - started_at
+
+    measure(100)
+    # 16 times the length: 16 times as long, while searching each place anew would take 256 times as long.
+    assert measure(32_768) < 80 * max(measure(2_048), 0.002)

@@ -190,6 +190,13 @@ def scene(
         yield made
 
 
+STORED_BY_EASEL = {
+    "kind": "tool.call",
+    "tool": "gsv__Canvas",
+    "args": {"operation": "upsert", "canvasId": "copy", "state": {"key": {"$secret": "S00"}}},
+}
+
+
 def call(tool: str, name: str, **members: Any) -> dict[str, Any]:
     return {"kind": "tool.call", "tool": tool, "args": {"token": {"$secret": name}}, **members}
 
@@ -361,6 +368,7 @@ async def test_missing_and_undeclared_secrets_are_explained(scene: Scene) -> Non
         for spec, problem in (
             (spec_of(missing, []), "toolPolicy.secrets does not list"),
             (spec_of({}, ["PATH"]), "must not be the name of a secret"),
+            (spec_of({"act": STORED_BY_EASEL}, ["S00"]), "own tools store what they get"),
             (
                 spec_of({"act": {"kind": "tool.call", "tool": "leak__Echo", "secrets": ["S00"]}}, ["S00"]),
                 "takes no variables",

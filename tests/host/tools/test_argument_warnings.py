@@ -31,9 +31,8 @@ SCHEMA: dict[str, Any] = {
 
 
 def warnings(args: Any, state: Any = None, schema: Any = SCHEMA) -> list[str]:
-    policy = {"allow": ["server-a__Search"], "secrets": ["TOKEN"]}
-    action = with_action(kind="tool.call", tool="server-a__Search", args=args)
-    raw = {**action, "state": state or {}, "toolPolicy": policy}
+    raw = with_action(kind="tool.call", tool="server-a__Search", args=args) | {"state": state or {}}
+    raw["toolPolicy"] = {**raw["toolPolicy"], "secrets": ["TOKEN"]}
     definition = ToolDefinition("server-a__Search", "", schema)
     validator = build_validator(schema)
     found = find_argument_warnings(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ToolCall
-from easel.core.tool.context import ToolContext
+from easel.core.tool.context import ToolContext, UsedSecrets
 from easel.core.tool.definition import ToolDefinition
-from easel.errors import BadInput
+from easel.core.values.references import SecretUse
+from easel.errors import BadInput, ToolFailed
 from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
-from easel.ids import CallId
-from tests.requirements import case
+from easel.ids import CallId, UserId
+from tests.requirements import case, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tests.host.conftest import RunHarness
 
@@ -75,3 +77,30 @@ async def test_arguments_that_are_no_object_are_an_error_for_the_model(
     assert result.is_error
     assert result.call_id == "c1"
     assert "node__Tool: the arguments must be a complete JSON object" in result.value
+
+
+class OneSecret:
+    """A source with one secret, whose name is longer than its value."""
+
+    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
+        return dict.fromkeys(names, "value1")
+
+    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
+        return []
+
+
+class Repeater(OfferedTool):
+    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        return args["text"] * args["count"]
+
+
+@rule("RS-66")
+async def test_result_with_names_in_place_of_secrets_keeps_the_limit(harness: RunHarness) -> None:
+    name = "N" * 64
+    tools = ToolRegistry(
+        [Repeater({})], audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000, secrets=OneSecret()
+    )
+    context = replace(CONTEXT, secrets=UsedSecrets((SecretUse(("text",), name),)))
+    assert await tools.call("node__Tool", {"text": name, "count": 2}, context) == f"[secret {name}]" * 2
+    with pytest.raises(ToolFailed, match="over the limit of 10000"):
+        await tools.call("node__Tool", {"text": name, "count": 1_000}, context)

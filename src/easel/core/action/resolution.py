@@ -12,9 +12,11 @@ from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
 from easel.core.shell.arguments import find_shell_texts, is_shell, may_contain_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import is_own_tool
 from easel.core.values.references import (
     ArgumentPath,
     Reference,
+    SecretRef,
     SecretUse,
     ValueRef,
     find_references,
@@ -90,7 +92,16 @@ def resolve_call(
 def check_reference(
     action: CallTool, definition: ToolDefinition, path: ArgumentPath, reference: Reference
 ) -> None:
-    """Raise `BadInput` if a reference is in an argument that a shell reads, or in place of one. RS-66"""
+    """Raise `BadInput` if a reference is in an argument that a shell reads, or in place of one. RS-66
+
+    A secret is refused also for Easel's own tools: they write canvases, boards, documents and their logs.
+    """
+    if isinstance(reference, SecretRef) and is_own_tool(definition.name):
+        at = format_argument_path(action.action_id, path)
+        raise BadInput(
+            problem=f"{at}: Easel's own tools store what they get, so {reference} cannot stand here; it is "
+            "for tools of a node and of the machine."
+        )
     if may_contain_shell(definition, path):
         at = format_argument_path(action.action_id, path)
         raise BadInput(

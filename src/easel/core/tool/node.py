@@ -108,8 +108,13 @@ def split_tool_name(name: str) -> tuple[str, str]:
 
 def tool_location(name: str) -> str:
     """Return where a tool runs: the node id, or `server`."""
+    return "server" if is_own_tool(name) else split_tool_name(name)[0]
+
+
+def is_own_tool(name: str) -> bool:
+    """Return whether Easel itself has this tool: neither a node, nor the machine that Easel runs on."""
     node_id, tool = split_tool_name(name)
-    return node_id if tool and node_id != NATIVE else "server"
+    return not tool or node_id == NATIVE
 
 
 def printable_label(value: str) -> str:
