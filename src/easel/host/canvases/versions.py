@@ -77,7 +77,7 @@ class CanvasVersions:
     async def read_asset(
         self, principal: Principal, canvas_id: str, number: int, path: str
     ) -> tuple[Asset, bytes]:
-        """Return an asset of a version and its content. Raises `NotFound`, or `CorruptData` without a blob."""
+        """Return an asset of a version and its content. Raises `NotFound` or `CorruptData`."""
         require_asset_path(path)
         return await self._assets.read_found(
             canvas_id, path, lambda: self._find_asset(principal, canvas_id, number, path)
@@ -125,7 +125,7 @@ class CanvasVersions:
 
 
 class _CanvasChanged(Exception):
-    """Raised if the spec or an asset has changed since the version was read. A changed state has no effect."""
+    """Raised if the spec or an asset has changed since the version was read; the state may change."""
 
 
 @dataclass(frozen=True, slots=True)
