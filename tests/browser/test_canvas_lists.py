@@ -18,6 +18,7 @@ from tests.browser.canvas import (
     wait_in_frame,
 )
 from tests.requirements import rule
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -469,6 +470,10 @@ FORMATTED: list[tuple[str, Any, str, str]] = [
     ("json", "a\n", '"a\\n"', '"a\\n"'),
     ("json", None, "null", "null"),
     ("date", "soon", "soon", "soon"),
+    ("date", "Order 7", "Order 7", "Order 7"),
+    ("date", "1.5", "1.5", "1.5"),
+    ("date", "2026-03", "Mar 1, 2026", "01.03.2026"),
+    ("date", "Sun, 01 Mar 2026 02:00:00 GMT", "Feb 28, 2026", "28.02.2026"),
     ("number", "many", "many", "many"),
     ("bytes", None, "", ""),
 ]
@@ -483,7 +488,14 @@ async def test_formats_follow_the_language_and_time_zone_of_the_reader(
         for at, (name, *_) in enumerate(FORMATTED)
     )
     name = make(api, rows, values=[value for _, value, *_ in FORMATTED])
-    await open_canvas(page, server, name)
+
+    async def has_locale() -> bool:
+        await open_canvas(page, server, name)
+        frame = await loaded_frame(page)
+        return await frame.evaluate("new Intl.DateTimeFormat().resolvedOptions().locale") == locale
+
+    # A frame in a process of its own does not always get the emulated language of its page.
+    await wait_for(has_locale, what=f"a frame with the language {locale}")
     frame = await loaded_frame(page)
     texts = await frame.evaluate("[...document.querySelectorAll('p')].map((one) => one.textContent)")
     expected = [row[2 if locale == "en-US" else 3] for row in FORMATTED]

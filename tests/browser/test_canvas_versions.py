@@ -49,6 +49,25 @@ async def test_person_sees_versions_and_restores_one_after_a_question(
     assert (restored["spec"], restored["accepted"]) == (SPEC, True)
 
 
+async def test_person_sees_the_content_of_a_version_before_it_is_restored(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make("<p>Old\u202e</p><script>window.ran = true</script>", {**SPEC, "description": "old spec"})
+    api.rpc("canvas.patch", canvasId=name, spec=SPEC)
+    api.put(name, "assets/index.html", "<p>New</p>")
+    await open_canvas(page, server, name)
+    await page.locator("#versions summary").click()
+    await page.get_by_role("button", name="Restore version 1").click()
+    row = page.locator("#versions-list li").last
+    await expect(row.locator("pre")).to_contain_text('"description": "old spec"')
+    await row.get_by_role("button", name="Show assets/index.html").click()
+    await expect(row.locator("pre").last).to_have_text(
+        "<p>Old⟨U+202E⟩</p><script>window.ran = true</script>", use_inner_text=True
+    )
+    await expect(row.get_by_role("button", name="Restore it")).to_be_visible()
+    assert api.rpc("canvas.get", canvasId=name)["revision"] == 3
+
+
 async def test_reason_of_a_refused_restore_is_shown(page: Page, server: EaselProcess, api: CanvasApi) -> None:
     name = api.make(MINIMAL_PAGE, SPEC)
     api.rpc("canvas.patch", canvasId=name, spec={**SPEC, "description": "new"})

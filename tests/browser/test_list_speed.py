@@ -7,6 +7,7 @@ element, without layout and painting.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,27 +35,38 @@ MEASURE = """({ count, rounds }) => {
   const make = () => Array.from({ length: count }, (_, at) => (
     { id: `order-${at}`, name: `Order ${at}`, count: at, state: "open", late: at % 7 === 0 }));
   const bare = document.getElementById("bare");
-  const columns = (item, at) => [at, item.name, item.count, item.state];
-
-  // The least code that shows the same rows: each cell is compared and written if it differs.
+  // The least code that shows the same rows: each value is compared with the cell's text node and written if
+  // it differs, and only rows that are not in their place are moved.
   const byId = new Map();
   function newRow(item) {
     const row = document.createElement("tr");
-    for (let at = 0; at < 4; at += 1) row.append(document.createElement("td"));
-    byId.set(item.id, row);
-    return row;
+    const texts = [];
+    for (let at = 0; at < 4; at += 1) {
+      texts.push(document.createTextNode(""));
+      row.insertCell().append(texts[at]);
+    }
+    byId.set(item.id, { row, texts });
+    return byId.get(item.id);
   }
+  const write = (node, text) => { if (node.data !== text) node.data = text; };
   function updateBare(items) {
-    items.forEach((item, at) => {
-      const row = byId.get(item.id) ?? newRow(item);
+    let next = bare.firstChild;
+    for (let at = 0; at < items.length; at += 1) {
+      const item = items[at];
+      const { row, texts } = byId.get(item.id) ?? newRow(item);
       row.classList.toggle("late", item.late);
-      columns(item, at).forEach((value, column) => {
-        const cell = row.children[column], text = String(value);
-        if (cell.textContent !== text) cell.textContent = text;
-      });
-      if (bare.children[at] !== row) bare.insertBefore(row, bare.children[at] ?? null);
-    });
-    while (bare.children.length > items.length) bare.lastChild.remove();
+      write(texts[0], String(at));
+      write(texts[1], item.name);
+      write(texts[2], String(item.count));
+      write(texts[3], item.state);
+      if (next && next !== row && next.nextSibling === row) { // the row before it comes later
+        bare.append(next);
+        next = row;
+      }
+      if (next === row) next = row.nextSibling;
+      else bare.insertBefore(row, next);
+    }
+    while (next) [next] = [next.nextSibling, next.remove()];
   }
 
   let revision = 1_000_000;
@@ -108,15 +120,18 @@ async def measure(page: Page, server: EaselProcess, api: CanvasApi, rounds: int)
 async def test_one_changed_item_of_a_thousand_is_shown_in_time(
     page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    """The best of many rounds counts: other processes of the machine only add to a time."""
+    """Other processes of the machine only add to a time, so the best of all rounds counts, of both sides."""
+    bests: dict[str, dict[str, float]] = {}
 
     async def is_fast() -> bool:
         figures = await measure(page, server, api, rounds=25)
         print(figures)  # for docs/performance.md: pytest -s
         assert figures.pop("isSame"), "both must show the same rows"
-        is_in_ratio = all(
-            figure["ours"]["best"] < MAX_RATIO * figure["bare"]["best"] for figure in figures.values()
-        )
-        return is_in_ratio and figures["one"]["ours"]["best"] < MAX_MS
+        for name, figure in figures.items():
+            known = bests.setdefault(name, {"ours": inf, "bare": inf})
+            for side in known:
+                known[side] = min(known[side], figure[side]["best"])
+        is_in_ratio = all(best["ours"] <= MAX_RATIO * best["bare"] for best in bests.values())
+        return is_in_ratio and figures["one"]["ours"]["median"] < MAX_MS
 
     await wait_for(is_fast, what=f"under {MAX_MS} ms and {MAX_RATIO} times a bare update")

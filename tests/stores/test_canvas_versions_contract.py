@@ -207,6 +207,22 @@ async def test_lower_limit_prunes_all_surplus_versions_and_zero_keeps_none(
     assert sorted(outcome.orphaned_blobs) == ["key/a4", "key/a5", "key/a6"]
 
 
+async def test_time_of_the_content_changes_with_spec_and_assets_but_not_with_the_state(
+    canvases: CanvasStore, versions: CanvasVersionStore
+) -> None:
+    """A restore compares it, to find out whether a version that it has read is still as it was."""
+    await create_canvas(canvases, assets=[asset("a", "a1")])
+    seen: list[datetime | None] = []
+    for decide in (write(put=[asset("a", "a2")]), set_state(n=1), write(spec={"n": 1})):
+        await change(canvases, decide)
+        written_at = (await get_canvas(canvases)).written_at
+        assert (await read(versions, 1)).canvas_written_at == written_at
+        seen.append(written_at)
+    after_asset, after_state, after_spec = seen
+    assert after_asset is not None
+    assert after_asset == after_state != after_spec
+
+
 async def test_same_content_under_a_new_key_makes_no_version(
     canvases: CanvasStore, versions: CanvasVersionStore
 ) -> None:

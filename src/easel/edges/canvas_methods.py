@@ -177,8 +177,13 @@ async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
 
 
 async def list_versions(caller: Caller, params: ListVersions) -> Any:
-    """Return versions, newest first, and the present one; or one earlier version with its content."""
+    """Return versions, newest first, and the present one; or one version, or one asset of it."""
     versions, principal, canvas_id = caller.services.versions, caller.principal, params.canvasId
+    if params.path is not None:
+        if params.version is None:
+            raise BadInput(problem="path needs the version whose asset it is.")
+        asset, content = await versions.read_asset(principal, canvas_id, params.version, params.path)
+        return {"canvasId": canvas_id, "version": params.version, **asset_view(asset), **_body(content)}
     if params.version is not None:
         found = await versions.get(principal, canvas_id, params.version)
         assets = [asset_view(asset) for asset in found.assets]
@@ -242,15 +247,18 @@ async def put_asset(caller: Caller, params: PutAsset) -> Any:
 
 
 async def get_asset(caller: Caller, params: NamedAsset) -> Any:
-    """Return an asset as text if it is UTF-8, else as Base64."""
     asset, content, revision = await caller.services.assets.read(
         caller.principal, params.canvasId, params.path
     )
+    return {"canvasId": params.canvasId, **asset_view(asset), **_body(content), "revision": revision}
+
+
+def _body(content: bytes) -> dict[str, str]:
+    """Return the content of an asset as text if it is UTF-8, else as Base64."""
     try:
-        body = {"text": content.decode()}
+        return {"text": content.decode()}
     except UnicodeDecodeError:
-        body = {"base64": base64.b64encode(content).decode()}
-    return {"canvasId": params.canvasId, **asset_view(asset), **body, "revision": revision}
+        return {"base64": base64.b64encode(content).decode()}
 
 
 async def list_assets(caller: Caller, params: ListOfCanvas) -> Any:

@@ -133,9 +133,13 @@ class AcceptSpec(OfCanvas):
 
 
 class ListVersions(OfCanvas):
-    """With `version`, only that one is returned, with its spec and the list of its assets."""
+    """With `version`, only that one is returned, with its spec and the list of its assets.
+
+    With `path` too, only that asset of the version, with its content.
+    """
 
     version: VersionNumber | None = None
+    path: str | None = None
     before: VersionNumber | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 

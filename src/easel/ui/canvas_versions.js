@@ -1,12 +1,14 @@
 // The list of versions below a canvas: who wrote each, when, and what it changed; a person can restore one.
 //
 // The list is read when it is opened, and again after a change of the spec or the assets while it is open.
-// Owns that a restore is asked about first and names the revision that the person saw.
+// Owns that a restore is asked about first, shows what it would restore, and names the revision that the
+// person saw.
 
-import { describeAuthor } from "./canvas_consent.js";
+import { describeAuthor, exactText } from "./canvas_consent.js";
 import { button, byId, element, time } from "./values.js";
 
 const PAGE_SIZE = 20;
+const MAX_SHOWN_BYTES = 200_000; // of an asset
 
 export class Versions {
   #asked = null; // the number of the version that the person is asked about
@@ -56,7 +58,31 @@ export class Versions {
   #ask(number) {
     this.#asked = number;
     this.#draw();
-    byId("versions-list").querySelector(".asked button")?.focus();
+    const question = byId("versions-list").querySelector(".asked");
+    question?.querySelector("button").focus();
+    if (question) this.#showContent(number, question);
+  }
+
+  /** Show the spec of a version below the question, and a button for each asset. */
+  async #showContent(number, question) {
+    await this.#try(async () => {
+      const { versions: [{ spec, assets }] } = await this.call("canvas.versions", { version: number });
+      const views = assets.map(({ path, size }) => {
+        if (size > MAX_SHOWN_BYTES) return element("div", "faint", `${path}: ${size} bytes`);
+        const show = () => this.#showAsset(number, path, view);
+        const view = element("div", "", button("plain", `Show ${path}`, show));
+        return view;
+      });
+      question.after(element("pre", "", ...exactText(spec)), ...views);
+    });
+  }
+
+  async #showAsset(number, path, view) {
+    await this.#try(async () => {
+      const { text, size } = await this.call("canvas.versions", { version: number, path });
+      const shown = text === undefined ? `${size} bytes, not a text` : text;
+      view.replaceChildren(path, element("pre", "", ...exactText(shown)));
+    });
   }
 
   #draw() {

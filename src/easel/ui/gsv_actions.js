@@ -2,14 +2,16 @@
 
 const NATIVE = "button, a[href], input, select, textarea, form, summary, label, option";
 
+const querySelector = methodOf("querySelector");
 const busy = new WeakSet(); // elements whose action runs: a second click does not start a second run
 
 /** Return the id of the action that an element runs; null for none, and for a control without a binding. */
 function actionOf(element) {
-  if (element.dataset.gsvAction !== undefined) return element.dataset.gsvAction;
-  const control = element.dataset.gsvControl;
+  const action = getAttribute.call(element, `${PREFIX}action`);
+  if (action !== null) return action;
+  const control = getAttribute.call(element, `${PREFIX}control`);
   const bindings = known.info?.bindings ?? {};
-  return control !== undefined && Object.hasOwn(bindings, control) ? bindings[control] : null;
+  return control !== null && Object.hasOwn(bindings, control) ? bindings[control] : null;
 }
 
 /** Show the status of an element's action. In a list an element shows only the action that it started. */
@@ -23,8 +25,10 @@ function showAction(element, scope) {
     if (isBusy) element.setAttribute("aria-busy", "true");
     else element.removeAttribute("aria-busy");
   }
-  if (status && element.dataset.gsvStatus !== status.status) element.dataset.gsvStatus = status.status;
-  if (!element.matches(NATIVE) && !element.hasAttribute("tabindex")) {
+  if (status && element.getAttribute(`${PREFIX}status`) !== status.status) {
+    element.setAttribute(`${PREFIX}status`, status.status);
+  }
+  if (!matches(element, NATIVE) && !element.hasAttribute("tabindex")) {
     element.tabIndex = 0;
     if (!element.hasAttribute("role")) element.setAttribute("role", "button");
   }
@@ -32,7 +36,7 @@ function showAction(element, scope) {
 
 /** Return the entry of a field with `data-input-type` as that type, and any other as text. */
 function typedEntry(form, name, text) {
-  const type = form.querySelector(`[name="${CSS.escape(name)}"]`)?.dataset.inputType;
+  const type = querySelector(form, `[name="${CSS.escape(name)}"]`)?.dataset.inputType;
   if (type === "boolean") return text === "true";
   if (type === "number" || type === "integer") return text.trim() === "" ? null : Number(text);
   if (type !== "json") return text;
@@ -50,7 +54,7 @@ function typedEntry(form, name, text) {
 function inputOf(element, submitter) {
   const input = {};
   const put = (name, value) => { if (!UNSAFE.test(name)) input[name] = value; };
-  const form = element.matches("form") ? element : element.form ?? element.closest("form");
+  const form = matches(element, "form") ? element : element.form ?? closest(element, "form");
   if (form) {
     const data = new FormData(form);
     for (const name of new Set(data.keys())) {
@@ -59,7 +63,7 @@ function inputOf(element, submitter) {
     }
   }
   if (submitter?.name) put(submitter.name, submitter.value);
-  if (!form && element.matches("input, select, textarea")) {
+  if (!form && matches(element, "input, select, textarea")) {
     put(element.name || "value", entryOf(element, null));
   }
   const scope = scopeOf(element);
@@ -102,17 +106,17 @@ async function runAction(actionId, input = {}) {
 
 const TRIGGER = "[data-gsv-action], [data-gsv-control]";
 const NOT_CLICKED = "select, textarea, input:not([type=button], [type=submit], [type=reset], [type=image])";
-const triggerOf = (event) => (event.target instanceof Element ? event.target.closest(TRIGGER) : null);
-const runsOnChange = (element) => element.matches(NOT_CLICKED);
+const triggerOf = (event) => (event.target instanceof Element ? closest(event.target, TRIGGER) : null);
+const runsOnChange = (element) => matches(element, NOT_CLICKED);
 
 document.addEventListener("click", (event) => {
   const element = triggerOf(event);
-  if (element && !element.matches("form") && !runsOnChange(element)) {
+  if (element && !matches(element, "form") && !runsOnChange(element)) {
     event.preventDefault(); // a button in a form, or a link, only runs its action
     runElement(element, null);
     return;
   }
-  const link = event.target instanceof Element ? event.target.closest("a[href], area[href]") : null;
+  const link = event.target instanceof Element ? closest(event.target, "a[href], area[href]") : null;
   if (link && !isInside(link.href)) {
     event.preventDefault();
     reportProblem(`link to ${link.href.slice(0, 200)}`, "A canvas cannot open links to other sites.");
@@ -120,7 +124,7 @@ document.addEventListener("click", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   const element = triggerOf(event);
-  if (!element || event.target !== element || element.matches(NATIVE) || event.repeat) return;
+  if (!element || event.target !== element || matches(element, NATIVE) || event.repeat) return;
   if (!["Enter", " "].includes(event.key)) return;
   event.preventDefault();
   runElement(element, null);
@@ -131,7 +135,7 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("submit", (event) => {
   event.preventDefault(); // a form is never sent
-  if (event.target instanceof Element && event.target.matches(TRIGGER)) {
+  if (event.target instanceof Element && matches(event.target, TRIGGER)) {
     runElement(event.target, event.submitter);
   }
 });

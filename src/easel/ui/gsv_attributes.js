@@ -25,13 +25,18 @@ function parseHook(hook, value) {
   return parsed;
 }
 
-// A field named `attributes` or `parentNode` hides this property of its form.
+// A field named `attributes`, `matches` or `remove` hides this member of its form.
 const getterOf = (name) => {
   const { get } = Object.getOwnPropertyDescriptor(Node.prototype, name);
   return (node) => get.call(node);
 };
 const [childNodesOf, parentOf] = [getterOf("childNodes"), getterOf("parentNode")];
 const { getAttribute, getAttributeNames, hasAttribute } = Element.prototype;
+const methodOf = (name) => {
+  const method = Element.prototype[name];
+  return (element, ...values) => method.apply(element, values);
+};
+const [matches, closest, contains] = [methodOf("matches"), methodOf("closest"), methodOf("contains")];
 
 /** Return the parsed attributes `data-gsv-…` of an element, without those that the SDK sets. */
 function hooksOf(element) {

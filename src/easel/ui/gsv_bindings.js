@@ -42,7 +42,7 @@ function bindChanges(records) {
   }
 }
 
-const isInTemplate = (node) => node instanceof Element && node.closest(`[${EACH}]`) !== null;
+const isInTemplate = (node) => node instanceof Element && closest(node, `[${EACH}]`) !== null;
 
 function changeAttribute(element, name) {
   if (!name.startsWith(PREFIX) || parseHook(name, "").kind === "status") return;
@@ -79,7 +79,7 @@ function startList(element) {
   if (!element.isConnected || !element.hasAttribute(EACH)) return;
   const scope = scopeOf(parentOf(element));
   scope.bounds.delete(element);
-  if (element.matches("html, head, body, template")) return scope.bind(element); // reported as a problem
+  if (matches(element, "html, head, body, template")) return scope.bind(element); // reported as a problem
   const marker = document.createComment("");
   element.replaceWith(marker);
   scope.lists.add(new List(new Template(element), marker, scope));

@@ -2,7 +2,9 @@
 //
 // A format has a fixed name and no parameters. A value that it cannot show is shown as it is.
 
-const DAY = /^\d{4}-\d{2}-\d{2}$/; // a day without a time, which is the same day in every time zone
+const DAY = /^\d{4}(?:-\d{2}){0,2}$/; // without a time: the same day in every time zone
+// Browsers read a date into texts such as “Order 7”. Only ISO 8601 and the dates of HTTP and mail are dates.
+const DATE = /^(?:[+-]\d{6}|\d{4})(?:-\d{2}|$)|^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d{2}:/;
 const BYTE_UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte", "petabyte"];
 
 /** Return a function that calls `make` once, when it is needed. */
@@ -15,7 +17,7 @@ const dates = (options) => {
   const local = once(() => new Intl.DateTimeFormat(undefined, options));
   const asDay = once(() => new Intl.DateTimeFormat(undefined, { ...options, timeZone: "UTC" }));
   return (value) => {
-    if (typeof value !== "string" && typeof value !== "number") return null;
+    if (typeof value === "string" ? !DATE.test(value) : typeof value !== "number") return null;
     const date = new Date(value);
     if (Number.isNaN(date.getTime())) return null;
     return (DAY.test(value) ? asDay() : local()).format(date);

@@ -6,8 +6,8 @@
 
 const rowOf = new WeakMap(); // by element: the row whose root it is
 const listOf = new WeakMap(); // by comment: the list whose end it marks
-const UNKEYED = "\u0000"; // begins the key of an item that has no usable key of its own
 const EACH = `${PREFIX}each`;
+const removeNode = methodOf("remove");
 const LIMIT = /^\s*\d{1,9}\s*$/;
 let rowCount = 0;
 
@@ -123,7 +123,7 @@ class Row extends Scope {
   }
 
   remove() {
-    this.node.remove();
+    removeNode(this.node);
     this.close();
   }
 
@@ -170,7 +170,7 @@ class List {
       this.rows[at].update();
       isMoved ||= this.rows[at] !== before[at];
     }
-    if (isMoved) place(this.rows, before, this.marker);
+    if (isMoved) place(this.rows, this.marker);
   }
 
   /** Find or create the row of each item, and remove the rows of items that are gone. */
@@ -196,11 +196,11 @@ class List {
     const key = resolvePath(item, this.template.key);
     if (!["string", "number", "boolean"].includes(typeof key)) {
       if (this.keylessIndex < 0) this.keylessIndex = index;
-      return `${UNKEYED}${index}`;
+      return positionKey(index);
     }
     if (!taken.has(key)) return key;
     this.repeatedKey = key;
-    return `${UNKEYED}${index}`;
+    return positionKey(index);
   }
 
   close() {
@@ -209,13 +209,20 @@ class List {
   }
 }
 
+/** Return the key of an item that is matched by its position. No item can have it as its own key. */
+const positionKey = (index) => Symbol.for(`gsv:${index}`);
+
 // --- the order of the rows ---------------------------------------------------------------------------------
 
 /** Put the rows into their order, before the marker. Only rows that have to move are moved. */
-function place(rows, before, marker) {
+function place(rows, marker) {
   const parent = marker.parentNode;
   if (!parent) return; // a script has removed the list
-  before.forEach((row, index) => { row.position = row.node.parentNode === parent ? index : -1; });
+  let position = 0; // in the page, where a script may have moved rows
+  for (let node = parent.firstChild; node && node !== marker; node = node.nextSibling) {
+    const row = rowOf.get(node);
+    if (row?.list.marker === marker) row.position = position += 1;
+  }
   const staying = rowsThatStay(rows);
   let next = marker;
   for (const row of rows.toReversed()) {
@@ -261,7 +268,7 @@ function rowsThatStay(rows) {
 function pinnedRow(rows) {
   const { activeElement } = document;
   const used = activeElement && activeElement !== document.body ? activeElement : selectedNode;
-  return used ? rows.find((row) => row.position >= 0 && row.node.contains(used)) : undefined;
+  return used ? rows.find((row) => row.position >= 0 && contains(row.node, used)) : undefined;
 }
 
 // Where the selected text begins. Kept, because asking for it in the middle of an update causes a layout.

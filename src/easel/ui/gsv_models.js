@@ -135,7 +135,10 @@ function closeModels(row) {
   if (row.modelKeys.size) settleWaiters();
 }
 
-const findModel = (pointer) => [...models.values()].find(({ sentPointer }) => sentPointer === pointer);
+/** Return the model whose entry at this place is in conflict. Rows may have been saved there before it. */
+const findConflict = (pointer) => (
+  [...models.values()].find(({ isConflict, sentPointer }) => isConflict && sentPointer === pointer)
+);
 
 // --- fields ------------------------------------------------------------------------------------------------
 

@@ -50,9 +50,14 @@ const CHECKS = {
     if (!["input", "select", "textarea"].includes(place.tag)) {
       return "Only input, select and textarea can be bound to the state; to show a value, use data-gsv-text.";
     }
-    return isWritablePath(hook.path, place.template)
-      ? pathProblem(hook, place)
-      : "A page must not write here: neither the spec's state nor “writable” names it.";
+    if (!isWritablePath(hook.path, place.template)) {
+      return "A page must not write here: neither the spec's state nor “writable” names it.";
+    }
+    const { root, parts } = hook.path;
+    if (root === "item" && place.template?.key && startsWith(place.template.key, parts)) {
+      return "It is the key of its item: each entry replaces the row. Use another member as data-gsv-key.";
+    }
+    return pathProblem(hook, place);
   },
   attr: (hook, place) => refusalOf(place.tag, hook.name) ?? pathProblem(hook, place),
   each(hook, place) {

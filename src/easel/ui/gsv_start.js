@@ -86,7 +86,7 @@ let lastFocus = null;
 document.addEventListener("focusin", ({ target }) => { lastFocus = target; }, true);
 
 onMessage = ({ kind, pointer, keep, isLive }) => {
-  if (kind === "resolve") findModel(pointer)?.resolve(keep);
+  if (kind === "resolve") findConflict(pointer)?.resolve(keep);
   if (kind === "ping") send("pong");
   if (kind === "link") setConnected(isLive);
   if (kind === "focus" && document.activeElement === document.body && lastFocus?.isConnected) {

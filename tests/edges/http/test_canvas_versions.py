@@ -11,6 +11,8 @@ from tests.edges.http.live import new_session
 from tests.requirements import rule
 
 if TYPE_CHECKING:
+    from httpx2 import Response
+
     from tests.edges.http.live import LiveEasel
 
 OWNER = {"kind": "person", "name": "owner"}
@@ -57,6 +59,31 @@ def test_version_is_restored_at_the_expected_revision(easel: LiveEasel, canvas: 
     asset = call(easel, "canvas.asset.get", canvasId=canvas, path="assets/index.html").json()
     assert asset["text"] == "first"
     assert call(easel, "canvas.versions", canvasId=canvas).json()["current"]["restored"] == 1
+
+
+def test_asset_of_a_version_is_read_before_it_is_restored(easel: LiveEasel, canvas: str) -> None:
+    def read(**params: object) -> Response:
+        return call(easel, "canvas.versions", canvasId=canvas, **params)
+
+    path = "assets/index.html"
+    assert [read(version=number, path=path).json()["text"] for number in (1, 2, 3)] == [
+        "first",
+        "second",
+        "second",
+    ]
+    missing = read(version=1, path="assets/none.css")
+    assert (missing.status_code, "in version 1" in missing.json()["error"]["message"]) == (404, True)
+    assert read(version=9, path=path).status_code == 404
+    assert read(path=path).status_code == 400
+    assert read(version=1, path="../secret").status_code == 400
+
+
+def test_present_version_is_read_and_not_restored(easel: LiveEasel, canvas: str) -> None:
+    [present] = call(easel, "canvas.versions", canvasId=canvas, version=3).json()["versions"]
+    assert (present["version"], present["spec"]["description"]) == (3, "third")
+    refused = call(easel, "canvas.restore", canvasId=canvas, version=3)
+    assert refused.status_code == 400
+    assert "Version 3 is the present one" in refused.json()["error"]["message"]
 
 
 def test_unknown_version_is_not_found(easel: LiveEasel, canvas: str) -> None:

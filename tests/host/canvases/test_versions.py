@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from easel.core.canvas.versions import Part
 from easel.core.principal import THE_OWNER
-from easel.errors import BadInput, CorruptData, Forbidden, NotFound, RevisionConflict
+from easel.errors import BadInput, CorruptData, Forbidden, NotFound, RevisionConflict, TooLarge
+from easel.host.canvases.assets import AssetLimits
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.versions import CanvasVersions
 from tests.host.canvases.test_acceptance import AGENT, PAGE, PATH, SPEC, TOOL, WIDER, audited, redeclare, work
@@ -202,7 +203,9 @@ async def test_restore_with_another_revision_changes_nothing(services: HostServi
 
 async def test_unknown_version_or_canvas_is_not_found(services: HostServices) -> None:
     await upsert(services, spec=SPEC)
-    with pytest.raises(NotFound, match="version"):
+    with pytest.raises(NotFound, match="version 2 of the canvas c"):
+        await services.versions.restore(THE_OWNER, "c", 2)
+    with pytest.raises(BadInput, match="Version 1 is the present one"):
         await services.versions.restore(THE_OWNER, "c", 1)
     with pytest.raises(NotFound, match="canvas"):
         await services.versions.get(THE_OWNER, "none", 1)
@@ -252,6 +255,39 @@ async def test_restore_is_decided_again_after_a_concurrent_change(
     await services.versions.restore(THE_OWNER, "c", 1)
     assert rest == []
     assert (await services.assets.read(THE_OWNER, "c", PATH))[1] == PAGE[PATH]
+
+
+async def test_restore_succeeds_while_the_state_keeps_changing(
+    services: HostServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upsert(services, spec=SPEC, assets=PAGE)
+    await upsert(services, assets=OTHER_PAGE)
+    read = CanvasVersions.get
+
+    async def read_and_change_state(self: CanvasVersions, *version: Any) -> Any:
+        found = await read(self, *version)
+        patch = [{"op": "add", "path": "/n", "value": found.canvas_revision}]
+        await services.library.patch(
+            THE_OWNER, "c", state_patch=patch, spec=None, title=None, expected_revision=None
+        )
+        return found
+
+    monkeypatch.setattr(CanvasVersions, "get", read_and_change_state)
+    restored = await services.versions.restore(THE_OWNER, "c", 1)
+    assert (restored.canvas.revision, restored.canvas.state["n"]) == (4, 2)
+    assert (await services.assets.read(THE_OWNER, "c", PATH))[1] == PAGE[PATH]
+
+
+async def test_version_above_todays_limits_of_assets_is_refused(services: HostServices) -> None:
+    await upsert(services, spec=SPEC, assets={PATH: b"x" * 100, "assets/a.css": b"a"})
+    await upsert(services, assets=OTHER_PAGE)
+    services.assets._limits = AssetLimits(50, 10)
+    with pytest.raises(TooLarge, match="EASEL_MAX_ASSET_BYTES"):
+        await services.versions.restore(THE_OWNER, "c", 1)
+    services.assets._limits = AssetLimits(10_000, 1)
+    with pytest.raises(BadInput, match="at most 1 assets"):
+        await services.versions.restore(THE_OWNER, "c", 1)
+    assert (await services.assets.read(THE_OWNER, "c", PATH))[1] == OTHER_PAGE[PATH]
 
 
 # --- whose content it is ------------------------------------------------------------------------------------

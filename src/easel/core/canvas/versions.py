@@ -50,13 +50,17 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class VersionContent:
-    """A version with its content, and the revision that the canvas had when the content was read."""
+    """A version with its content, and what the canvas had when the content was read.
+
+    `canvas_written_at` is the time of the last change of its spec or its assets.
+    """
 
     version: Version
     spec: Mapping[str, Any]
     assets: Sequence[Asset]
     tool_hints: Mapping[str, Any] | None  # as in `Canvas`
     canvas_revision: int
+    canvas_written_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

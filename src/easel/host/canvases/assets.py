@@ -6,7 +6,7 @@ sweep deletes. Does not know where blobs are stored.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -125,9 +125,19 @@ class CanvasAssets:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
             require_new_asset_path(path)
-            if len(content) > self._limits.max_bytes:
-                raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
+            self._check_size(path, len(content))
         self._check_paths(files)
+
+    def check_limits(self, assets: Sequence[Asset], added: Sequence[Asset]) -> None:
+        """Raise `BadInput` or `TooLarge` if there are too many assets, or one of the added is too large."""
+        for asset in added:
+            self._check_size(asset.path, asset.size)
+        if added:
+            self._check_paths(dict.fromkeys(asset.path for asset in assets))
+
+    def _check_size(self, path: str, size: int) -> None:
+        if size > self._limits.max_bytes:
+            raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
 
     def check_fits(self, snapshot: CanvasSnapshot, added: Sequence[Asset]) -> None:
         """Raise `BadInput` if the canvas would have too many assets or conflicting paths."""
@@ -178,15 +188,29 @@ class CanvasAssets:
         Raises `CorruptData` for a missing blob.
         """
         require_asset_path(path)
-        for _ in range(MAX_READ_ATTEMPTS):
+        revision = 0
+
+        async def find() -> Asset:
+            nonlocal revision
             snapshot = await self._transactions.find(principal, canvas_id)
-            asset = _find_asset(snapshot, path)
+            revision = snapshot.canvas.revision
+            return _find_asset(snapshot, path)
+
+        asset, content = await self.read_found(canvas_id, path, find)
+        return asset, content, revision
+
+    async def read_found(
+        self, canvas_id: str, path: str, find: Callable[[], Awaitable[Asset]]
+    ) -> tuple[Asset, bytes]:
+        """Return the asset that `find` returns, and its content. Raises `CorruptData` for a missing blob."""
+        for _ in range(MAX_READ_ATTEMPTS):
+            asset = await find()
             try:
                 content = await self._blobs.get(asset.blob_key)
             except NotFound:
                 continue  # probably replaced by another request
             if len(content) == asset.size:
-                return asset, content, snapshot.canvas.revision
+                return asset, content
         log.error("asset.corrupt", canvas_id=canvas_id, path=path)
         raise CorruptData(what="asset", id=path)
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from easel.core.action.hints import remember_hints, stricter_hints
 from easel.core.action.policy import Definitions
 from easel.core.canvas.acceptance import Write, acceptance_after_restore
-from easel.core.canvas.assets import Asset
+from easel.core.canvas.assets import Asset, require_asset_path
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.principal import Principal
 from easel.core.values.fingerprint import fingerprint
-from easel.errors import NotFound, Unavailable
+from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import DraftChecker, enabled_refreshes
@@ -58,31 +58,60 @@ class CanvasVersions:
         )
 
     async def get(self, principal: Principal, canvas_id: str, number: int) -> VersionContent:
-        """Return an earlier version with its spec and its assets. Raises `NotFound`."""
-        found = await self._versions.get(principal.user_id, parse_canvas_id(canvas_id), number)
-        if found is None:
-            await self._transactions.find(principal, canvas_id)  # a missing canvas is named as such
-            raise NotFound(what="version", id=f"{canvas_id} {number}")
-        return found
+        """Return a version with its spec and its assets; also the present one. Raises `NotFound`."""
+        for _ in range(MAX_ATTEMPTS):
+            found = await self._versions.get(principal.user_id, parse_canvas_id(canvas_id), number)
+            if found is not None:
+                return found
+            snapshot = await self._transactions.find(principal, canvas_id)
+            current, canvas = await self.current(principal, canvas_id), snapshot.canvas
+            if number > current.number or (number < current.number and current.revision == canvas.revision):
+                raise NotFound(what="version", id=f"{number} of the canvas {canvas_id}")
+            if current.revision == canvas.revision:
+                hints = canvas.tool_hints
+                return VersionContent(
+                    current, canvas.spec, snapshot.assets, hints, canvas.revision, snapshot.written_at
+                )
+        raise Unavailable(what=f"Canvas {canvas_id}")
+
+    async def read_asset(
+        self, principal: Principal, canvas_id: str, number: int, path: str
+    ) -> tuple[Asset, bytes]:
+        """Return an asset of a version and its content. Raises `NotFound` or `CorruptData`."""
+        require_asset_path(path)
+        return await self._assets.read_found(
+            canvas_id, path, lambda: self._find_asset(principal, canvas_id, number, path)
+        )
+
+    async def _find_asset(self, principal: Principal, canvas_id: str, number: int, path: str) -> Asset:
+        found = await self.get(principal, canvas_id, number)
+        for asset in found.assets:
+            if asset.path == path:
+                return asset
+        raise NotFound(what="asset", id=f"{path} in version {number} of the canvas {canvas_id}")
 
     async def restore(
         self, principal: Principal, canvas_id: str, number: int, expected_revision: int | None = None
     ) -> CanvasSnapshot:
         """Make the title, spec and assets of an earlier version the present ones; the state stays.
 
-        The spec is checked as if it was sent now. Raises `NotFound`, `RevisionConflict`, `BadInput` for a
-        spec that is no longer valid, or `CorruptData` for an asset whose blob is missing. CV-45
+        Spec and assets are checked as if they were sent now. Raises `NotFound`, `RevisionConflict`,
+        `BadInput` for the present version and for a spec that is no longer valid, `TooLarge`, or
+        `CorruptData` for an asset whose blob is missing. CV-45
         """
         for _ in range(MAX_ATTEMPTS):
             snapshot = await self._transactions.find(principal, canvas_id)
             check_revision(snapshot.canvas, expected_revision)
             found = await self.get(principal, canvas_id, number)
-            if found.canvas_revision != snapshot.canvas.revision:
+            if found.canvas_written_at != snapshot.written_at:
                 continue
+            if found.version.revision == found.canvas_revision:
+                raise BadInput(problem=f"Version {number} is the present one; restore an earlier version.")
+            self._assets.check_limits(found.assets, _find_put(snapshot, found))
             parsed = await self._drafts.parse_spec(principal, found.spec)
             await self._assets.check_stored(_find_put(snapshot, found))
             definitions = await self._drafts.definitions(principal)
-            restore = _Restore(principal, found, parsed, definitions, expected_revision)
+            restore = _Restore(principal, snapshot, found, parsed, definitions, expected_revision)
             try:
                 outcome = await self._transactions.apply(principal, canvas_id, restore.decide)
             except _CanvasChanged:
@@ -96,12 +125,13 @@ class CanvasVersions:
 
 
 class _CanvasChanged(Exception):
-    """Raised if the canvas has changed since the version was read."""
+    """Raised if the spec or an asset has changed since the version was read; the state may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Restore:
     principal: Principal
+    seen: CanvasSnapshot  # read before the version
     found: VersionContent
     parsed: CanvasSpec
     definitions: Definitions
@@ -111,7 +141,10 @@ class _Restore:
         """Return the change that restores the version, or None if the canvas has its content."""
         canvas, found = snapshot.canvas, self.found
         check_revision(canvas, self.expected_revision)
-        if canvas.revision != found.canvas_revision:
+        seen = self.seen
+        if (snapshot.written_at, canvas.spec_json) != (seen.written_at, seen.canvas.spec_json):
+            raise _CanvasChanged
+        if snapshot.assets != seen.assets:  # the same content may have another blob
             raise _CanvasChanged
         put, paths = _find_put(snapshot, found), {asset.path for asset in found.assets}
         removed = [asset.path for asset in snapshot.assets if asset.path not in paths]

@@ -1,5 +1,8 @@
 """Versions of canvases in both stores: conversion of rows to core values."""
 
+from datetime import datetime
+from typing import Any
+
 import msgspec
 
 from easel.core.canvas.assets import Asset
@@ -13,14 +16,13 @@ def encode_differences(differences: Differences) -> str:
 
 
 def to_version(row: Row, time: Time = None) -> Version:
-    written_at = row["written_at"]
     return Version(
         number=row["version_no"],
         revision=row["revision"],
         title=row["title"],
         is_accepted=bool(row["is_accepted"]),
         written_by=row["written_by"],
-        written_at=written_at if time is None or written_at is None else time(written_at),
+        written_at=_to_time(row["written_at"], time),
         differences=None if row["changed"] is None else _decode_differences(row["changed"]),
     )
 
@@ -29,7 +31,12 @@ def to_content(row: Row, time: Time = None) -> VersionContent:
     assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
     hints = None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"])
     spec = msgspec.json.decode(row["spec"])
-    return VersionContent(to_version(row, time), spec, assets, hints, row["canvas_revision"])
+    written_at = _to_time(row["canvas_written_at"], time)
+    return VersionContent(to_version(row, time), spec, assets, hints, row["canvas_revision"], written_at)
+
+
+def _to_time(value: Any, time: Time) -> datetime | None:
+    return value if time is None or value is None else time(value)
 
 
 def _decode_differences(text: str) -> Differences:

@@ -29,7 +29,10 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
         Failing(refresh_id, action_id, failures, wait, None if error is None else _with_current_name(error))
         for refresh_id, action_id, failures, wait, error in msgspec.json.decode(row["failing"])
     ]
-    return CanvasSnapshot(to_canvas(row, time), assets, views, failing)
+    written_at = row["written_at"]
+    if time is not None and written_at is not None:
+        written_at = time(written_at)
+    return CanvasSnapshot(to_canvas(row, time), assets, views, failing, written_at=written_at)
 
 
 def _with_current_name(error: dict[str, Any]) -> dict[str, Any]:

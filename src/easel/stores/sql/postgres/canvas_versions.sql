@@ -64,7 +64,7 @@ select version_no, revision, title, is_accepted, written_by, written_at, changed
 -- they are consistent. Each part is that of the first version from this one on which has the part, else that
 -- of the canvas.
 select v.version_no, v.revision, v.title, v.is_accepted, v.written_by, v.written_at, v.changed,
-       v.tool_hints, c.revision as canvas_revision,
+       v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
                   where s.user_id = c.user_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null

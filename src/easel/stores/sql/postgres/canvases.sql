@@ -51,7 +51,7 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 -- that they are consistent. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, created_at, updated_at,
+       is_accepted, tool_hints, written_by, written_at, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
