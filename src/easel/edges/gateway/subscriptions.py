@@ -24,6 +24,7 @@ from easel.host.services import Services
 from easel.host.streams import Subscription
 
 SUBSCRIBE, UNSUBSCRIBE = "canvas.subscribe", "canvas.unsubscribe"
+DELETED = "DELETED"  # the reason for the end of a delivery
 
 
 class Subscribe(OfCanvas):
@@ -242,6 +243,8 @@ class Subscriptions:
                 delivery.opened.set_result(None)
             await self._forward_events(delivery)
             reason = await self._end_reason(principal, canvas_id)
+        except NotFound:  # deleted before its log was opened
+            reason = DELETED
         except HostError as problem:  # such as an unavailable store: the client resumes with its last seq
             reason = problem.code
         except Exception as problem:  # noqa: BLE001 - logged by `report_error`
@@ -271,7 +274,7 @@ class Subscriptions:
         try:
             await self._services.canvases.get(principal, canvas_id)
         except NotFound:
-            return "DELETED"
+            return DELETED
         return "RESUME"
 
 

@@ -101,7 +101,7 @@ class CanvasLibrary:
         self._notifier = notifier
         self._audit = audit
         self._limits = limits
-        self.drafts = self._drafts = DraftChecker(assets, artifacts, tools, limits, floor)
+        self.drafts = DraftChecker(assets, artifacts, tools, limits, floor)
 
     # -- finding ---------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class CanvasLibrary:
         if canvas.tool_hints is None or not canvas.spec.get("toolPolicy", {}).get("allow"):
             return snapshot
         try:
-            definitions = await self._drafts.definitions(principal)
+            definitions = await self.drafts.definitions(principal)
         except Unavailable:
             return snapshot  # an action checks the tools again before it calls one
         weakened = find_weakened(canvas.tool_hints, self._transactions.specs.get(canvas), definitions)
@@ -157,14 +157,14 @@ class CanvasLibrary:
             raise RevisionConflict(
                 canvas=draft.canvas_id, expected=draft.expected_revision, currentRevision=0
             )
-        created = await self._create(principal, await self._drafts.check(principal, draft))
+        created = await self._create(principal, await self.drafts.check(principal, draft))
         if created is None:
             raise AlreadyExists(what="canvas", id=draft.canvas_id)
         return await self.check_tools(principal, created)
 
     async def upsert(self, principal: Principal, draft: Draft) -> CanvasSnapshot:
         """Create a canvas, or replace the parts of an existing one that the draft contains. RS-40"""
-        checked = await self._drafts.check(principal, draft)
+        checked = await self.drafts.check(principal, draft)
         for _ in range(MAX_ATTEMPTS):
             current = await self._canvases.get(principal.user_id, checked.canvas_id)
             try:
@@ -204,7 +204,7 @@ class CanvasLibrary:
             written_by=principal.author,
             tool_hints={}
             if checked.parsed is None
-            else remember_hints(checked.parsed, await self._drafts.definitions(principal)),
+            else remember_hints(checked.parsed, await self.drafts.definitions(principal)),
         )
         try:
             created = await self._canvases.create(
@@ -231,7 +231,7 @@ class CanvasLibrary:
             else await self._assets.store(principal.user_id, current.agent_id, canvas_id, draft.assets)
         )
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if checked.spec is None else await self._drafts.definitions(principal)
+        definitions = NO_TOOLS if checked.spec is None else await self.drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
@@ -309,12 +309,12 @@ class CanvasLibrary:
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
         new_title = None if title is None else parse_title(title, name)
-        parsed = None if spec is None else await self._drafts.parse_spec(principal, spec)
+        parsed = None if spec is None else await self.drafts.parse_spec(principal, spec)
         stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
         operations, offloaded_of_state = offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if parsed is None else await self._drafts.definitions(principal)
+        definitions = NO_TOOLS if parsed is None else await self.drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
@@ -369,7 +369,7 @@ class CanvasLibrary:
         if not may_accept(principal):
             raise Forbidden(problem="Only a person can accept a spec.")
         events = events_for(principal, canvas_id)
-        definitions = await self._drafts.definitions(principal)
+        definitions = await self.drafts.definitions(principal)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
@@ -401,7 +401,7 @@ class CanvasLibrary:
 
         If `canvas` is given and not accepted, the first warning says so.
         """
-        warnings = await self._drafts.warnings(principal, spec)
+        warnings = await self.drafts.warnings(principal, spec)
         return warnings if canvas is None or canvas.is_accepted else [NOT_ACCEPTED, *warnings]
 
     async def delete(
