@@ -76,7 +76,12 @@ class Truth:
             truth.logs["thread", row["session_id"]].append(_row(row, row["thread_seq"]))
             truth.authors[row["session_id"]].append((row["author"], row["run_id"]))
         for row in await stored_runs.fetch(
-            "select * from canvas_events where canvas_id = any($1) order by canvas_id, seq", list(canvases)
+            """
+            select e.canvas_id, e.seq, e.event_type, e.visibility, e.created_at,
+                   e.payload || jsonb_build_object('agentId', c.agent_id) as payload
+              from canvas_events e join canvases c using (user_id, canvas_id)
+             where e.canvas_id = any($1) order by e.canvas_id, e.seq""",
+            list(canvases),
         ):
             truth.logs["canvas", row["canvas_id"]].append(_row(row, row["seq"]))
         return truth
