@@ -121,7 +121,7 @@ async def _serve(
             if with_api:
                 token = services.sign_in.owner_token
                 print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
-        _tune_gc()
+        tune_gc()
         if with_worker:
             await build_worker(shared).work(stop)
         else:
@@ -159,7 +159,7 @@ def _check_token(settings: Settings) -> None:
         )
 
 
-def _tune_gc() -> None:
+def tune_gc() -> None:
     """Collect garbage rarely: few objects are in reference cycles, and a collection delays every stream."""
     gc.collect()
     gc.freeze()
