@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
 from tests.browser.canvas import (
     CanvasApi,
@@ -17,8 +17,8 @@ from tests.browser.canvas import (
     pause_timers,
     wait_in_frame,
 )
+from tests.browser.conftest import launch_chromium
 from tests.requirements import rule
-from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -445,10 +445,11 @@ async def test_address_with_an_allowed_scheme_is_written(
 
 
 @pytest_asyncio.fixture(loop_scope="session", params=["en-US", "de-DE"])
-async def localized_page(request: pytest.FixtureRequest, browser: Browser) -> AsyncIterator[tuple[Page, str]]:
-    context = await browser.new_context(locale=request.param, timezone_id="America/New_York")
-    yield await context.new_page(), request.param
-    await context.close()
+async def localized_page(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Page, str]]:
+    # A frame in a process of its own gets the emulated language and time zone of its page late, or never.
+    async with launch_chromium("--disable-features=IsolateSandboxedIframes") as browser:
+        context = await browser.new_context(locale=request.param, timezone_id="America/New_York")
+        yield await context.new_page(), request.param
 
 
 # format, value, text in American English, text in German. The time zone is New York's.
@@ -489,13 +490,7 @@ async def test_formats_follow_the_language_and_time_zone_of_the_reader(
     )
     name = make(api, rows, values=[value for _, value, *_ in FORMATTED])
 
-    async def has_locale() -> bool:
-        await open_canvas(page, server, name)
-        frame = await loaded_frame(page)
-        return await frame.evaluate("new Intl.DateTimeFormat().resolvedOptions().locale") == locale
-
-    # A frame in a process of its own does not always get the emulated language of its page.
-    await wait_for(has_locale, what=f"a frame with the language {locale}")
+    await open_canvas(page, server, name)
     frame = await loaded_frame(page)
     texts = await frame.evaluate("[...document.querySelectorAll('p')].map((one) => one.textContent)")
     expected = [row[2 if locale == "en-US" else 3] for row in FORMATTED]
