@@ -150,8 +150,8 @@ async def migrated_database(
     """Open the database, apply missing migrations, and close it at the end."""
     database = await open_database(settings, wait_seconds)
     try:
-        for name in await database.migrate():
-            log.info("database.migrated", migration=name)
+        if applied := await database.migrate():
+            log.info("database.migrated", migrations=len(applied), newest=applied[-1])
         yield database
     finally:
         await database.close()
