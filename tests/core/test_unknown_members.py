@@ -15,10 +15,10 @@ from easel.core.unknown_members import (
     MAX_IGNORED,
     MAX_WARNINGS,
     UnknownMember,
-    nearest_name,
     resembles,
     review_unknown_members,
 )
+from easel.core.validation import find_nearest
 from easel.errors import BadInput
 from tests.requirements import rule
 
@@ -133,7 +133,7 @@ def test_ignored_member_is_named_with_the_nearest_known_name() -> None:
     assert review_unknown_members([UnknownMember("b64", ("base64",), "assets.logo.png")]) == [
         "unknown member `assets.logo.png.b64` was ignored; did you mean `base64`?"
     ]
-    assert nearest_name("revision", ("expectedRevision", "canvasId")) == "expectedRevision"
+    assert find_nearest("revision", ("expectedRevision", "canvasId")) == "expectedRevision"
 
 
 @rule("RS-67")

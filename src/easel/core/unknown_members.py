@@ -4,19 +4,16 @@ Owns the words that must not be lost and the distance at which a name resembles 
 a request was encoded, nor which members it may have.
 """
 
-import difflib
 from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
-from easel.core.validation import quote_value
+from easel.core.validation import find_nearest, letters_of, quote_value
 from easel.errors import BadInput
 
 MAX_IGNORED = 100  # unknown members of one request; with more it is refused
 MAX_WARNINGS = 10  # of one request; further unknown members are counted
 MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_` and `-` are removed
-MAX_COMPARED_LENGTH = 64  # a longer name has no nearest name
-MIN_SIMILARITY = 0.6  # of a nearest name, from 0 to 1
 
 # Checks of the version that the caller has seen. One that is ignored overwrites somebody's change.
 GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
@@ -66,17 +63,8 @@ def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
 
 def resembles(name: str, words: tuple[str, ...]) -> bool:
     """Return whether a name differs from one of the words by case, `_`, `-` and at most two letters."""
-    letters = _letters(name)
+    letters = letters_of(name)
     return any(_is_near(letters, word) for word in _all_letters(words))
-
-
-def nearest_name(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that is most similar to this one, or None."""
-    if len(name) > MAX_COMPARED_LENGTH:
-        return None
-    by_letters = {_letters(word): word for word in known}
-    found = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=MIN_SIMILARITY)
-    return by_letters[found[0]] if found else None
 
 
 def _describe_guard(member: UnknownMember) -> str:
@@ -97,18 +85,14 @@ def _describe_ignored(member: UnknownMember) -> str:
             return f"unknown member {member.path} was ignored; this request has no key for repetitions."
         nearest = taken[0]
     else:
-        nearest = nearest_name(member.name, member.known)
+        nearest = find_nearest(member.name, member.known)
     advice = "." if nearest is None else f"; did you mean `{nearest}`?"
     return f"unknown member {member.path} was ignored{advice}"
 
 
-def _letters(name: str) -> str:
-    return name.replace("_", "").replace("-", "").casefold()
-
-
 @cache
 def _all_letters(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_letters(word) for word in words)
+    return tuple(letters_of(word) for word in words)
 
 
 def _is_near(name: str, word: str) -> bool:

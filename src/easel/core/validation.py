@@ -14,6 +14,7 @@ from easel.errors import BadInput
 
 MAX_DEPTH = 100  # levels of nesting in a value from a client
 MAX_QUOTE_LENGTH = 60
+MAX_COMPARED_LENGTH = 64  # a longer word has no nearest word
 EXTENSION_PREFIX = "x-"  # members with this prefix are for the author: stored, but not interpreted
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -101,10 +102,17 @@ def require_choice(value: Any, choices: type[Choice], at: str) -> Choice:
 
 
 def find_nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most like a misspelt one, or None if none is."""
-    if len(word) > MAX_QUOTE_LENGTH:
+    """Return the known word that is most like a misspelt one, or None. Case, `_` and `-` do not count."""
+    if len(word) > MAX_COMPARED_LENGTH:
         return None
-    return next(iter(difflib.get_close_matches(word, [*known], n=1)), None)
+    by_letters = {letters_of(name): name for name in known}
+    found = difflib.get_close_matches(letters_of(word), by_letters, n=1)
+    return by_letters[found[0]] if found else None
+
+
+def letters_of(name: str) -> str:
+    """Return the name without case, `_` and `-`, in which names are often misspelt."""
+    return name.replace("_", "").replace("-", "").casefold()
 
 
 def is_unsafe_name(name: str) -> bool:

@@ -1,7 +1,8 @@
-"""Methods of GSV that Easel does not have, and what it has instead. RS-67"""
+"""Methods that Easel does not have: what replaces those of GSV, and the nearest name of any other. RS-67"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from easel.core.validation import find_nearest
 from easel.errors import NotFound
 
 # By the name of a method, or by its part before the dot.
@@ -16,10 +17,12 @@ INSTEAD: Mapping[str, str] = {
 }
 
 
-def unknown_method(name: str) -> NotFound:
-    """Return the error for a method that does not exist; it names what replaces a method of GSV."""
+def unknown_method(name: str, known: Collection[str]) -> NotFound:
+    """Return the error for a method that does not exist: with what replaces it, or with the nearest name."""
     short = name[:200]
-    instead = INSTEAD.get(short) or INSTEAD.get(short.partition(".")[0])
-    if instead is None:
-        return NotFound(what="method", id=short)
-    return NotFound.with_message(f"There is no method {short} here: {instead}.", what="method", id=short)
+    message = f"There is no method {short}."
+    if instead := INSTEAD.get(short) or INSTEAD.get(short.partition(".")[0]):
+        message = f"There is no method {short} here: {instead}."
+    elif nearest := find_nearest(name, known):
+        message = f"There is no method {short}; did you mean {nearest}?"
+    return NotFound.with_message(message, what="method", id=short)

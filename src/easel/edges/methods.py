@@ -87,7 +87,7 @@ async def dispatch(caller: Caller, name: str, params: Any) -> Any:
     """Call the method of this name and return its result, with warnings about ignored params. RS-67"""
     method = METHODS.get(name)
     if method is None:
-        raise unknown_method(name)
+        raise unknown_method(name, METHODS.keys() | CONNECTION_METHODS)
     decoded = decode_params(name, params, method.params)
     given = decoded.params
     try:

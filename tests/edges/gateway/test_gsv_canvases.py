@@ -299,6 +299,9 @@ async def test_ok_of_an_action_is_true_only_if_it_completed(client: GatewayClien
         ("config.get", "/api/settings"),
         ("cron.status", "refresh job"),
         ("logs.get", "gsv__LogsGet"),
+        ("canvas.lst", "did you mean canvas.list?"),
+        ("canvas.Subscribe", "did you mean canvas.subscribe?"),
+        ("workspace.list", "There is no method workspace.list."),
     ],
 )
 async def test_method_that_easel_lacks_is_refused_with_what_it_has_instead(

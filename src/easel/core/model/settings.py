@@ -5,7 +5,6 @@ server that it was set for, and is never sent to another one: neither the host's
 chose, nor a user's key for one provider to another provider.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 from easel.core.audit.redaction import Redaction
 from easel.core.model.choice import REASONING_EFFORTS, ModelChoice, Provider
-from easel.core.validation import quote_value, refuse
+from easel.core.validation import find_nearest, quote_value, refuse
 
 NAMES = ("provider", "model", "api_key", "base_url", "reasoning_effort", "token_budget")
 SECRET_NAMES = frozenset({"api_key"})
@@ -193,17 +192,16 @@ def check_value(name: str, value: Any) -> str:
             return str(check_token_budget(value))
         case _:
             pass
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(NAMES)}."
+    near = find_nearest(name, NAMES)
+    hint = f"; did you mean {near}?" if near else f"; the settings are {', '.join(NAMES)}."
     return refuse(_quote(name), f"is not a setting{hint}")
 
 
 def parse_provider(value: Any, name: str = "provider") -> Provider:
     if isinstance(value, str) and value in {*Provider}:
         return Provider(value)
-    word = value.lower() if isinstance(value, str) else ""
-    near = difflib.get_close_matches(word, [*Provider, *OTHER_WORDS], n=1)
-    hint = f" Did you mean {OTHER_WORDS.get(near[0], near[0])}?" if near else ""
+    near = find_nearest(value, [*Provider, *OTHER_WORDS]) if isinstance(value, str) else None
+    hint = f" Did you mean {OTHER_WORDS.get(near, near)}?" if near else ""
     return refuse(name, f"must be one of {', '.join(Provider)}, not {_quote(value)}.{hint}")
 
 
