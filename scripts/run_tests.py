@@ -1,11 +1,11 @@
 """Run linters and tests in parts and print one total: `python scripts/run_tests.py
 check|all|lint|soak|browsers [-- pytest args]`.
 
-Owns the split. `check` is lint, types and the tests of core, host, stores and edges. `all` adds the tests
-that start programs and browsers, then the journeys: these start clusters of processes and measure times, so
-they run one at a time. `browsers` runs the drills of canvas pages on each browser in `.browsers/`. Without
-Chromium, nginx or bubblewrap their tests are left out with a message on a developer's machine; with CI=true
-the run fails.
+Owns the split. `check` is lint, types and the tests of core, host, stores, edges and llm, without those that
+are marked `slow`. `all` is every test: first those of one program or browser, then the journeys, which start
+clusters of processes and measure times, two at a time. `browsers` runs the drills of canvas pages on each
+browser in `.browsers/`. Without Chromium, nginx or bubblewrap their tests are left out with a message on a
+developer's machine; with CI=true the run fails.
 """
 
 from __future__ import annotations
@@ -91,10 +91,8 @@ def finish(linters: list[Linter]) -> bool:
     return all(results)
 
 
-def exclude_missing_parts() -> list[str]:
-    """Return the marker expression that leaves out tests this machine cannot run; in CI nothing is
-    left out.
-    """
+def list_unusable_markers() -> list[str]:
+    """Return the markers of tests that this machine cannot run. In CI no test is left out."""
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
     if missing and IN_CI:
@@ -105,6 +103,11 @@ def exclude_missing_parts() -> list[str]:
             f"LEFT OUT: tests marked `{marker}`. {package} is not installed; installing it needs root on "
             f"Debian."
         )
+    return markers
+
+
+def exclude(markers: list[str]) -> list[str]:
+    """Return the arguments of pytest that leave out tests with one of these markers."""
     return ["-m", " and ".join(f"not {marker}" for marker in markers)] if markers else []
 
 
@@ -127,9 +130,11 @@ def run_pytest(
     started = time.monotonic()
     junit = [f"--junitxml={report}", "-o", f"junit_suite_name={part}"]
     command = [sys.executable, "-m", "pytest", "-q", *junit, *arguments, *extra]
-    # Property tests try a quarter of their examples in `make check`.
+    # A quarter of the examples of property tests, and one database where the store does not matter.
     short = {"EASEL_TEST_LENGTH": "short"} if part == "check" else {}
     environment = {**os.environ, **short, **(variables or {})}
+    # Hundreds of tests start a program, which would compile all of its modules again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     code = subprocess.run(
         command, cwd=HOME, stdin=subprocess.DEVNULL, env=environment, check=False
     ).returncode
@@ -150,14 +155,16 @@ def main(arguments: list[str]) -> int:
 
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
-    excluded = [] if command in {"soak", "browsers"} else exclude_missing_parts()
+    left_out = [] if command in {"soak", "browsers"} else list_unusable_markers()
+    if command == "check":
+        left_out.append("slow")
     total: Counter[str] = Counter()
     is_clean = True
     for browser, program in find_browsers().items() if command == "browsers" else ():
         drills = ["-n", "2", *BROWSER_DRILLS]
         total += run_pytest(browser, drills, extra, {"EASEL_TEST_BROWSER": str(program)})
     for part, part_arguments in PARTS.get(command, {}).items():
-        total += run_pytest(part, part_arguments + excluded, extra)
+        total += run_pytest(part, part_arguments + exclude(left_out), extra)
         # Finished before the next part, which measures times.
         is_clean = finish(linters) and is_clean
         linters = []

@@ -101,6 +101,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENDLESS)
 async def test_endless_answer_is_refused(
     provider: str, models: Models, case: str, monkeypatch: pytest.MonkeyPatch

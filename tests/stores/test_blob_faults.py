@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # Fixtures.
 __all__ = ["aws", "blobs", "bucket", "disk", "location", "s3_server"]
 

@@ -92,6 +92,7 @@ async def test_two_processes_share_one_location(location: BlobLocation) -> None:
     assert await other.get("a") == b"one"
 
 
+@pytest.mark.slow
 async def test_large_blob_is_stored_and_read_with_little_memory(location: BlobLocation) -> None:
     script = """
 import asyncio, hashlib, psutil, sys
@@ -275,6 +276,7 @@ async def test_list_returns_the_keys_below_a_folder(blobs: Blobs) -> None:
     assert await list_keys(blobs, "a") == await list_keys(blobs, "nothing/here") == []
 
 
+@pytest.mark.slow
 async def test_concurrent_puts_and_deletes_in_one_folder_succeed(location: BlobLocation) -> None:
     """A delete removes folders that it emptied while other puts are about to write into them."""
 

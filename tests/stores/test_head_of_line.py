@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from easel.core.run.run import Claim
     from easel.host.ports import RunStore
 
+pytestmark = pytest.mark.slow
+
 LOCKED_SECONDS = 4.0
 WARM_UP_SECONDS = 1.0
 MAX_P99_SECONDS = 0.1

@@ -20,6 +20,8 @@ from tests.stores.harness import TIMEOUT_SECONDS, wait_for_blocked_statement
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+pytestmark = pytest.mark.slow
+
 DEADLOCK_TIMEOUT = "select setting::int from pg_settings where name = 'deadlock_timeout'"  # milliseconds
 ADD_COLUMN = Migration(9001, "mood", "alter table runs add column mood text")
 ADD_INDEXES = Migration(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from easel.host.ports import ArtifactStore
     from tests.stores.harness import Store
 
+pytestmark = pytest.mark.slow
+
 GRACE = 7 * 86_400.0
 ORPHANS = 500
 ARTIFACTS, CANVASES = 1_000, 200  # every canvas refers to every artifact: 200,000 references

@@ -1,10 +1,13 @@
-"""The length of repeated tests: all examples in `make test`, a quarter of them in `make check`."""
+"""The length of tests: all examples and both databases in `make test`, fewer in `make check`."""
 
 from __future__ import annotations
 
 import os
 
 IS_SHORT = os.environ.get("EASEL_TEST_LENGTH") == "short"
+
+# Of tests that do not concern a store; the contract tests of the stores always run on both.
+DATABASES = ("sqlite",) if IS_SHORT else ("sqlite", "postgres")
 
 
 def examples(full: int) -> int:

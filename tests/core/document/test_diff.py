@@ -118,6 +118,7 @@ def _time(old: str, new: str) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds, count", [(2, 500_000), (10, 500_000), (1_000, 250_000), (10**9, 100_000)])
 def test_unrelated_texts_of_1_mb_take_a_bounded_time(kinds: int, count: int) -> None:
     old, new = make_repetitive(count, kinds), make_repetitive(count, kinds)

@@ -103,7 +103,7 @@ def test_long_part_of_a_secret_is_replaced() -> None:
 def test_secret_in_pieces_is_replaced(value: str) -> None:
     mask, pick = SecretMask({"NAME": value, "OTHER": f"{value[:6]}different"}), random.Random(7)
     text = f"before {value} between {base64.b64encode(value.encode()).decode()} after {value}"
-    for _ in range(5):
+    for _ in range(5 if len(text) < 5000 else 1):
         shown: list[str] = []
         stream = MaskedStream(mask, shown.append)
         position = 0

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.edges.gateway.action_fixtures import ControlledTools
 from tests.edges.http.live import LiveEasel, capture_log, new_session
 from tests.support.gateway import GatewayClient
+from tests.support.length import DATABASES
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def module_database_url(postgres: str) -> Iterator[str]:
     drop_database(postgres, url.rpartition("/")[2])
 
 
-@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+@pytest.fixture(scope="module", params=DATABASES)
 def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
     with LiveEasel(tmp_path_factory.mktemp("easel"), url, with_worker=False) as live:
@@ -57,7 +58,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> ControlledTools:
     return ControlledTools(tmp_path_factory.mktemp("tools"))
 
 
-@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+@pytest.fixture(scope="module", params=DATABASES)
 def action_easel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tools: ControlledTools
 ) -> Iterator[LiveEasel]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.edges.gateway.action_fixtures import ControlledTools
 
+pytestmark = pytest.mark.slow
+
 CLAIM_SECONDS = 1.0
 # Without its database: a few seconds for each part that tries to write to it.
 STOPPED_WITHIN_SECONDS = 20.0

@@ -18,6 +18,7 @@ from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Heard
+from tests.support.length import DATABASES
 from tests.support.sse import Event, Parser
 from tests.support.waiting import wait_for
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 LONG_POLL = 600.0
 
 
-@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+@pytest.fixture(scope="module", params=DATABASES)
 def easel_with_bash(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveEasel]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.edges.http.live import LiveEasel, capture_log
+from tests.support.length import DATABASES
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def module_database_url(postgres: str) -> Iterator[str]:
     drop_database(postgres, url.rpartition("/")[2])
 
 
-@pytest.fixture(scope="module", params=("sqlite", "postgres"))
+@pytest.fixture(scope="module", params=DATABASES)
 def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
     """API and worker, on SQLite and on Postgres."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""

@@ -17,6 +17,8 @@ from tests.support.waiting import wait_for_sync
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 AT_MOST_SECONDS = 14.0
 # A request under way may wait for the settings' statement limit of eight seconds, and not for two of them one
 # after the other.

@@ -142,6 +142,7 @@ FIRE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row, mode", FIRE)
 def test_generated_requests_get_described_responses(
     small_easel: LiveEasel,

@@ -21,6 +21,8 @@ from tests.support.waiting import wait_for_sync
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+pytestmark = pytest.mark.slow
+
 EVENTS = 500
 AT_ONCE = 8
 STALL_SECONDS = 0.6

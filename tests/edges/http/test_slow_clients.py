@@ -16,6 +16,8 @@ from tests.requirements import case
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 1.0
 MAX_WAIT_SECONDS = 20.0  # the default timeout would be 30
 TRIES = 10

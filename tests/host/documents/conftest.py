@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from easel.stores.postgres import open_postgres
 from tests.host.documents.harness import Instance, open_instances
+from tests.support.length import DATABASES
 from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def documents_url(postgres: str) -> Iterator[str]:
     drop_database(postgres, url.rpartition("/")[2])
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest) -> str:
     """Return the address of the Postgres database, or an empty text for SQLite."""
     return request.getfixturevalue("documents_url") if request.param == "postgres" else ""

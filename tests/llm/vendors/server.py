@@ -5,6 +5,7 @@ with serve(AnthropicVendor(), [Answer(text="Hello")]) as server:
 """
 
 import asyncio
+import concurrent.futures
 import json
 import socket
 import threading
@@ -45,6 +46,28 @@ class Vendor(Protocol):
     def error(self, status: int, message: str) -> dict[str, Any]: ...
 
 
+class _Server(uvicorn.Server):
+    """Ends at once. uvicorn looks every tenth of a second whether it should, and waits as long again."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._running = concurrent.futures.Future[asyncio.AbstractEventLoop]()
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        self._running.result(WAIT_SECONDS).call_soon_threadsafe(self._ended.set)
+
+    async def main_loop(self) -> None:
+        self._running.set_result(asyncio.get_running_loop())
+        await self._ended.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in [*self.server_state.connections]:
+            connection.shutdown()
+
+
 class VendorServer:
     def __init__(
         self, vendor: Vendor, answers: Sequence[Answer] = (), *, key: str = KEY, port: int = 0
@@ -61,7 +84,7 @@ class VendorServer:
         self._key = key
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(self._app, interface="asgi3", log_level="critical", lifespan="off")
         )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
@@ -74,7 +97,7 @@ class VendorServer:
         self._thread.start()
 
     def stop(self) -> None:
-        self._server.should_exit = self._server.force_exit = True
+        self._server.end()
         self._thread.join(WAIT_SECONDS)
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
