@@ -9,7 +9,7 @@ VENV := .venv/bin
 help: ## list the targets
 	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
 	@echo "make check   lint, types and the fast tests of core, host, stores and edges (under 3 minutes)"
-	@echo "make test    the whole suite (under 17 minutes); ARGS=\"-k cancel\" selects tests"
+	@echo "make test    the whole suite (under 20 minutes); ARGS=\"-k cancel\" selects tests"
 	@echo "make browsers  the drills of canvas pages on Debian's oldest and newest Chromium and on Firefox ESR"
 	@echo "make lint    ruff and basedpyright only"
 	@echo "make format  format and sort imports with ruff"
