@@ -21,8 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="""Set, list and delete the secrets that actions of your canvases use.
 
-    A spec names a secret as {"$secret": "NAME"}; the running Easel stores its value encrypted and shows it to
-    nobody.
+    A spec names a secret as {"$secret": "NAME"}; the running Easel stores its value encrypted and never shows
+    it.
 
     Example: `easel secret set DEPLOY_KEY`, then `easel secret list`""",
 )

@@ -15,7 +15,7 @@ MAX_IGNORED = 100  # unknown members of one request; with more it is refused
 MAX_WARNINGS = 10  # of one request; further unknown members are counted
 MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_` and `-` are removed
 
-# Checks of the version that the caller has seen. One that is ignored overwrites somebody's change.
+# Checks of the version that the caller has seen. Ignoring one overwrites the change of another client.
 GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
 # Keys that make a repeated request harmless.
 KEYS = ("idempotencyKey", "idempotency_key", "requestId")

@@ -15,7 +15,7 @@
   const FIELDS = ["check", "number", "long", "short"];
   const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
   const PART = /^[\p{L}\p{N}_-]{1,128}$/u;
-  const TEMPLATE = Symbol("template"); // stands for any item of a list
+  const TEMPLATE = Symbol("template"); // in place of any item of a list
 
   const create = (tag, className, ...children) => {
     const node = document.createElement(tag);

@@ -69,7 +69,7 @@ class Model {
     if (this.draft === NONE || this.sending !== NONE || this.isConflict || this.problem) return;
     [this.sending, this.draft] = [this.draft, NONE];
     this.sentPointer = toPointer(this.parts);
-    // An item may have moved meanwhile. The server then refuses this revision, and the entry is sent again.
+    // An item may have moved since. The server then refuses this revision, and the entry is sent again.
     const revision = this.row ? known.revision : undefined;
     let isSaved = false;
     try {

@@ -1,7 +1,7 @@
 """The remembered hints of a canvas's tools, as declared when the spec was written or accepted.
 
 Owns the stored form of the hints and the comparison with the definitions in force. A node declares its tools
-anew at every connection, so a tool that claims less effect than before must not gain rights by its own word:
+at every connection, so a tool that claims less effect than before must not gain rights by its own word:
 until a person accepts the canvas again, the spec counts as not accepted and the tool as not read-only. A tool
 that was unknown counts as it did then: not read-only and not idempotent (RS-45). Does not know stores. RS-68
 """

@@ -96,7 +96,7 @@ async def _write_mode(
     mode: str,
     expected_revision: int | None,
 ) -> CanvasSnapshot:
-    """Write the current spec with another mode. Retries if another request changes the canvas meanwhile."""
+    """Write the current spec with another mode. Retries if another request changes the canvas."""
     with_mode({}, mode)
     for _ in range(MAX_ATTEMPTS):
         try:

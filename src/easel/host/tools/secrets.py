@@ -1,7 +1,7 @@
 """The secrets of one tool call: resolved just before it, and masked in everything that comes back. RS-66
 
-Owns the time in which values are known. Result, live output and errors are masked here, and so is what is
-logged and audited meanwhile. Does not know tools or nodes.
+Owns the time in which values are known. Result, live output and errors are masked here, and so are log
+lines and audit records during the call. Does not know tools or nodes.
 """
 
 import contextlib
