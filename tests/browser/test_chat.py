@@ -121,6 +121,16 @@ async def test_long_answer_with_an_offloaded_text_is_shown_completely(
     await expect(turn(page).locator(".question .text")).to_have_text(script({"say": long}))
 
 
+async def test_refusal_of_a_document_tool_is_shown_with_its_code(page: Page, server: EaselProcess) -> None:
+    await open_session(page, server)
+    await send_message(
+        page, script({"call": "canvas_check_out"}, {"call": "gsv__Echo", "args": {"value": {"ok": False}}})
+    )
+    await expect_ended(page)
+    await expect(turn(page).locator(".tool").first).to_contain_text("refused · NOT_FOUND: ")
+    await expect(turn(page).locator(".tool").last).to_contain_text("done · ")
+
+
 async def test_tool_call_details_open_and_offloaded_values_load_on_demand(
     page: Page, server: EaselProcess
 ) -> None:

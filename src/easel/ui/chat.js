@@ -273,10 +273,13 @@ function createTool(item) {
 function drawTool(node, item, turn) {
   const [summary, detail] = node.children;
   const isFinished = "result" in item || "error" in item || item.marker;
+  // The tools of documents answer `ok: false` for what they refuse, so that the model reads the code.
+  const { ok, code, message } = item.result ?? {};
+  const refusal = ok === false && code && message ? `${code}: ${message}` : null;
   let state = turn.answer.status ? "stopped" : "calling…";
-  if (isFinished) state = "error" in item ? "failed" : "done";
+  if (isFinished) state = "error" in item ? "failed" : refusal ? "refused" : "done";
   node.dataset.state = state;
-  const text = summarize(isFinished ? item.error ?? item.result : item.args);
+  const text = summarize(isFinished ? item.error ?? refusal ?? item.result : item.args);
   summary.lastChild.textContent = `${state}${text ? ` · ${text}` : ""}`;
   const { args, result, error, marker } = item;
   const all = [["arguments", args], ["result", result], ["error", error], ["details", marker]];
