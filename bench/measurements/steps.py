@@ -180,7 +180,7 @@ class _Runner:
 
 @contextlib.contextmanager
 def _collecting_as_a_worker() -> Iterator[None]:
-    """Collect garbage as rarely as a worker does: a collection of all objects blocks for over 50 ms."""
+    """Collect garbage as rarely as a worker does; with Python's thresholds it is most of a block."""
     thresholds = gc.get_threshold()
     tune_gc()
     try:
