@@ -28,7 +28,7 @@ RULES: Mapping[str, tuple[str, int]] = {
     "AHP": ("Canvas on the Agent Host Protocol", 69),
     "CT": ("Canvas tools for documents", 63),
     "SB": ("Sandbox isolation", 19),
-    "RS": ("Resolutions", 70),
+    "RS": ("Resolutions", 80),
 }
 # letter: (fault or attack, number of cases from 1 on)
 CASES: Mapping[str, tuple[str, int]] = {
