@@ -54,10 +54,12 @@ async def add_references(store: Store, prefix: str, canvases: int) -> None:
         "insert into canvases (user_id, canvas_id, agent_id, title, spec, state)"
         f" select 'owner', '{prefix}' || n, 'main', '', '{{}}', '{{}}' from {numbers(store, canvases)}"
     )
-    await store.sql(
-        "insert into artifact_refs (user_id, artifact_id, canvas_id)"
-        f" select user_id, artifact_id, '{prefix}' || m from artifacts, {numbers(store, canvases, 'm')}"
-    )
+    # One statement for each canvas: a statement for all exceeds the time limit of a query on a busy machine.
+    for number in range(1, canvases + 1):
+        await store.sql(
+            "insert into artifact_refs (user_id, artifact_id, canvas_id)"
+            f" select user_id, artifact_id, '{prefix}{number}' from artifacts"
+        )
 
 
 async def sweep(artifacts: ArtifactStore, on_page: list[int] | None = None) -> int:
