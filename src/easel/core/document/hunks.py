@@ -45,6 +45,11 @@ class Hunk(NamedTuple):
     new_is_terminated: bool = True
 
     @property
+    def is_short(self) -> bool:
+        """Whether both sides have fewer lines than the header says."""
+        return len(self.old) < self.header.old_count and len(self.new) < self.header.new_count
+
+    @property
     def is_insertion(self) -> bool:
         return not self.old
 
@@ -69,8 +74,8 @@ def parse_patch(
 ) -> list[Hunk]:
     """Return the hunks of a patch. Raises `PatchRejected` if it is not one unified diff of one file.
 
-    `strips_cr` says that the document has no CRLF: if then every line of the patch ends in CRLF, they are
-    those of the argument.
+    `strips_cr` says that the document has lines and no CRLF: if then every line of the patch ends in CRLF,
+    they are those of the argument.
     """
     return _Parser(patch, revision_id, max_hunks, max_lines, strips_cr=strips_cr).parse()
 

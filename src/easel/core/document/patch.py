@@ -49,12 +49,14 @@ class Applied:
 
     `old_ranges` has for each hunk the lines of the old text that it names, context included. An insertion
     after line N names none: its range is `(N + 1, N)`. `corrections` name headers that were wrong. RS-18
+    `advice` says where to read if the patch may have been cut off. RS-78
     """
 
     text: str
     applied_hunks: int
     old_ranges: Sequence[LineRange]
     corrections: Sequence[str]
+    advice: str | None
 
 
 def apply_patch(
@@ -89,9 +91,11 @@ def apply_patch(
         revision_id=revision_id,
         max_hunks=max_hunks,
         max_lines=max_patch_lines,
-        strips_cr=ends in (LineEnds.NONE, LineEnds.LF),
+        strips_cr=bool(text) and ends in (LineEnds.NONE, LineEnds.LF),
     )
     application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
+    if hunks[-1].is_short and hunks[-1].body[-1].startswith("-"):
+        application.reject_cut_off(hunks)
     new_text = application.apply(hunks)
     if not allows_mixed_line_ends:
         application.check_line_ends(hunks, ends, has_cr="\r" in patch)
@@ -109,7 +113,26 @@ def apply_patch(
         applied_hunks=len(hunks),
         old_ranges=[(hunk.start + 1, hunk.start + len(hunk.old)) for hunk in hunks],
         corrections=_corrections(hunks),
+        advice=_advise_to_read(patch, hunks),
     )
+
+
+def _advise_to_read(patch: str, hunks: Sequence[Hunk]) -> str | None:
+    """Return where to read after a patch that may have been cut off, but applied. RS-78"""
+    last = hunks[-1]
+    if last.is_short:
+        problem = "its last hunk has fewer lines than its header says"
+    elif patch.endswith(f"\n{last.body[-1]}"):
+        problem = "its last line has no newline"
+    else:
+        return None
+    end = last.start + _shift_of(hunks[:-1]) + len(last.new)
+    return f"The patch may have been cut off: {problem}. Read around line {end} with canvas_read_lines."
+
+
+def _shift_of(hunks: Sequence[Hunk]) -> int:
+    """Return how many lines these hunks add."""
+    return sum(len(hunk.new) - len(hunk.old) for hunk in hunks)
 
 
 def _exceeds(text: str, max_bytes: int) -> bool:
@@ -252,6 +275,33 @@ class _Application:
         if offset == len(self._text) and not self._is_terminated:
             self._reject_missing_marker(hunk)
 
+    def reject_cut_off(self, hunks: Sequence[Hunk]) -> NoReturn:
+        """Reject a patch that ends within the old lines of its last hunk. RS-78"""
+        hunk = hunks[-1]
+        offset = self._matching_count(hunk)
+        number = hunk.start + offset + 1
+        differs = f"Line {number} of the document differs from the patch. " if offset < len(hunk.old) else ""
+        places = find_block(self._text, hunk.old, near=hunk.header.old_start) if differs else []
+        around = self._around(number)
+        reject(
+            Reason.CUT_OFF,
+            f"It ends with an old line, and has fewer lines than its header says: the patch was cut off. "
+            f"{differs}The lines there:\n{around}\n{name_places(places).lstrip()}",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice="Send the whole patch. If this hunk is complete, its header must be "
+            f"`{hunk.format_header(_shift_of(hunks[:-1]))}`.",
+            line=number,
+            lines=around,
+            found_at=places,
+        )
+
+    def _matching_count(self, hunk: Hunk) -> int:
+        """Return how many of the first old lines of the hunk are at its address."""
+        there = self._lines[hunk.start : hunk.start + len(hunk.old)]
+        pairs = zip(hunk.old, there, strict=False)
+        return next((nth for nth, (old, line) in enumerate(pairs) if old != line), len(there))
+
     def _reject_old_text(self, hunk: Hunk) -> NoReturn:
         """Reject a hunk whose old text is not at its address: for its lines, else for its last newline."""
         end = hunk.start + len(hunk.old)
@@ -319,9 +369,7 @@ class _Application:
 
     def _reject_mismatch(self, hunk: Hunk) -> NoReturn:
         """Name the first divergent line of a hunk, the lines there, and where its text occurs. RS-22"""
-        offset = 0
-        while hunk.start + offset < len(self._lines) and self._lines[hunk.start + offset] == hunk.old[offset]:
-            offset += 1
+        offset = self._matching_count(hunk)
         number, expected = hunk.start + offset + 1, hunk.old[offset]
         is_past_end = number > len(self._lines)
         actual = None if is_past_end else self._lines[number - 1]

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     BAD_HEADER = "bad_header"
     BAD_LINE = "bad_line"
     BAD_PATH = "bad_path"
+    CUT_OFF = "cut_off"
     TWO_FILES = "two_files"
     GUTTER = "gutter"
     NO_CHANGE = "no_change"

@@ -229,7 +229,7 @@ def compute_edit(args: Args, rules: ToolRules, document: Document) -> Computed:
         )
     except PatchRejected as problem:
         return Computed(problem=problem)
-    advice = None
+    advice = [applied.advice] if applied.advice else []
     try:
         check_inspected(
             document.inspected,
@@ -241,11 +241,11 @@ def compute_edit(args: Args, rules: ToolRules, document: Document) -> Computed:
         # Without a lease it is not known which lines were shown.
         if rules.enforces_inspection and "lease_id" in args:
             return Computed(problem=problem)
-        advice = None if "lease_id" not in args else NOT_READ
+        advice += [NOT_READ] if "lease_id" in args else []
     answer: dict[str, Any] = {
         "applied_hunks": applied.applied_hunks,
         "new_revision_id": revision_of(applied.text),
         **({"corrections": list(applied.corrections)} if applied.corrections else {}),
-        **({"advice": advice} if advice else {}),
+        **({"advice": " ".join(advice)} if advice else {}),
     }
     return Computed(answer=answer, text=applied.text)
