@@ -563,12 +563,12 @@ async def test_change_under_a_lost_claim_is_refused(
     assert (await get_document(documents)).text == "z"
 
 
-@rule("CT-19")
+@rule("CT-19", "RS-79")
 async def test_interrupted_run_is_named_to_the_decision(
     canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:
     await create_document(canvases)
-    first, second = await start_runs(runs, ask("one"), ask("two"))
+    first, second, third = await start_runs(runs, ask("one"), ask("two"), ask("three"))
 
     async def is_interrupted(claim: Any) -> bool:
         return (await change(documents, lambda _: None, claim=claim, locks_session=True)).is_interrupted
@@ -579,7 +579,9 @@ async def test_interrupted_run_is_named_to_the_decision(
     with pytest.raises(StaleEpoch):
         await check_out_for(documents, first)
     await runs.request_cancel(OWNER, second.run_id, None)
-    assert await is_interrupted(second)
+    assert (await is_interrupted(second), await is_interrupted(third)) == (True, False)
+    await runs.enqueue(ask(SESSION))
+    assert await is_interrupted(third), "a later message in the session of the document. RS-79"
     assert not (await get_document(documents)).is_interrupted
 
 

@@ -250,25 +250,25 @@ async def test_lease_that_has_ended_is_forgotten(small: Instance):
     assert not small.leases.may_hold(claim.run_id)
 
 
-@rule("CT-18", "CT-19", "CT-16")
-@pytest.mark.parametrize("act", ["message", "cancel"])
+@rule("CT-18", "CT-19", "CT-16", "RS-79")
+@pytest.mark.parametrize("act", ["message", "cancel", "message to a run of another session"])
 async def test_message_and_cancel_end_the_lease_on_any_instance(instances: list[Instance], act: str):
     one, other = instances
     session = unique("s")
     canvas_id = await one.create(PLAN, session=session)
-    claim = await one.start(session)
-    lease_id = await one.check_out(claim)
+    claim = await one.start(unique("s") if "another" in act else session)
+    lease_id = await one.check_out(claim, canvas_id)
     await one.call(claim, "read_all", lease_id=lease_id)
     epoch = (await one.get(canvas_id)).lease.epoch
-    if act == "message":
-        await other.queue.start(THE_OWNER, session, "stop that")
-    else:
+    if act == "cancel":
         await other.queue.cancel(THE_OWNER, claim.run_id)
+    else:
+        await other.queue.start(THE_OWNER, session, "stop that")
     assert await other.holder(canvas_id) is None
     assert (await one.get(canvas_id)).lease.epoch == epoch + 1
     for tool, args in READS.items():
         assert (await one.call(claim, tool, lease_id=lease_id, **args))["code"] == "STALE_EPOCH"
-    assert (await one.call(claim, "check_out"))["code"] == "STALE_EPOCH"
+    assert (await one.call(claim, "check_out", canvas_id=canvas_id))["code"] == "STALE_EPOCH"
     assert await one.text(canvas_id) == PLAN
 
 

@@ -58,7 +58,7 @@ class PostgresDocuments:
         async with self._database.connection() as connection, connection.transaction():
             is_interrupted = False
             if claim is not None:
-                is_interrupted = await _lock_claim(connection, user_id, claim, locks_session=locks_session)
+                is_interrupted = await _lock_claim(connection, ids, claim, locks_session=locks_session)
             before = await _lock_and_load(connection, ids, is_interrupted=is_interrupted)
             if before is None:
                 return None
@@ -130,20 +130,18 @@ class PostgresDocuments:
         return row["text"] if row else None
 
 
-async def _lock_claim(
-    connection: "Connection", user_id: UserId, claim: Claim, *, locks_session: bool
-) -> bool:
-    """Lock the run of a claim, and its session if asked. Returns whether the user has interrupted the run.
+async def _lock_claim(connection: "Connection", ids: Ids, claim: Claim, *, locks_session: bool) -> bool:
+    """Lock the run of a claim, and if asked its session and that of the document.
 
-    Raises `ClaimLost` if the claim is not valid.
+    Returns whether the user has interrupted the run. Raises `ClaimLost` if the claim is not valid.
     """
     if locks_session:
         # A separate statement: the next one must see a message that was stored while this one waited.
-        await fetch_all(connection, "lock_session", user_id=user_id, session_id=claim.session_id)
+        await fetch_all(connection, "lock_sessions", session_id=claim.session_id, **ids)
     rows = await fetch_all(
         connection,
         "lock_claimed_run",
-        user_id=user_id,
+        **ids,
         run_id=claim.run_id,
         worker_id=claim.worker_id,
         attempt=claim.attempt,

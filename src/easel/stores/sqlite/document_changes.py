@@ -46,7 +46,7 @@ def preempt_leases(
     reason: str,
     now: int,
 ) -> tuple[CanvasId, ...]:
-    """End the leases of a session's runs, or of one run, because the user acted. CT-18
+    """End the leases of a session's runs and documents, or of one run, because the user acted. CT-18, RS-79
 
     `by_run` is the run of the message or the cancelled one. Returns the canvases.
     """

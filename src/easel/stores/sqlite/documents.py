@@ -61,7 +61,7 @@ class SqliteDocuments:
         def work(connection: sqlite3.Connection) -> Document | None:
             now = self._now()
             lease_now = self._database.lease_clock()
-            is_interrupted = claim is not None and _check_claim(connection, user_id, claim, lease_now)
+            is_interrupted = claim is not None and _check_claim(connection, ids, claim, lease_now)
             before = _load_or_open(connection, ids, now, is_interrupted=is_interrupted)
             if before is None:
                 return None
@@ -162,12 +162,12 @@ def _load_or_open(
     return document
 
 
-def _check_claim(connection: sqlite3.Connection, user_id: UserId, claim: Claim, lease_now: int) -> bool:
+def _check_claim(connection: sqlite3.Connection, ids: Ids, claim: Claim, lease_now: int) -> bool:
     """Return whether the user has interrupted the run. Raises `ClaimLost` if the claim is not valid."""
     rows = fetch_all(
         connection,
         "read_claimed_run",
-        user_id=user_id,
+        **ids,
         run_id=claim.run_id,
         worker_id=claim.worker_id,
         attempt=claim.attempt,
