@@ -92,7 +92,9 @@ def test_patch_that_was_cut_off_is_rejected(patch: str, line: int, places: Any, 
         ("@@ -4,2 +4,2 @@\n-- two\n+- 2\n@@ -6,3 +6,0 @@\n-\n", None),
     ],
 )
-def test_patch_that_may_have_been_cut_off_is_applied_with_the_advice_to_read(patch: str, problem: Any) -> None:
+def test_patch_that_may_have_been_cut_off_is_applied_with_the_advice_to_read(
+    patch: str, problem: Any
+) -> None:
     advice = apply(TEXT, patch, with_base=False).advice
     if problem is None:
         assert advice is None

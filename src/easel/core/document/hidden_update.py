@@ -1,10 +1,11 @@
-"""Hidden updates: messages that give a model the changes of a document, or its whole text. CT-51, RS-23
+"""Hidden updates: messages that give a model the changes of a document, its whole text, or the advice to read it.
 
-Owns the exact form. A fence is longer than every run of backticks inside, so that no line of a document ends
+Owns the exact form. CT-51, RS-23 A fence is longer than every run of backticks inside, so that no line of a document ends
 it. Does not know conversations or who made a change.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from easel.core.document.diff import make_diff
@@ -12,12 +13,17 @@ from easel.core.document.lines import is_terminated
 from easel.ids import CanvasId
 
 DIFF_HEADER = "Canvas update (do not display to user). Apply this diff to your internal canvas state:"
-TEXT_HEADER = "Canvas text (do not display to user). Replace your internal canvas state with this text:"
+TEXT_HEADER = "Canvas text (do not display to user). Replace your internal state of canvas {} with this text:"
+READ_AGAIN = (
+    "Canvas update (do not display to user). These documents changed by more than fits here: {}. Read each with "
+    "canvas_check_out and canvas_read_lines before you use or edit it."
+)
 NO_NEWLINE_NOTE = "The text has no newline at its end."
 
 _MIN_FENCE = 3
 _BACKTICKS = re.compile("`+")
 _FILE_HEADER = re.compile(r"--- (.+)\n\+\+\+ \1\n")
+_TEXT_HEADER = re.compile(re.escape(TEXT_HEADER).replace(r"\{\}", "(.+)"))
 _OPENING = re.compile(r"(`{3,})(diff|markdown)")
 
 
@@ -30,6 +36,7 @@ class DiffUpdate:
 @dataclass(frozen=True, slots=True)
 class TextUpdate:
     text: str
+    canvas_id: CanvasId
 
 
 def format_diff_update(old: str, new: str, canvas_id: CanvasId | None = None) -> str | None:
@@ -43,11 +50,18 @@ def format_diff_update(old: str, new: str, canvas_id: CanvasId | None = None) ->
     return f"{DIFF_HEADER}\n{_enclose('diff', diff)}" if diff else None
 
 
-def format_text_update(text: str) -> str:
+def format_text_update(text: str, canvas_id: CanvasId) -> str:
     """Return the hidden update with the whole text, in place of earlier updates that are not sent."""
+    header = TEXT_HEADER.format(canvas_id)
     if is_terminated(text):
-        return f"{TEXT_HEADER}\n{_enclose('markdown', text)}"
-    return f"{TEXT_HEADER}\n{_enclose('markdown', text + chr(10))}\n{NO_NEWLINE_NOTE}"
+        return f"{header}\n{_enclose('markdown', text)}"
+    return f"{header}\n{_enclose('markdown', text + chr(10))}\n{NO_NEWLINE_NOTE}"
+
+
+def format_read_again(canvas_ids: Sequence[CanvasId], *, has_more: bool = False) -> str:
+    """Return the hidden update in place of texts that do not fit. `has_more`: there are older documents."""
+    names = ", ".join(canvas_ids)
+    return READ_AGAIN.format(f"{names}, and all older ones of this session" if has_more else names)
 
 
 def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
@@ -55,7 +69,7 @@ def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
     header, _, rest = message.partition("\n")
     opening, _, content = rest.partition("\n")
     found = _OPENING.fullmatch(opening)
-    if found is None or header != (DIFF_HEADER if found[2] == "diff" else TEXT_HEADER):
+    if found is None:
         return None
     ends_without_newline = content.endswith(f"\n{NO_NEWLINE_NOTE}")
     if ends_without_newline:
@@ -63,12 +77,14 @@ def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
     if not content.endswith(found[1]):
         return None
     content = content.removesuffix(found[1])
-    if found[2] == "diff":
+    if found[2] == "diff" and header == DIFF_HEADER:
         named = _FILE_HEADER.match(content)  # no hunk starts like this
         return (
             DiffUpdate(content) if named is None else DiffUpdate(content[named.end() :], CanvasId(named[1]))
         )
-    return TextUpdate(content[:-1] if ends_without_newline else content)
+    if found[2] == "markdown" and (named := _TEXT_HEADER.fullmatch(header)):
+        return TextUpdate(content[:-1] if ends_without_newline else content, CanvasId(named[1]))
+    return None
 
 
 def _enclose(language: str, content: str) -> str:

@@ -306,8 +306,8 @@ class _DocumentTools:
         if lease_id is not None:
             canvas_id = canvas_of(lease_id)
             if canvas_id is None:
-                newest = await self._store.find_newest(claim.user_id, claim.session_id)
-                document = None if newest is None else await self._store.get(claim.user_id, newest)
+                newest = await self._find_newest(claim)
+                document = newest and await self._store.get(claim.user_id, newest)
                 raise CallFailed(LockNotOwned(lease_id=lease_id[:100]), document)
             return canvas_id
         if (name := args.get("canvas_id")) is not None:
@@ -315,10 +315,13 @@ class _DocumentTools:
                 return parse_document_id(name)
             except NotFound as problem:
                 raise CallFailed(_no_document(name[:200], args), None) from problem
-        newest = await self._store.find_newest(claim.user_id, claim.session_id)
+        newest = await self._find_newest(claim)
         if newest is None:
             raise CallFailed(NotFound.with_message(NO_DOCUMENT, what="document"), None)
         return newest
+
+    async def _find_newest(self, claim: Claim) -> CanvasId | None:
+        return next(iter(await self._store.list_newest(claim.user_id, claim.session_id, 1)), None)
 
 
 def canvas_of(lease_id: str) -> CanvasId | None:

@@ -20,8 +20,8 @@ class DocumentStore(Protocol):
         """Return the document, or None if there is no such canvas of mode `markdown`. RS-51"""
         ...
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        """Return the newest document whose canvas belongs to the session."""
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        """Return the documents whose canvas belongs to the session, newest first."""
         ...
 
     async def change(

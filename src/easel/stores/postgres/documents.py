@@ -41,9 +41,10 @@ class PostgresDocuments:
         async with self._database.connection() as connection, connection.transaction():
             return await _lock_and_load(connection, ids)
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        row = await self._database.row(SQL["find_newest_document"], user_id=user_id, session_id=session_id)
-        return CanvasId(row["canvas_id"]) if row else None
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        statement = SQL["list_newest_documents"]
+        rows = await self._database.rows(statement, user_id=user_id, session_id=session_id, limit=limit)
+        return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,

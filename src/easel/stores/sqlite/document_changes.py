@@ -109,4 +109,6 @@ def report_drafts(
 
 
 def session_has_document(connection: sqlite3.Connection, user_id: UserId, session_id: SessionId) -> bool:
-    return bool(fetch_all(connection, "has_document", user_id=user_id, session_id=session_id))
+    return bool(
+        fetch_all(connection, "list_newest_documents", user_id=user_id, session_id=session_id, limit=1)
+    )

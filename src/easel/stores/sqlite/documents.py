@@ -43,9 +43,10 @@ class SqliteDocuments:
             return await self._database.write(lambda connection: _load_or_open(connection, ids, self._now()))
         return document
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        rows = await self._read("find_newest_document", user_id=user_id, session_id=session_id)
-        return CanvasId(rows[0]["canvas_id"]) if rows else None
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        of_session = {"user_id": user_id, "session_id": session_id}
+        rows = await self._read("list_newest_documents", limit=limit, **of_session)
+        return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,

@@ -64,11 +64,11 @@ select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id
                       order by l.draft_no desc limit 1) n on true
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
 
--- name: find_newest_document
--- Return the newest document whose canvas belongs to the session.
+-- name: list_newest_documents
+-- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents
  where user_id = :user_id and session_id = :session_id and is_active
- order by created_at desc, canvas_id desc limit 1;
+ order by created_at desc, canvas_id desc limit :limit;
 
 -- define: append_events
 -- Append events to the log of a canvas, whose revision stays.

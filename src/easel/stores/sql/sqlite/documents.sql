@@ -33,16 +33,11 @@ select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id
                       where l.user_id = d.user_id and l.canvas_id = d.canvas_id)
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
 
--- name: find_newest_document
--- Return the newest document whose canvas belongs to the session.
+-- name: list_newest_documents
+-- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents indexed by documents_session_idx
  where user_id = :user_id and session_id = :session_id and is_active
- order by created_at desc, canvas_id desc limit 1;
-
--- name: has_document
--- Return a row if the session has a document.
-select 1 from documents indexed by documents_session_idx
- where user_id = :user_id and session_id = :session_id and is_active limit 1;
+ order by created_at desc, canvas_id desc limit :limit;
 
 -- name: read_claimed_run
 -- Return the state of a run if the worker still holds the claim of its attempt, and whether its session or
@@ -146,9 +141,8 @@ update documents
    set epoch = epoch + 1, inspected = '[]', lease_id = null,
        lease_run_id = null, lease_session_id = null, lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
-                  where lease_id is not null and user_id = :user_id
-                    and iif(:run_id is null, :session_id in (lease_session_id, session_id),
-                            lease_run_id = :run_id))
+                  where lease_id is not null and :session_id in (lease_session_id, session_id)
+                    and user_id = :user_id and (:run_id is null or lease_run_id = :run_id))
 returning canvas_id, epoch;
 
 -- name: renew_leases
