@@ -14,6 +14,7 @@ PATCH_TOOL = "canvas_apply_patch"
 class LoopLimits:
     max_steps: int = 24
     max_rejected_patches: int = 3  # in a row
+    max_calls: int = 64  # of one answer; the others are refused
     max_tokens: int = 0  # of all model calls of a run; 0: no limit
 
 
@@ -35,6 +36,11 @@ def check_rejections(steps: Sequence[Step], limits: LoopLimits) -> None:
                 rejected_count = rejected_count + 1 if _is_rejected(result) else 0
     if rejected_count >= limits.max_rejected_patches:
         raise RejectionLimit(limit=limits.max_rejected_patches)
+
+
+def too_many_calls(limits: LoopLimits) -> str:
+    """Return the result of a call that is not made, since its answer has too many."""
+    return f"Not called: one answer may have at most {limits.max_calls} calls. Call it in the next answer."
 
 
 def _is_rejected(result: ToolResult) -> bool:

@@ -24,7 +24,7 @@ from easel.core.run.conversation import (
     assistant_text,
     total_usage,
 )
-from easel.core.run.limits import LoopLimits, check_limits, check_rejections
+from easel.core.run.limits import LoopLimits, check_limits, check_rejections, too_many_calls
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
@@ -201,9 +201,9 @@ class ToolLoop:
         """Make the calls that have no result yet, in order. RS-38
 
         A call that an earlier attempt started is repeated only if its tool allows that; otherwise its result
-        is an error that says that the outcome is unknown.
+        is an error that says that the outcome is unknown. Calls over the limit of an answer are refused.
         """
-        for call in step.calls[len(step.results) :]:
+        for call in step.calls[len(step.results) : self._limits.max_calls]:
             if should_release():
                 raise ReleaseRun
             await self._note_activity(log.claim.run_id)
@@ -217,7 +217,16 @@ class ToolLoop:
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
-        return step
+        refused = [
+            ToolResult(call.call_id, call.tool, too_many_calls(self._limits), is_error=True)
+            for call in step.calls[len(step.results) :]
+        ]
+        for call, result in zip(step.calls[len(step.results) :], refused, strict=True):
+            log.write(log.events.tool_call(call))
+            log.write(log.events.tool_result(result))
+            await log.apply_backpressure()
+        await log.flush()
+        return replace(step, results=(*step.results, *refused))
 
     async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
         return await retry_until_available(lambda: self._tools.may_repeat(log.claim.user_id, call.tool))
