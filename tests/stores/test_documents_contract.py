@@ -157,18 +157,6 @@ async def test_newest_document_of_a_session_is_found_and_claims_name_it(
     assert await documents.list_newest(OWNER, SESSION, 1) == ["z-old"]
 
 
-@case("D6")
-async def test_canvas_that_an_older_release_created_gets_its_document(
-    store: Store, canvases: CanvasStore, documents: DocumentStore
-) -> None:
-    await create_document(canvases)
-    await create_document(canvases, "second")
-    await store.sql("delete from documents")
-    assert (await get_document(documents)).text == ""
-    assert (await change(documents, write("text"), "second")).text == "text"
-    assert (await get_document(documents, "second")).text == "text"
-
-
 async def test_migration_creates_the_documents_of_existing_canvases(own_store: Store) -> None:
     store, canvases = own_store, own_store.database.canvases
     await create_document(canvases, "plan")

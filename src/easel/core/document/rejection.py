@@ -37,6 +37,7 @@ _LEGEND = {"·": "· is a space", "⇥": "⇥ a tab", "␍": "␍ a carriage ret
 class Reason(StrEnum):
     """Why a patch was rejected; the member `reason` of the details."""
 
+    BAD_ARGUMENTS = "bad_arguments"
     TOO_LARGE = "too_large"
     BAD_CHARACTERS = "bad_characters"
     BASE_REVISION = "base_revision"

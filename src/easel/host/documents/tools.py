@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.document import (
@@ -23,16 +23,20 @@ from easel.core.document.document import (
     revision_of,
 )
 from easel.core.document.lease import Held, check_out, release, renew, require
+from easel.core.document.rejection import Reason
 from easel.core.principal import MAIN_AGENT
+from easel.core.run.limits import PATCH_TOOL
 from easel.core.run.run import Claim
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import (
+    BadInput,
     HostError,
     LeaseExpired,
     LockNotAvailable,
     LockNotOwned,
     NotFound,
+    PatchRejected,
     StaleEpoch,
     ToolFailed,
     Unavailable,
@@ -90,8 +94,8 @@ def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, ru
         "canvas_apply_patch": own.apply_patch,
     }
     return [
-        NativeTool(definition, partial(own.use, definition, work[name]))
-        for name, definition in definitions(needs_lease=rules.needs_lease).items()
+        NativeTool(definition, partial(own.use, name, work[name]), partial(own.refuse, definition))
+        for name, definition in definitions(rules).items()
     ]
 
 
@@ -102,15 +106,34 @@ class _DocumentTools:
         self._leases = leases
         self._rules = rules
 
-    async def use(self, definition: ToolDefinition, work: Work, args: Args, context: ToolContext) -> Any:
+    async def use(self, name: str, work: Work, args: Args, context: ToolContext) -> Any:
         """Call a tool. A failure at a document is returned as a result with its code. CT-07"""
         claim = context.run
         if self._rules.is_turned_off:
-            raise ToolFailed(tool=definition.name, reason=TURNED_OFF)
+            raise ToolFailed(tool=name, reason=TURNED_OFF)
         try:
             return await work(args, claim)
         except CallFailed as failure:
             return describe_failure(failure, args, claim)
+
+    async def refuse(
+        self, definition: ToolDefinition, problem: BadInput, args: Args, context: ToolContext
+    ) -> Any:
+        """Return the failure of a call whose arguments do not fit: that of its lease, else `problem`. CT-11"""
+        needs_lease = "lease_id" in definition.schema.get("required", ())
+        known = {"lease_id": str(args.get("lease_id", ""))} if needs_lease or has_lease_id(args) else {}
+
+        async def fail(known: Args, claim: Claim) -> NoReturn:
+            if known:
+                document = await self._read(await self._find_canvas(known, claim), known, claim)
+            else:
+                document = await self._read_newest(claim)
+            if definition.name != PATCH_TOOL:
+                raise CallFailed(problem, document)
+            rejected = PatchRejected(problem=problem.message, reason=str(Reason.BAD_ARGUMENTS))  # CT-26
+            raise CallFailed(rejected, document)
+
+        return await self.use(definition.name, fail, known, context)
 
     # -- the lease -------------------------------------------------------------------------------------------
 
@@ -306,9 +329,8 @@ class _DocumentTools:
         if lease_id is not None:
             canvas_id = canvas_of(lease_id)
             if canvas_id is None:
-                newest = await self._find_newest(claim)
-                document = newest and await self._store.get(claim.user_id, newest)
-                raise CallFailed(LockNotOwned(lease_id=lease_id[:100]), document)
+                problem = LockNotOwned(lease_id=lease_id[:100] or "A missing lease_id")
+                raise CallFailed(problem, await self._read_newest(claim))
             return canvas_id
         if (name := args.get("canvas_id")) is not None:
             try:
@@ -322,6 +344,10 @@ class _DocumentTools:
 
     async def _find_newest(self, claim: Claim) -> CanvasId | None:
         return next(iter(await self._store.list_newest(claim.user_id, claim.session_id, 1)), None)
+
+    async def _read_newest(self, claim: Claim) -> Document | None:
+        newest = await self._find_newest(claim)
+        return newest and await self._store.get(claim.user_id, newest)
 
 
 def canvas_of(lease_id: str) -> CanvasId | None:

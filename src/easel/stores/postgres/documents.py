@@ -34,12 +34,8 @@ class PostgresDocuments:
         self.max_versions = max_versions  # of one document
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
-        row = await self._database.row(SQL["rt_get_canvas_v1"], **ids)
-        if row is not None:
-            return to_document(row, row["now"])
-        async with self._database.connection() as connection, connection.transaction():
-            return await _lock_and_load(connection, ids)
+        row = await self._database.row(SQL["rt_get_canvas_v1"], user_id=user_id, canvas_id=canvas_id)
+        return to_document(row, row["now"]) if row else None
 
     async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
         statement = SQL["list_newest_documents"]
@@ -155,11 +151,9 @@ async def _lock_claim(connection: "Connection", ids: Ids, claim: Claim, *, locks
 async def _lock_and_load(
     connection: "Connection", ids: Ids, *, is_interrupted: bool = False
 ) -> Document | None:
-    """Lock a document and return it. Creates its row if an older release has created the canvas. D6"""
+    """Lock a document and return it."""
     # A separate statement: the next one must see the changes that were committed while this one waited for
     # the lock.
     await fetch_all(connection, "lock_document", **ids)
     rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
-    if not rows and await document_changes.open_document(connection, ids):
-        rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
     return to_document(rows[0], rows[0]["now"], is_interrupted=is_interrupted) if rows else None
