@@ -9,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easel.core.document.hidden_update import (
-    DiffUpdate,
-    TextUpdate,
     format_diff_update,
     format_text_update,
-    parse_update,
 )
 from easel.ids import CanvasId
 from tests.core.document.patches import apply, read_fixture
+from tests.core.document.updates import DiffUpdate, TextUpdate, parse_update
 from tests.requirements import case, rule
 from tests.support.length import examples
 

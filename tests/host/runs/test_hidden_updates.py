@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from easel.core.document.document import AuthorKind, revision_of
-from easel.core.document.hidden_update import DIFF_HEADER, DiffUpdate, format_diff_update, parse_update
+from easel.core.document.hidden_update import DIFF_HEADER, format_diff_update
 from easel.core.document.patch import apply_patch
 from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
@@ -18,6 +18,7 @@ from easel.core.stream.filter import CHAT, WHOLE_RUN
 from easel.errors import ModelFailed, Unavailable
 from easel.host.artifacts import restore_text
 from easel.ids import OWNER, CanvasId, SessionId
+from tests.core.document.updates import DiffUpdate, parse_update
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working

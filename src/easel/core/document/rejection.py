@@ -82,17 +82,12 @@ def reject(
     )
 
 
-def make_visible(text: str) -> str:
-    """Return the text with its white space replaced by signs."""
-    return text.translate(_VISIBLE)
-
-
 def visible_part(line: str, column: int = 0) -> str:
     """Return the part of a line around a column, with visible white space."""
     start = max(0, column - MAX_SHOWN_WIDTH // 2) if len(line) > MAX_SHOWN_WIDTH else 0
     part = line[start : start + MAX_SHOWN_WIDTH]
     before, after = "…" if start else "", "…" if start + len(part) < len(line) else ""
-    return f"{before}{make_visible(part)}{after}"
+    return f"{before}{part.translate(_VISIBLE)}{after}"
 
 
 def show_line(line: str, column: int = 0) -> str:

@@ -38,11 +38,6 @@ def check_rejections(steps: Sequence[Step], limits: LoopLimits) -> None:
         raise RejectionLimit(limit=limits.max_rejected_patches)
 
 
-def too_many_calls(limits: LoopLimits) -> str:
-    """Return the result of a call that is not made, since its answer has too many."""
-    return f"Not called: one answer may have at most {limits.max_calls} calls. Call it in the next answer."
-
-
 def _is_rejected(result: ToolResult) -> bool:
     value: Any = result.value
     members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -142,7 +142,7 @@ def compute_read_lines(args: Args, rules: ToolRules, document: Document) -> Comp
     return _read(document, rules, first, last)
 
 
-def compute_read_all(rules: ToolRules, document: Document) -> Computed:
+def compute_read_all(_: Args, rules: ToolRules, document: Document) -> Computed:
     """Read the whole text. CT-23"""
     return _read(document, rules, 1, count_lines(document.text))
 

@@ -75,6 +75,7 @@ TURNED_OFF = "this host does not offer the canvas_ tools now; continue without t
 LEASE_ENDED = (LockNotOwned, StaleEpoch, LeaseExpired)
 
 Work = Callable[[Args, Claim], Awaitable[Any]]
+Compute = Callable[[Args, ToolRules, Document], Computed]
 
 
 class _TextMoved(Exception):
@@ -88,10 +89,10 @@ def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, ru
         "canvas_check_out": own.check_out,
         "canvas_renew_lease": own.renew_lease,
         "canvas_check_in": own.check_in,
-        "canvas_grep": own.grep,
-        "canvas_read_lines": own.read_lines,
-        "canvas_read_all": own.read_all,
-        "canvas_apply_patch": own.apply_patch,
+        "canvas_grep": partial(own.compute, compute_grep),
+        "canvas_read_lines": partial(own.compute, compute_read_lines),
+        "canvas_read_all": partial(own.compute, compute_read_all),
+        "canvas_apply_patch": partial(own.compute, compute_edit),
     }
     return [
         NativeTool(definition, partial(own.use, name, work[name]), partial(own.refuse, definition))
@@ -202,31 +203,16 @@ class _DocumentTools:
 
     # -- reading and editing ---------------------------------------------------------------------------------
 
-    async def grep(self, args: Args, claim: Claim) -> Any:
-        is_slow = bool(args.get("regex"))
-        return await self._work(args, claim, partial(compute_grep, args, self._rules), is_slow=is_slow)
-
-    async def read_lines(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_read_lines, args, self._rules))
-
-    async def read_all(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_read_all, self._rules))
-
-    async def apply_patch(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_edit, args, self._rules))
-
-    async def _work(
-        self, args: Args, claim: Claim, compute: Callable[[Document], Computed], *, is_slow: bool = False
-    ) -> Any:
+    async def compute(self, work: Compute, args: Args, claim: Claim) -> Any:
         """Compute the answer of a call on one revision, and store its change if that is still current."""
         canvas_id = await self._find_canvas(args, claim)
         for _ in range(MAX_ATTEMPTS):
             document = await self._read(canvas_id, args, claim)
             size = len(document.text) + len(args.get("patch", ""))
-            if is_slow or size > MAX_INLINE_LENGTH:
-                computed = await asyncio.to_thread(compute, document)
+            if args.get("regex") or size > MAX_INLINE_LENGTH:
+                computed = await asyncio.to_thread(work, args, self._rules, document)
             else:
-                computed = compute(document)
+                computed = work(args, self._rules, document)
             try:
                 stored = await self._store_computed(canvas_id, args, claim, document, computed)
             except _TextMoved:

@@ -8,7 +8,7 @@ Long histories are decoded in a thread. Which turns are chosen is decided in `co
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.document.hidden_update import DiffUpdate, format_read_again, format_text_update, parse_update
+from easel.core.document.hidden_update import format_read_again, format_text_update
 from easel.core.model.choice import ModelChoice
 from easel.core.run.context import (
     DOCUMENT_SHARE,
@@ -38,11 +38,6 @@ MAX_WHOLE_DOCUMENTS = 10  # whose texts replace updates that are left out; the m
 MAX_NAMED_DOCUMENTS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ContextLimits:
-    max_result_bytes: int = 32_768  # of a tool result; a larger one is shortened
-
-
 class ContextSource:
     """Builds the contexts of runs. `documents` is None if the tools for documents are turned off. CT-02"""
 
@@ -52,12 +47,12 @@ class ContextSource:
         images: ImageReader,
         documents: DocumentStore | None = None,
         *,
-        limits: ContextLimits,
+        max_result_bytes: int,  # of a tool result; a larger one is shortened
     ) -> None:
         self.turns = turns
         self.images = images
         self.documents = documents
-        self.limits = limits
+        self.max_result_bytes = max_result_bytes
 
     def of_run(
         self, claim: Claim, message: str, updates: tuple[str, ...], progress: Progress
@@ -121,7 +116,7 @@ class RunContext:
         if self._loaded is None:
             self._tools = tuple(ToolDefinition(*tool) for tool in given.tools)
             self._loaded = await self._load(choice.token_budget, given.system)
-            self._own = OwnSteps(self._source.limits.max_result_bytes, self._loaded.step_tokens)
+            self._own = OwnSteps(self._source.max_result_bytes, self._loaded.step_tokens)
         loaded = self._loaded
         used = f"{choice.provider}/{choice.model}"
         if used != self._model:
@@ -221,12 +216,17 @@ class RunContext:
         Those that do not fit are named in one update, and have no revision. A later attempt of the run gets
         the same texts.
         """
-        pinned = self.start.documents if self.start else {}
+        user_id, pinned = self._claim.user_id, self.start.documents if self.start else {}
         names = list(pinned) or await self._list_documents(documents)
         whole: dict[CanvasId, str | None] = dict.fromkeys(names)
         updates: list[str] = []
         for name in names[:MAX_WHOLE_DOCUMENTS]:
-            revision_id, text = await self._read(documents, name, pinned)
+            if pinned:
+                revision_id = pinned[name]
+                text = revision_id and await documents.read_revision(user_id, name, revision_id)
+            else:
+                document = await documents.get(user_id, name)
+                revision_id, text = (document.revision_id, document.text) if document else (None, None)
             update = None if text is None else format_text_update(text, name)
             if update is not None and (tokens := estimate_tokens(update)) <= max_tokens:
                 max_tokens -= tokens
@@ -240,20 +240,8 @@ class RunContext:
         """Return the documents of the session, those that changed before this message first."""
         claim = self._claim
         names = await documents.list_newest(claim.user_id, claim.session_id, MAX_NAMED_DOCUMENTS)
-        changes = [change for change in map(parse_update, self._updates) if isinstance(change, DiffUpdate)]
-        changed = [change.canvas_id or name for change in changes for name in names[:1]]
-        return list(dict.fromkeys([*changed, *names]))
-
-    async def _read(
-        self, documents: DocumentStore, name: CanvasId, pinned: Mapping[CanvasId, str | None]
-    ) -> tuple[str | None, str | None]:
-        """Return revision and text of a document, or None twice if the model must read it."""
-        user_id = self._claim.user_id
-        if pinned:
-            revision_id = pinned[name]
-            return revision_id, revision_id and await documents.read_revision(user_id, name, revision_id)
-        document = await documents.get(user_id, name)
-        return (None, None) if document is None else (document.revision_id, document.text)
+        # The update of a document that is not the newest names it.
+        return sorted(names, key=lambda name: not any(f"--- {name}\n" in update for update in self._updates))
 
 
 def _without_updates(turn: Turn) -> Turn:

@@ -24,7 +24,7 @@ from easel.core.run.conversation import (
     assistant_text,
     total_usage,
 )
-from easel.core.run.limits import LoopLimits, check_limits, check_rejections, too_many_calls
+from easel.core.run.limits import LoopLimits, check_limits, check_rejections
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
@@ -217,11 +217,12 @@ class ToolLoop:
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
-        refused = [
-            ToolResult(call.call_id, call.tool, too_many_calls(self._limits), is_error=True)
-            for call in step.calls[len(step.results) :]
-        ]
-        for call, result in zip(step.calls[len(step.results) :], refused, strict=True):
+        reason = (
+            f"Not called: an answer may have at most {self._limits.max_calls} calls. Call it in the next one."
+        )
+        rest = step.calls[len(step.results) :]
+        refused = [ToolResult(call.call_id, call.tool, reason, is_error=True) for call in rest]
+        for call, result in zip(rest, refused, strict=True):
             log.write(log.events.tool_call(call))
             log.write(log.events.tool_result(result))
             await log.apply_backpressure()
