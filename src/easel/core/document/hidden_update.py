@@ -1,7 +1,7 @@
-"""Hidden updates: messages that give a model the changes of a document, its whole text, or the advice to read it.
+"""Hidden updates: messages that give a model the changes of a document, its text, or the advice to read it.
 
-Owns the exact form. CT-51, RS-23 A fence is longer than every run of backticks inside, so that no line of a document ends
-it. Does not know conversations or who made a change.
+Owns the exact form. CT-51, RS-23 A fence is longer than every run of backticks inside, so that no line of a
+document ends it. Does not know conversations or who made a change.
 """
 
 import re
@@ -14,8 +14,8 @@ from easel.ids import CanvasId
 DIFF_HEADER = "Canvas update (do not display to user). Apply this diff to your internal canvas state:"
 TEXT_HEADER = "Canvas text (do not display to user). Replace your internal state of canvas {} with this text:"
 READ_AGAIN = (
-    "Canvas update (do not display to user). These documents changed by more than fits here: {}. Read each with "
-    "canvas_check_out and canvas_read_lines before you use or edit it."
+    "Canvas update (do not display to user). These documents changed by more than fits here: {}. "
+    "Read each with canvas_check_out and canvas_read_lines before you use or edit it."
 )
 NO_NEWLINE_NOTE = "The text has no newline at its end."
 

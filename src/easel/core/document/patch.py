@@ -33,8 +33,6 @@ from easel.core.document.rejection import (
 )
 
 MAX_PATCH_BYTES = 1024 * 1024
-MAX_PATCH_LINES = 100_000
-MAX_HUNKS = 1_000
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of the document after the patch
 
 _FEW_LINES = 16  # read beyond those that are skipped, since not all lines have the same length
@@ -65,19 +63,14 @@ def apply_patch(
     *,
     revision_id: str,
     base_revision_id: str | None = None,
-    max_patch_bytes: int = MAX_PATCH_BYTES,
-    max_patch_lines: int = MAX_PATCH_LINES,
-    max_hunks: int = MAX_HUNKS,
     max_text_bytes: int = MAX_TEXT_BYTES,
-    allows_mixed_line_ends: bool = False,
 ) -> Applied:
     """Return the document after the patch. Raises `PatchRejected` unless all of it applies. CT-06, CT-25
 
     `revision_id` is the revision of the text. A patch that inserts without old lines needs the same one as
-    `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so,
-    unless `allows_mixed_line_ends`.
+    `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so.
     """
-    _check_size(patch, max_patch_bytes, revision_id)
+    _check_size(patch, revision_id)
     if base_revision_id is not None and base_revision_id != revision_id:
         reject(
             Reason.BASE_REVISION,
@@ -89,19 +82,17 @@ def apply_patch(
     hunks = parse_patch(
         patch,
         revision_id=revision_id,
-        max_hunks=max_hunks,
-        max_lines=max_patch_lines,
         strips_cr=bool(text) and ends in (LineEnds.NONE, LineEnds.LF),
     )
     application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
     if hunks[-1].is_short and hunks[-1].body[-1].startswith("-"):
         application.reject_cut_off(hunks)
     new_text = application.apply(hunks)
-    if not allows_mixed_line_ends:
-        application.check_line_ends(hunks, ends, has_cr="\r" in patch)
+    application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
         reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
-    if _exceeds(new_text, max_text_bytes) and len(new_text) >= len(text):
+    size = len(new_text) if new_text.isascii() else len(new_text.encode("utf-8", "surrogatepass"))
+    if size > max_text_bytes and len(new_text) >= len(text):
         reject(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
@@ -135,17 +126,10 @@ def _shift_of(hunks: Sequence[Hunk]) -> int:
     return sum(len(hunk.new) - len(hunk.old) for hunk in hunks)
 
 
-def _exceeds(text: str, max_bytes: int) -> bool:
-    """Return whether the text has more bytes of UTF-8. Few texts must be encoded to know it."""
-    if len(text) > max_bytes or 4 * len(text) <= max_bytes:
-        return len(text) > max_bytes
-    return not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > max_bytes
-
-
-def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
+def _check_size(patch: str, revision_id: str) -> None:
     """Reject a patch that is too large before anything of it is copied. Case C8"""
     try:
-        is_too_large = len(patch) > max_patch_bytes or len(patch.encode()) > max_patch_bytes
+        is_too_large = len(patch) > MAX_PATCH_BYTES or len(patch.encode()) > MAX_PATCH_BYTES
     except UnicodeEncodeError:
         reject(
             Reason.BAD_CHARACTERS,
@@ -155,7 +139,7 @@ def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
     if is_too_large:
         reject(
             Reason.TOO_LARGE,
-            f"The patch is larger than the limit of {max_patch_bytes} bytes.",
+            f"The patch is larger than the limit of {MAX_PATCH_BYTES} bytes.",
             revision_id=revision_id,
             advice="Split it into several patches with few lines of context.",
         )

@@ -1,6 +1,6 @@
 """The context of a model call: the choice of earlier turns of the session, and their form.
 
-Owns the estimate of tokens, the choice of turns, the shortening of tool calls and results, and the note on omitted
+Owns the estimate of tokens, the choice of turns, the shortening of calls and results, and the note on omitted
 turns. A conversation begins like the one before it, so that the caches of providers hit: turns are left out
 in coarse steps, each result is shortened independently of the others, and the first turn that a run was given
 is stored in its log for the runs after it. The oldest calls and results of a long run are shortened further,

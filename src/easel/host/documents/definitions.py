@@ -123,8 +123,8 @@ def definitions(rules: ToolRules = DEFAULTS) -> Mapping[str, ToolDefinition]:
         ),
         ToolDefinition(
             "canvas_read_all",
-            f"Fallback: read the whole document with numbered lines, of at most {rules.max_text_bytes} bytes with "
-            "the numbers. Prefer canvas_grep and canvas_read_lines.",
+            "Fallback: read the whole document with numbered lines, of at most "
+            f"{rules.max_text_bytes} bytes with the numbers. Prefer canvas_grep and canvas_read_lines.",
             schema({}),
             read_only=True,
         ),

@@ -53,7 +53,7 @@ from easel.host.documents.answers import (
     describe_failure,
     describe_success,
 )
-from easel.host.documents.definitions import definitions
+from easel.host.documents.definitions import MAX_LEASE_ID_LENGTH, definitions
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
 from easel.host.ports import LeaseActivity, Tool
 from easel.host.tools.native import Args, NativeTool
@@ -120,9 +120,10 @@ class _DocumentTools:
     async def refuse(
         self, definition: ToolDefinition, problem: BadInput, args: Args, context: ToolContext
     ) -> Any:
-        """Return the failure of a call whose arguments do not fit: that of its lease, else `problem`. CT-11"""
+        """Return the failure of a call whose arguments do not fit: of its lease, else `problem`. CT-11"""
         needs_lease = "lease_id" in definition.schema.get("required", ())
-        known = {"lease_id": str(args.get("lease_id", ""))} if needs_lease or has_lease_id(args) else {}
+        lease_id = str(args.get("lease_id", ""))[:MAX_LEASE_ID_LENGTH]
+        known = {"lease_id": lease_id} if needs_lease or "lease_id" in args else {}
 
         async def fail(known: Args, claim: Claim) -> NoReturn:
             if known:
@@ -269,7 +270,7 @@ class _DocumentTools:
             args,
             claim,
             decide,
-            locks_session=not has_lease_id(args) and computed.text is not None,
+            locks_session="lease_id" not in args and computed.text is not None,
         )
         if has_lease:
             self._leases.note_checked_out(claim.run_id, canvas_id)
@@ -277,7 +278,7 @@ class _DocumentTools:
 
     def _check(self, document: Document, args: Args, claim: Claim) -> Held | None:
         """Return the lease of the call. Returns None for a call without one, if that is allowed. CT-60"""
-        if has_lease_id(args) or self._rules.needs_lease:
+        if "lease_id" in args or self._rules.needs_lease:
             return _require(document, args, claim)
         if document.is_interrupted:
             raise StaleEpoch(epoch=document.lease.epoch)
@@ -333,7 +334,7 @@ class _DocumentTools:
 
     async def _read_newest(self, claim: Claim) -> Document | None:
         newest = await self._find_newest(claim)
-        return newest and await self._store.get(claim.user_id, newest)
+        return None if newest is None else await self._store.get(claim.user_id, newest)
 
 
 def canvas_of(lease_id: str) -> CanvasId | None:
@@ -344,10 +345,6 @@ def canvas_of(lease_id: str) -> CanvasId | None:
     """
     canvas_id = (lease_id.split("_", 4) + [""] * 4)[4]
     return CanvasId(canvas_id) if is_name(canvas_id) else None
-
-
-def has_lease_id(args: Args) -> bool:
-    return "lease_id" in args
 
 
 def _require(document: Document, args: Args, claim: Claim) -> Held:

@@ -216,13 +216,13 @@ class RunContext:
         Those that do not fit are named in one update, and have no revision. A later attempt of the run gets
         the same texts.
         """
-        user_id, pinned = self._claim.user_id, self.start.documents if self.start else {}
-        names = list(pinned) or await self._list_documents(documents)
+        user_id, start = self._claim.user_id, self.start or ContextStart()
+        names = list(start.documents) or await self._list_documents(documents)
         whole: dict[CanvasId, str | None] = dict.fromkeys(names)
         updates: list[str] = []
         for name in names[:MAX_WHOLE_DOCUMENTS]:
-            if pinned:
-                revision_id = pinned[name]
+            if start.documents:
+                revision_id = start.documents[name]
                 text = revision_id and await documents.read_revision(user_id, name, revision_id)
             else:
                 document = await documents.get(user_id, name)
