@@ -38,7 +38,7 @@ class ToolRules:
     max_result_bytes: int = 32_768
 
     @property
-    def max_text_bytes(self) -> int:
+    def max_answer_bytes(self) -> int:
         """How many bytes the members of an answer may have that depend on the text."""
         return max(self.max_result_bytes - RESULT_MARGIN_BYTES, self.max_result_bytes // 2)
 
@@ -120,7 +120,7 @@ def compute_grep(args: Args, rules: ToolRules, document: Document) -> Computed:
         {"line": match.line, "text": match.text, "section": _shorten_name(match.section)}
         for match in found.matches
     ]
-    count = _count_fitting(map(_size, described), rules.max_text_bytes)
+    count = _count_fitting(map(_size, described), rules.max_answer_bytes)
     answer: dict[str, Any] = {
         "matches": described[:count],
         "line_count": count_lines(text),
@@ -183,14 +183,14 @@ def _read(document: Document, rules: ToolRules, first: int, last: int) -> Comput
         "line_count": count_lines(text),
         "section": _shorten_name(Outline(text).name_of(first)),
     }
-    if _size(answer) > rules.max_text_bytes:
+    if _size(answer) > rules.max_answer_bytes:
         return Computed(problem=_too_large(numbered, first, rules))
     return Computed(answer=answer, inspected=add_inspected(document.inspected, [(first, last)]))
 
 
 def _too_large(numbered: str, first: int, rules: ToolRules) -> TooLarge:
     """Return the failure of a read that is too long, which says how many of its lines can be read."""
-    limit = rules.max_text_bytes
+    limit = rules.max_answer_bytes
     # The numbers of lines and the name of the section need some bytes too.
     count = _count_fitting(map(_size, numbered.split("\n")), limit - 4 * MAX_NAME_LENGTH)
     advice = (

@@ -124,7 +124,7 @@ def definitions(rules: ToolRules = DEFAULTS) -> Mapping[str, ToolDefinition]:
         ToolDefinition(
             "canvas_read_all",
             "Fallback: read the whole document with numbered lines, of at most "
-            f"{rules.max_text_bytes} bytes with the numbers. Prefer canvas_grep and canvas_read_lines.",
+            f"{rules.max_answer_bytes} bytes with the numbers. Prefer canvas_grep and canvas_read_lines.",
             schema({}),
             read_only=True,
         ),

@@ -203,7 +203,8 @@ class ToolLoop:
         A call that an earlier attempt started is repeated only if its tool allows that; otherwise its result
         is an error that says that the outcome is unknown. Calls over the limit of an answer are refused.
         """
-        for call in step.calls[len(step.results) : self._limits.max_calls]:
+        limit = self._limits.max_calls
+        for call in step.calls[len(step.results) : limit]:
             if should_release():
                 raise ReleaseRun
             await self._note_activity(log.claim.run_id)
@@ -217,9 +218,7 @@ class ToolLoop:
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
-        reason = (
-            f"Not called: an answer may have at most {self._limits.max_calls} calls. Call it in the next one."
-        )
+        reason = f"Not called: an answer may have at most {limit} calls. Call it in the next one."
         rest = step.calls[len(step.results) :]
         refused = [ToolResult(call.call_id, call.tool, reason, is_error=True) for call in rest]
         for call, result in zip(rest, refused, strict=True):

@@ -73,10 +73,7 @@ class ToolRegistry:
         self._max_result_bytes = max_result_bytes
 
     def add(self, tools: Iterable[Tool], *, are_offered: bool = True) -> None:
-        """Add tools that depend on this registry and are therefore built after it.
-
-        A tool that is not offered answers all the same if it is called.
-        """
+        """Add tools that are built after this registry. One that is not offered can still be called."""
         added = {tool.definition.name: tool for tool in tools}
         self._tools |= added
         if are_offered:
