@@ -246,7 +246,9 @@ class Settings:
         one_of=("enforce", "advise"),
     )
     document_store: str = _row(
-        "database", "Documents in the database, or git: tools answer an error.", one_of=("database", "git")
+        "database",
+        "Documents in the database, or git: agents have no tools for them.",
+        one_of=("database", "git"),
     )
     # the sandbox
     profile: str = _row(

@@ -222,6 +222,25 @@ async def test_wait_of_the_scripted_model_is_silence(harness: RunHarness):
         await wait_until_ended(harness, run_id)
 
 
+async def test_calls_over_the_limit_of_an_answer_are_refused_and_the_run_goes_on(harness: RunHarness):
+    made: list[int] = []
+
+    async def note(args: Mapping[str, Any]) -> Any:
+        made.append(args["nth"])
+
+    model = RemoteModel([calls("t", call_id=f"call_{nth}", nth=nth) for nth in range(1_500)], [Text("ok")])
+    run_id = await harness.start("go on")
+    async with working(harness.worker(TestTool("t", note), model=model, choice=CHOICE)):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.COMPLETED
+    assert made == list(range(64))
+    [step] = model.conversations[-1].steps
+    assert [result.is_error for result in step.results] == [nth >= 64 for nth in range(1_500)]
+    assert "at most 64 calls" in step.results[-1].value
+    events = await logged(harness, run_id, "tool.call", "tool.result")
+    assert len(events) == 2 * 1_500
+
+
 @rule("RS-52", "CT-44")
 async def test_three_rejected_patches_end_the_run_with_a_clear_reason(harness: RunHarness):
     async def reject(_: Mapping[str, Any]) -> Any:

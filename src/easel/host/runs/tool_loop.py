@@ -201,9 +201,10 @@ class ToolLoop:
         """Make the calls that have no result yet, in order. RS-38
 
         A call that an earlier attempt started is repeated only if its tool allows that; otherwise its result
-        is an error that says that the outcome is unknown.
+        is an error that says that the outcome is unknown. Calls over the limit of an answer are refused.
         """
-        for call in step.calls[len(step.results) :]:
+        limit = self._limits.max_calls
+        for call in step.calls[len(step.results) : limit]:
             if should_release():
                 raise ReleaseRun
             await self._note_activity(log.claim.run_id)
@@ -217,7 +218,15 @@ class ToolLoop:
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
-        return step
+        reason = f"Not called: an answer may have at most {limit} calls. Call it in the next one."
+        rest = step.calls[len(step.results) :]
+        refused = [ToolResult(call.call_id, call.tool, reason, is_error=True) for call in rest]
+        for call, result in zip(rest, refused, strict=True):
+            log.write(log.events.tool_call(call))
+            log.write(log.events.tool_result(result))
+            await log.apply_backpressure()
+        await log.flush()
+        return replace(step, results=(*step.results, *refused))
 
     async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
         return await retry_until_available(lambda: self._tools.may_repeat(log.claim.user_id, call.tool))
