@@ -15,7 +15,7 @@ from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.errors import BadSettings
-from easel.settings_values import check_address, check_model, parse_value
+from easel.settings_values import check_address, check_model, check_networks, parse_value
 from easel.settings_values import new_row as _row
 
 PREFIX = "EASEL_"
@@ -268,6 +268,13 @@ class Settings:
     sandbox_network: str = _row(
         "disabled", "Network access of commands: disabled or enabled.", one_of=("disabled", "enabled")
     )
+    fetch_hosts: str = _row(
+        "", "Hosts that agents may fetch, such as api.example.com,*.example.org:8443; empty: no such tool."
+    )
+    fetch_private: str = _row(
+        "",
+        "Networks that canvases and agents may fetch although not public, such as 10.0.0.0/8; empty: none.",
+    )
     sandbox_cpu_limit: float = _row(600.0, "CPU seconds of one command, over all its processes.", minimum=1)
     sandbox_memory_limit_mb: int = _row(
         1_024, "Memory of one command, over all its processes, in MB.", minimum=32
@@ -412,6 +419,7 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         raise BadSettings(
             problem=f"Each key in EASEL_OLD_SECRET_KEYS must have at least {MIN_KEY_LENGTH} characters."
         )
+    check_networks(settings.fetch_hosts, settings.fetch_private)
     check_model(settings.provider, settings.model, settings.api_key, settings.base_url)
     check_address("EASEL_PUBLIC_URL", settings.public_url)
     check_address("EASEL_ASSETS_URL", settings.assets_url)

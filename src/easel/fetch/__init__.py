@@ -1,0 +1,1 @@
+"""`local__Fetch`: HTTP requests to the hosts that a canvas or a setting names."""
