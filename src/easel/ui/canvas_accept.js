@@ -87,6 +87,7 @@ function rowsOf(spec, ownerSessionKey, tools) {
   return [
     ["Tools", list(spec.toolPolicy?.allow ?? [], "none")],
     ["Its page may connect to", list(spec.toolPolicy?.connect ?? [], "nothing")],
+    ...(spec.toolPolicy?.hosts ? [["Its actions may fetch from", list(spec.toolPolicy.hosts)]] : []),
     ...(spec.toolPolicy?.secrets?.length
       ? [["Its actions may send your secrets to its tools", spec.toolPolicy.secrets.join(", ")]] : []),
     ...actions.filter(([, action]) => !asks(action, tools)).map(([name, action]) => (
@@ -98,14 +99,19 @@ function rowsOf(spec, ownerSessionKey, tools) {
 }
 
 /** Return whether an action of an accepted spec asks a person. The server may ask more often. RS-13 */
-function asks({ kind, tool, confirm = "auto" }, tools) {
+function asks({ kind, tool, args, confirm = "auto" }, tools) {
   if (confirm !== "auto") return confirm === "always";
-  return kind === "tool.call" && !isHarmless({ kind, tool }, tools);
+  return kind === "tool.call" && !isHarmless({ kind, tool, args }, tools);
 }
 
-function isHarmless({ kind, tool }, tools) {
-  const { readOnlyHint, destructiveHint } = tools.get(tool)?.annotations ?? {};
-  return kind === "tool.call" && readOnlyHint === true && !destructiveHint;
+/** Return whether a call only reads: by its tool's hints, or by an argument of this machine's tool. RS-74 */
+function isHarmless({ kind, tool, args = {} }, tools) {
+  if (kind !== "tool.call") return false;
+  const { annotations, inputSchema } = tools.get(tool) ?? {};
+  if (annotations?.readOnlyHint && !annotations.destructiveHint) return true;
+  return tool.startsWith("local__") && Object.entries(inputSchema?.properties ?? {}).some(
+    ([name, argument]) => argument["x-read-only"]?.includes(args[name]),
+  );
 }
 
 /** Return what an action does, with its command, message or patch as the spec has it. */

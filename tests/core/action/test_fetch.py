@@ -35,6 +35,11 @@ def fetching(url: Any, method: Any = "GET", *, accepted: bool = True, **more: An
     return canvas(actions={"get": action}, toolPolicy=policy, refresh=..., bindings=..., accepted=accepted)
 
 
+def with_spec_text(snapshot: CanvasSnapshot, text: str, other: str) -> CanvasSnapshot:
+    changed = snapshot.canvas.spec_json.replace(text, other)
+    return replace(snapshot, canvas=replace(snapshot.canvas, spec_json=changed))
+
+
 def check(snapshot: CanvasSnapshot) -> list[str]:
     return check_templates(parse_spec(snapshot.canvas.spec), DEFINITIONS)
 
@@ -74,8 +79,7 @@ def filled(url: str, value: Any, **more: Any) -> Any:
 def test_placeholder_in_scheme_or_host_is_refused_on_storing(url: Any) -> None:
     snapshot = fetching(url)
     if isinstance(url, dict) and "$secret" in url:
-        snapshot = replace(snapshot, canvas=replace(snapshot.canvas, spec_json=snapshot.canvas.spec_json.replace(
-            '"hosts"', '"secrets":["KEY"],"hosts"')))  # fmt: skip
+        snapshot = with_spec_text(snapshot, '"hosts"', '"secrets":["KEY"],"hosts"')
     with pytest.raises(BadInput, match=r"actions\.get\.args\.url: must "):
         check(snapshot)
 
@@ -171,8 +175,6 @@ def test_own_page_needs_no_host_and_no_acceptance() -> None:
 
 @rule("CV-40", "RS-74")
 def test_fetch_needs_the_tool_in_the_policy() -> None:
-    snapshot = fetching(OWN_PAGE)
-    snapshot = replace(snapshot, canvas=replace(
-        snapshot.canvas, spec_json=snapshot.canvas.spec_json.replace(f'"allow":["{FETCH}"]', '"allow":[]')))  # fmt: skip
-    with pytest.raises(Forbidden, match="toolPolicy.allow of the canvas does not list"):
+    snapshot = with_spec_text(fetching(OWN_PAGE), f'"allow":["{FETCH}"]', '"allow":[]')
+    with pytest.raises(Forbidden, match=r"toolPolicy\.allow of the canvas does not list"):
         start(snapshot, "get", FETCHES)

@@ -25,14 +25,18 @@ def parse(result: Any, how: str = "json") -> Any:
     "result, how, parsed",
     [
         ('[{"a": 1}]', "json", [{"a": 1}]),
-        ({"output": "[1]", "exit_code": 0, "truncated": False}, "json", {"output": [1], "exit_code": 0, "truncated": False}),
+        ({"output": "[1]", "truncated": False}, "json", {"output": [1], "truncated": False}),
         ({"status": 200, "body": "a\r\nb\n\nc"}, "lines", {"status": 200, "body": ["a", "b", "", "c"]}),
         ("", "lines", []),
-        ("name,note\r\nann,\"a \"\"b\"\",\r\nc\"\r\n\r\nbob,\r\n", "csv", [{"name": "ann", "note": 'a "b",\r\nc'}, {"name": "bob", "note": ""}]),
+        (
+            'a,b\r\n1,"2 ""x"",\r\n3"\r\n\r\n,\r\n',
+            "csv",
+            [{"a": "1", "b": '2 "x",\r\n3'}, {"a": "", "b": ""}],
+        ),
         ("\ufeffid\n1\u20282\n", "csv", [{"id": "1\u20282"}]),
         ("a,b\n", "csv", []),
     ],
-)  # fmt: skip
+)
 def test_value_replaces_the_text(result: Any, how: str, parsed: Any) -> None:
     assert parse(result, how) == parsed
 

@@ -56,8 +56,9 @@ def test_address_is_read_in_one_way(text: str, read: str) -> None:
     [
         *("", "example.com", "//example.com/", "ftp://example.com/", "file:///etc/passwd", "easel:/readyz"),
         *("https://user@example.com/", "https://user:pw@example.com/", "https://example.com@evil.org/"),
-        *("https://example.com\\@evil.org/", "https://example.com/\\..", "https:/example.com", "https://"),
-        *("https://exam ple.com/", "https://example.com/a b", "https://example.com/\r\nX: y", "https://ü.de/"),
+        *("https://example.com\\@evil.org/", "https://example.com/\\..", "https:/example.com"),
+        *("https://exam ple.com/", "https://example.com/a b", "https://example.com/\r\nX: y"),
+        *("https://ü.de/", "https://"),
         *("https://example.com:0/", "https://example.com:65536/", "https://example.com:/", "https://a..b/"),
         *("https://example.com/../x", "https://example.com/%2e%2E/x", "https://example.com/a%2f..%2fb"),
         *("https://[::1]evil/", "https://-a.com/", "https://example.com/" + "a" * 8_000),
@@ -70,7 +71,8 @@ def test_other_address_is_refused(text: str) -> None:
 
 @rule("RS-74")
 def test_list_names_hosts_exactly_or_below_a_domain_with_their_port() -> None:
-    hosts = {"api.example.com", "*.example.org", "db.example.com:8443", "[::1]:80", "*.example.net:81", "c.org:443"}
+    hosts = {"api.example.com", "*.example.org", "db.example.com:8443", "*.example.net:81"}
+    hosts |= {"[::1]:80", "c.org:443"}
     listed = [
         *("https://api.example.com/x", "http://api.example.com/", "https://a.example.org/"),
         *("https://a.b.example.org/", "https://db.example.com:8443/", "http://c.example.net:81/"),
@@ -89,8 +91,8 @@ def test_list_names_hosts_exactly_or_below_a_domain_with_their_port() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        *("https://example.com", "example.com/", "*", "*.com", "a*.example.com", "*.*.example.com", "u@example.com"),
-        *("", "example.com:0", "example.com:99999", "exa mple.com", "example..com", 7),
+        *("https://example.com", "example.com/", "*", "*.com", "a*.example.com", "*.*.example.com"),
+        *("u@example.com", "", "example.com:0", "example.com:99999", "exa mple.com", "example..com", 7),
     ],
 )
 def test_entry_that_is_no_host_is_refused(entry: object) -> None:

@@ -6,8 +6,9 @@ the invalid member. Does not know which tools exist: `core/action/policy.py` che
 Unknown members are refused, so that a misspelt `toolPolicy` or `confirm` is not ignored. In addition to the
 specification's members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page
 may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-66), `toolPolicy.hosts` (the
-hosts that its fetches may reach, RS-74), `title` and `description` (for people), `$schema` (for editors), and names that begin with `x-` (for the author; stored, but not
-interpreted). `version` and `mode` are optional: the only version is 1, and the default mode is `html`.
+hosts that its fetches may reach, RS-74), `title` and `description` (for people), `$schema` (for editors), and
+names that begin with `x-` (for the author; stored, but not interpreted). `version` and `mode` are optional:
+the only version is 1, and the default mode is `html`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
