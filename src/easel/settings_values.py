@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from easel.core.model.choice import Provider
 from easel.core.model.settings import check_base_url, check_key, parse_provider
-from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.errors import BadInput, BadSettings
 
 TRUE_WORDS = ("1", "true", "yes", "on")
@@ -71,18 +70,6 @@ def check_address(variable: str, url: str) -> None:
         raise BadSettings(
             problem=f"{variable} must be an address such as https://easel.example.org, without a path."
         )
-
-
-def check_networks(hosts: str, networks: str) -> None:
-    """Check EASEL_FETCH_HOSTS and EASEL_FETCH_PRIVATE."""
-    for variable, parse, text in (
-        ("EASEL_FETCH_HOSTS", parse_hosts, hosts),
-        ("EASEL_FETCH_PRIVATE", parse_networks, networks),
-    ):
-        try:
-            parse(text)
-        except BadInput as problem:
-            raise BadSettings(problem=f"{variable}: {problem.message}") from None
 
 
 def check_model(provider: str, model: str, api_key: str, base_url: str) -> None:

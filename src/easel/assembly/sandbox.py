@@ -58,21 +58,13 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionDirs
 
 
 def local_tools(settings: Settings, sandbox: Choice, folders: SessionDirs, audit: Audit) -> Sequence[Tool]:
-    """Return the tools of the local node: this machine, with a folder for each session, and its network."""
-    tools = machine_tools(
-        LOCAL,
-        folders,
-        sandbox.shell(command_limits(settings)),
-        network=True,
-        note=audit.note,
-        worker_id=new_worker_id(),
-    )
-    fetch = FetchTool(
-        parse_hosts(settings.fetch_hosts),
-        parse_networks(settings.fetch_private),
-        max_body_bytes=settings.max_result_bytes // 3,  # a result has the body, and its JSON again
-    )
-    return [*tools, fetch]
+    """Return the tools of the local node: this machine, with a folder for each session."""
+    shell = sandbox.shell(command_limits(settings))
+    worker_id = new_worker_id()
+    tools = machine_tools(LOCAL, folders, shell, network=True, note=audit.note, worker_id=worker_id)
+    hosts, private = parse_hosts(settings.fetch_hosts), parse_networks(settings.fetch_private)
+    # A result has the body, and its JSON again.
+    return [*tools, FetchTool(hosts, private, max_body_bytes=settings.max_result_bytes // 3)]
 
 
 def build_node(

@@ -1,1 +1,0 @@
-"""`local__Fetch`: HTTP requests to the hosts that a canvas or a setting names."""

@@ -14,25 +14,18 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import X_READ_ONLY, X_SHELL, ToolDefinition
 from easel.core.web.hosts import FETCH, OWN_PAGE, Networks, parse_url
 from easel.errors import BadInput
-from easel.fetch.exchange import MAX_REDIRECTS, MAX_SECONDS, Exchange, Request, Response
-from easel.fetch.network import CheckedNetwork, Resolve, resolve_name
-
-MAX_CONCURRENT = 64  # requests of one process
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_HEADER_VALUE = re.compile(r"[\t -~]*")
-# Easel sets these: they decide where a request goes and where it ends.
-_RESERVED = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    }
+from easel.fetch.exchange import (
+    MAX_REDIRECTS,
+    MAX_SECONDS,
+    CheckedNetwork,
+    Exchange,
+    Request,
+    Resolve,
+    resolve_name,
 )
+
+# Easel sets these: they decide where a request goes and where it ends.
+_RESERVED = "(?i)^(accept-encoding|connection|content-length|expect|host|te|transfer-encoding|upgrade)$"
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -40,12 +33,18 @@ SCHEMA: Mapping[str, Any] = {
     "properties": {
         "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], X_READ_ONLY: ["GET", "HEAD"]},
         "url": {"type": "string", "description": "Such as https://api.example.com/items?page=2."},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+        "headers": {
+            "type": "object",
+            "maxProperties": 50,
+            "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,100}$", "not": {"pattern": _RESERVED}},
+            "additionalProperties": {"type": "string", "pattern": "^[\\t -~]*$"},
+        },
         "json": {"description": "The body as a JSON value."},
         "body": {"type": "string", "description": "The body as text, instead of `json`."},
-        "bearer": {"type": "string", "description": "A token, sent as `Authorization: Bearer`."},
+        "bearer": {"type": "string", "pattern": "^[!-~]+$", "description": "A token for `Authorization`."},
     },
     "required": ["method", "url"],
+    "not": {"required": ["json", "body"]},
     "additionalProperties": False,
 }
 DESCRIPTION = (
@@ -65,14 +64,14 @@ class FetchTool:
         resolve: Resolve = resolve_name,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        is_for_agents = bool(agent_hosts)
         self.definition = ToolDefinition(
-            FETCH, DESCRIPTION, SCHEMA, destructive=True, is_for_agents=bool(agent_hosts)
+            FETCH, DESCRIPTION, SCHEMA, destructive=True, is_for_agents=is_for_agents
         )
         self._agent_hosts = agent_hosts
         self._network = CheckedNetwork(private, resolve)
         self._max_body_bytes = max_body_bytes
         self._tls = tls
-        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         if args["url"] == OWN_PAGE:
@@ -81,54 +80,36 @@ class FetchTool:
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         of_canvas = context.hosts is not None
-        exchange = Exchange(
+        answer = await Exchange(
             hosts=self._agent_hosts if context.hosts is None else context.hosts,
             listed_by="toolPolicy.hosts of the canvas" if of_canvas else "EASEL_FETCH_HOSTS of this server",
             network=self._network,
             tls=self._tls,
             max_bytes=self._max_body_bytes,
-        )
-        async with self._slots:
-            return _to_result(await exchange.send(request))
+        ).send(request)
+        body = answer.body.decode(errors="replace")
+        result = {"status": answer.status, "headers": answer.headers, "body": body}
+        if _JSON.fullmatch(answer.headers.get("content-type", "")) and not answer.is_truncated:
+            with contextlib.suppress(BadInput):  # then there is the body
+                result["json"] = parse_json(body, "body")
+        return {**result, "truncated": answer.is_truncated}
 
 
 def _answer_own_page(args: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what the page /healthz says: the process that runs this is alive."""
-    if args["method"] != "GET" or args.keys() - {"method", "url"}:
+    if args != {"method": "GET", "url": OWN_PAGE}:
         raise BadInput(problem=f"{FETCH}: {OWN_PAGE} takes the method GET and nothing else.")
     headers = {"content-type": "text/plain; charset=utf-8"}
     return {"status": 200, "headers": headers, "body": "ok\n", "truncated": False}
 
 
 def _read_request(args: Mapping[str, Any]) -> Request:
-    """Return the request. Raises `BadInput`, without a value that may be a secret."""
-    headers = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "easel"}
-    if "bearer" in args:
-        headers["authorization"] = f"Bearer {args['bearer']}"
-    content = None
+    headers, content = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "easel"}, None
     if "json" in args:
         content, headers["content-type"] = msgspec.json.encode(args["json"]), "application/json"
-    if "body" in args:
-        if content is not None:
-            raise BadInput(problem=f"{FETCH}: must have `json` or `body`, not both.")
+    elif "body" in args:
         content, headers["content-type"] = args["body"].encode(errors="replace"), "text/plain; charset=utf-8"
+    if "bearer" in args:
+        headers["authorization"] = f"Bearer {args['bearer']}"
     headers |= {name.lower(): value for name, value in args.get("headers", {}).items()}
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise BadInput(problem=f"{FETCH}: the header {name[:100]!r} must be one line of printable ASCII.")
-    if reserved := sorted(_RESERVED.intersection(map(str.lower, args.get("headers", {})))):
-        raise BadInput(problem=f"{FETCH}: the header {reserved[0]} is set by Easel.")
     return Request(method=args["method"], url=parse_url(args["url"]), headers=headers, content=content)
-
-
-def _to_result(response: Response) -> Mapping[str, Any]:
-    result: dict[str, Any] = {
-        "status": response.status,
-        "headers": dict(response.headers),
-        "body": response.body.decode(errors="replace"),
-        "truncated": response.is_truncated,
-    }
-    if _JSON.fullmatch(response.headers.get("content-type", "")) and not response.is_truncated:
-        with contextlib.suppress(BadInput):  # then there is the body
-            result["json"] = parse_json(result["body"], "body")
-    return result

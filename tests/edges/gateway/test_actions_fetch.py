@@ -90,7 +90,7 @@ async def test_canvas_fetches_rows_without_asking_and_asks_before_it_sends(
 
         web.answer("/items/a%2Fb", b"id,echo\r\n1\r\n")
         failed = await expect_refusal(client.call("canvas.action", canvasId=name, actionId="list"))
-        assert "actions.list.parse: result.body is not CSV: row 2 has 1 values" in str(failed)
+        assert "actions.list.parse: result.body: is not CSV: row 2 has 1 values" in str(failed)
         unchanged = await client.call("canvas.get", canvasId=name)
         assert unchanged["state"] == snapshot["state"]
         records = (await client.call("canvas.records", canvasId=name))["records"]

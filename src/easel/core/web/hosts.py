@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from easel.core.validation import quote_value, refuse
-from easel.errors import BadInput
 
 FETCH = "local__Fetch"
 OWN_PAGE = "easel:/healthz"  # a fixed name of this server's own page; no host is needed for it
@@ -84,39 +83,34 @@ def parse_host(value: Any, at: str) -> str:
 
 def is_listed(url: Url, hosts: Collection[str]) -> bool:
     """Return whether a list names the host, or `*.` and a domain above it. No port: the default one."""
-    for name in (url.authority, f"{url.host}:{url.port}"):
-        labels = name.split(".")
-        above = (".".join(["*", *labels[start:]]) for start in range(1, len(labels)))
-        if name in hosts or any(entry in hosts for entry in above):
-            return True
-    return False
+    names = (url.authority, f"{url.host}:{url.port}")
+    return any(
+        entry in names or (entry.startswith("*") and any(name.endswith(entry[1:]) for name in names))
+        for entry in hosts
+    )
 
 
 def may_connect(address: IpAddress, private: Networks) -> bool:
     """Return whether the address is public or in one of the given networks."""
-    address = _unwrap(address)
-    is_public = address.is_global and not address.is_multicast
     if isinstance(address, ipaddress.IPv6Address):
-        is_public = is_public and address in _GLOBAL_UNICAST
-    return is_public or any(address in network for network in private)
-
-
-def _unwrap(address: IpAddress) -> IpAddress:
-    """Return the IPv4 address inside an IPv6 address that leads to it, by translation or a tunnel."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    inner = address.ipv4_mapped or address.sixtofour
-    return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else inner or address
-
-
-def parse_networks(text: str) -> Networks:
-    """Return the networks of a setting, such as `10.0.0.0/8, ::1`. Raises `BadInput`."""
-    try:
-        return [ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as problem:
-        raise BadInput(problem=f"{problem}; networks must be like 10.0.0.0/8, separated by commas.") from None
+        # An IPv4 address inside, which a translation or a tunnel leads to.
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if inner is not None:
+            return may_connect(inner, private)
+    is_unicast = not address.is_multicast and (address.version == 4 or address in _GLOBAL_UNICAST)
+    return (address.is_global and is_unicast) or any(address in network for network in private)
 
 
 def parse_hosts(text: str) -> frozenset[str]:
-    """Return the hosts of a setting, separated by commas. Raises `BadInput`."""
-    return frozenset(parse_host(part.strip(), "a host") for part in text.split(",") if part.strip())
+    """Return the hosts of EASEL_FETCH_HOSTS. Raises `BadInput`."""
+    return frozenset(parse_host(part.strip(), "EASEL_FETCH_HOSTS") for part in text.split(",") if part.strip())
+
+
+def parse_networks(text: str) -> Networks:
+    """Return the networks of EASEL_FETCH_PRIVATE, such as `10.0.0.0/8, ::1`. Raises `BadInput`."""
+    try:
+        return [ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as problem:
+        refuse("EASEL_FETCH_PRIVATE", f"{problem}; a network must be like 10.0.0.0/8.")
