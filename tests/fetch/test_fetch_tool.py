@@ -20,7 +20,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.web.hosts import OWN_PAGE, parse_networks
 from easel.errors import BadInput, Forbidden, HostError, ToolFailed
-from easel.fetch import exchange
+from easel.fetch import tool
 from easel.fetch.tool import SCHEMA, FetchTool
 from easel.host.tools.schema import build_validator
 from tests.fetch.web_server import WebServer, run_web_server
@@ -285,7 +285,7 @@ async def test_compressed_body_is_cut_off_at_its_decompressed_size(web: WebServe
 async def test_slow_answer_ends_at_the_limit_of_time(
     web: WebServer, slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_SECONDS", 0.3)
+    monkeypatch.setattr(tool, "MAX_SECONDS", 0.3)
     is_ended = asyncio.Event()
 
     async def stall(writer: asyncio.StreamWriter) -> None:

@@ -191,23 +191,20 @@ RELEASE_CHECKLIST = DemoCanvas(
     },
 )
 
+CHECK = {
+    "kind": "tool.call",
+    "title": "Check now",
+    "tool": "local__Fetch",
+    "saveAs": "health",
+    "parse": "lines",
+}
 SERVER_HEALTH = DemoCanvas(
     "server-health",
     "Server health",
     {
-        "version": 1,
         "toolPolicy": {"allow": ["local__Fetch"]},
         "state": {"health": None},
-        "actions": {
-            "check": {
-                "kind": "tool.call",
-                "title": "Check now",
-                "tool": "local__Fetch",
-                "args": {"method": "GET", "url": "easel:/healthz"},
-                "saveAs": "health",
-                "parse": "lines",
-            },
-        },
+        "actions": {"check": {**CHECK, "args": {"method": "GET", "url": "easel:/healthz"}}},
         "refresh": [{"id": "check", "everyMs": 10_000, "action": "check", "onlyWatched": True}],
     },
 )
