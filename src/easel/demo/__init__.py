@@ -1,4 +1,4 @@
-"""Demo canvases: a deploy cockpit, a live log viewer, a release checklist with an approval, and a health check.
+"""Demo canvases: a deploy cockpit, a live log viewer, a release checklist and a health check.
 
 Owns the specs of these canvases; the HTML files in this folder are their pages. The first button of each page
 calls a native tool, which works on a machine without a sandbox too. Refresh jobs run only while the canvas is

@@ -38,7 +38,7 @@ class CheckedNetwork(AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> AsyncNetworkStream:
-        """Connect to the first address that accepts. A name is resolved only here, once. Raises `ToolFailed`."""
+        """Connect to the first address that accepts. A name is resolved here only."""
         try:
             found = await self._resolve(host)
         except OSError as problem:

@@ -118,7 +118,7 @@ class FetchTool:
         """Return the answer, or the request that a redirect asks for."""
         url = request.url
         page = httpcore2.URL(scheme=url.scheme, host=url.host.strip("[]"), port=url.port, target=url.target)
-        headers = {"host": url.authority, **request.headers}
+        headers = [("host", url.authority), *request.headers.items()]
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=self._network) as pool,
             pool.stream(request.method, page, headers=headers, content=request.content) as answer,

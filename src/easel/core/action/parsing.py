@@ -28,7 +28,7 @@ def parse_result(action: Action, result: Any) -> Any:
     parse, at = _PARSERS[target.parse], f"actions.{action.action_id}.parse"
     if isinstance(result, str):
         return parse(result, f"{at}: result")
-    members = cast("Mapping[str, Any]", result) if isinstance(result, Mapping) else {}
+    members = cast("Mapping[str, Any]", result if isinstance(result, Mapping) else {})
     for name in TEXTS:
         if isinstance(text := members.get(name), str):
             if members.get("truncated") or members.get("stopped"):

@@ -105,7 +105,8 @@ def may_connect(address: IpAddress, private: Networks) -> bool:
 
 def parse_hosts(text: str) -> frozenset[str]:
     """Return the hosts of EASEL_FETCH_HOSTS. Raises `BadInput`."""
-    return frozenset(parse_host(part.strip(), "EASEL_FETCH_HOSTS") for part in text.split(",") if part.strip())
+    parts = (part.strip() for part in text.split(","))
+    return frozenset(parse_host(part, "EASEL_FETCH_HOSTS") for part in parts if part)
 
 
 def parse_networks(text: str) -> Networks:
