@@ -18,8 +18,8 @@ from easel import errors, settings
 from easel.cli import app as cli
 from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Stream
-from easel.core.tool.definition import X_READ_ONLY
 from easel.core.validation import MAX_DEPTH
+from easel.core.web.hosts import FETCH
 from easel.edges.decoding import NoParams
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
@@ -265,7 +265,7 @@ def tool_sections() -> str:
             "Only an agent in a run can call it."
             if tool.name.startswith("canvas_")
             else "An action that calls it with a literal `GET` or `HEAD` needs no confirmation."
-            if any(X_READ_ONLY in schema for schema in tool.schema["properties"].values())
+            if tool.name == FETCH
             else "Read-only: an action that calls it needs no confirmation."
             if tool.read_only
             else "Not read-only: an action that calls it needs confirmation, unless it declares otherwise."

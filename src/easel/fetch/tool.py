@@ -19,8 +19,8 @@ import msgspec
 
 from easel.core.action.parsing import parse_json
 from easel.core.tool.context import ToolContext
-from easel.core.tool.definition import X_READ_ONLY, X_SHELL, ToolDefinition
-from easel.core.web.hosts import FETCH, OWN_PAGE, Networks, Url, is_listed, parse_url
+from easel.core.tool.definition import X_SHELL, ToolDefinition
+from easel.core.web.hosts import FETCH, OWN_PAGE, READ_METHODS, Networks, Url, is_listed, parse_url
 from easel.errors import BadInput, Forbidden, ToolFailed
 from easel.fetch.network import CheckedNetwork, Resolve, resolve_name
 
@@ -35,7 +35,7 @@ SCHEMA: Mapping[str, Any] = {
     "type": "object",
     X_SHELL: False,
     "properties": {
-        "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], X_READ_ONLY: ["GET", "HEAD"]},
+        "method": {"enum": [*READ_METHODS, "POST", "PUT", "PATCH", "DELETE"]},
         "url": {"type": "string", "description": "Such as https://api.example.com/items?page=2."},
         "headers": {
             "type": "object",

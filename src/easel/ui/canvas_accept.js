@@ -104,14 +104,10 @@ function asks({ kind, tool, args, confirm = "auto" }, tools) {
   return kind === "tool.call" && !isHarmless({ kind, tool, args }, tools);
 }
 
-/** Return whether a call only reads: by its tool's hints, or by an argument of this machine's tool. RS-74 */
-function isHarmless({ kind, tool, args = {} }, tools) {
-  if (kind !== "tool.call") return false;
-  const { annotations, inputSchema } = tools.get(tool) ?? {};
-  if (annotations?.readOnlyHint && !annotations.destructiveHint) return true;
-  return tool.startsWith("local__") && Object.entries(inputSchema?.properties ?? {}).some(
-    ([name, argument]) => argument["x-read-only"]?.includes(args[name]),
-  );
+function isHarmless({ kind, tool, args }, tools) {
+  if (tool === "local__Fetch") return ["GET", "HEAD"].includes(args?.method); // RS-74
+  const { readOnlyHint, destructiveHint } = tools.get(tool)?.annotations ?? {};
+  return kind === "tool.call" && readOnlyHint === true && !destructiveHint;
 }
 
 /** Return what an action does, with its command, message or patch as the spec has it. */

@@ -11,7 +11,6 @@ from easel.core.action.policy import check_templates, needs_consent
 from easel.core.action.resolution import ResolvedCall
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
-from easel.core.tool.definition import ToolDefinition
 from easel.core.web.hosts import FETCH, OWN_PAGE
 from easel.errors import BadInput, Forbidden
 from easel.fetch.tool import FetchTool
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 API = "https://api.example.com"
 DEFINITION = FetchTool([], [], max_body_bytes=1).definition
-OF_NODE = ToolDefinition("server-a__Get", "Gets.", DEFINITION.schema)
-DEFINITIONS = {**TOOLS, FETCH: DEFINITION, OF_NODE.name: OF_NODE}
+DEFINITIONS = {**TOOLS, FETCH: DEFINITION}
 FETCHES = replace(RULES, definitions=DEFINITIONS)
 
 
@@ -146,13 +144,6 @@ def test_missing_value_is_empty_where_the_action_says_so() -> None:
 def test_only_a_literal_get_or_head_counts_as_read_only(method: Any, *, asks: bool) -> None:
     spec = parse_spec(fetching(f"{API}/x", method).canvas.spec)
     assert needs_consent(spec.actions["get"], DEFINITION) is asks
-
-
-@rule("RS-68", "RS-74")
-def test_schema_of_a_node_cannot_make_its_calls_read_only() -> None:
-    action = {"kind": "tool.call", "tool": OF_NODE.name, "args": {"method": "GET", "url": API}}
-    spec = parse_spec({"version": 1, "toolPolicy": {"allow": [OF_NODE.name]}, "actions": {"get": action}})
-    assert needs_consent(spec.actions["get"], OF_NODE)
 
 
 @rule("RS-74", "RS-59")

@@ -58,7 +58,7 @@ def test_address_is_read_in_one_way(text: str, read: str) -> None:
         *("https://user@example.com/", "https://user:pw@example.com/", "https://example.com@evil.org/"),
         *("https://example.com\\@evil.org/", "https://example.com/\\..", "https:/example.com"),
         *("https://exam ple.com/", "https://example.com/a b", "https://example.com/\r\nX: y"),
-        *("https://ü.de/", "https://"),
+        *("https://ü.de/", "https://", "https://\u212aube.example.com/", "https://example.com/\u017f"),
         *("https://example.com:0/", "https://example.com:65536/", "https://example.com:/", "https://a..b/"),
         *("https://example.com/../x", "https://example.com/%2e%2E/x", "https://example.com/a%2f..%2fb"),
         *("https://[::1]evil/", "https://-a.com/", "https://example.com/" + "a" * 8_000),

@@ -22,6 +22,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import refuse
 from easel.core.values.references import find_references
 from easel.core.values.template import Template, leaves
+from easel.core.web.hosts import FETCH, READ_METHODS
 from easel.errors import Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
@@ -132,10 +133,10 @@ def may_run_unattended(
 
 
 def is_harmless(definition: ToolDefinition | None, args: Mapping[str, Any]) -> bool:
-    """Return whether the tool is read-only, or is so with these arguments, of which no template counts."""
-    return definition is not None and (
-        (definition.read_only and not definition.destructive) or definition.is_read_only_with(args)
-    )
+    """Return whether the call only reads: by the tool's hints, or as a fetch with such a method. RS-74"""
+    if definition is None or definition.name == FETCH:
+        return definition is not None and args.get("method") in READ_METHODS
+    return definition.read_only and not definition.destructive
 
 
 # --- when a spec is stored ------------------------------------------------------------------------

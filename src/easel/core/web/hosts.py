@@ -15,6 +15,7 @@ from easel.core.validation import quote_value, refuse
 
 FETCH = "local__Fetch"
 OWN_PAGE = "easel:/healthz"  # a fixed name of this server's own page; no host is needed for it
+READ_METHODS = ("GET", "HEAD")
 MAX_HOSTS = 100  # of one canvas
 MAX_URL_LENGTH = 8_000
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -25,7 +26,7 @@ _PATTERN = re.compile(rf"(?P<host>(?:\*\.{_LABEL}\.)?{_NAME}|\[[0-9a-f:.]{{2,45}
 _URL = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_NAME}|\[[0-9a-f:.]{{2,45}}\]){_PORT}"
     r"(?P<path>/[!-\"$->@-\[\]-~]*)?(?P<query>\?[!-\"$-\[\]-~]*)?(?:#[!-~]*)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
