@@ -461,6 +461,22 @@ async def test_accept_panel_lists_what_the_spec_allows(page: Page, easel: LiveEa
     await expect(panel).not_to_contain_text("every 5 s")
 
 
+@rule("RS-74")
+async def test_accept_panel_names_the_hosts_and_the_fetches_that_will_not_ask(
+    page: Page, easel: LiveEasel
+) -> None:
+    name, url = new_session(), "https://api.example.com/items"
+    fetch = {"kind": "tool.call", "tool": "local__Fetch"}
+    actions = {method: {**fetch, "args": {"method": method, "url": url}} for method in ("GET", "POST")}
+    policy = {"allow": ["local__Fetch"], "hosts": ["api.example.com", "*.example.org"]}
+    write(easel, name, {"toolPolicy": policy, "actions": actions})
+    await open_canvas(page, easel, name)
+    panel = page.locator("#accept-details")
+    for text in ("api.example.com, *.example.org", "GET will not ask; it only reads", url):
+        await expect(panel).to_contain_text(text)
+    await expect(panel).not_to_contain_text("POST will not ask")
+
+
 @rule("RS-59")
 async def test_only_the_shown_spec_is_accepted(page: Page, easel: LiveEasel, api: CanvasApi) -> None:
     name = new_session()

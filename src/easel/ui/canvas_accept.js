@@ -87,6 +87,7 @@ function rowsOf(spec, ownerSessionKey, tools) {
   return [
     ["Tools", list(spec.toolPolicy?.allow ?? [], "none")],
     ["Its page may connect to", list(spec.toolPolicy?.connect ?? [], "nothing")],
+    ...(spec.toolPolicy?.hosts ? [["Its actions may fetch from", list(spec.toolPolicy.hosts)]] : []),
     ...(spec.toolPolicy?.secrets?.length
       ? [["Its actions may send your secrets to its tools", spec.toolPolicy.secrets.join(", ")]] : []),
     ...actions.filter(([, action]) => !asks(action, tools)).map(([name, action]) => (
@@ -98,12 +99,13 @@ function rowsOf(spec, ownerSessionKey, tools) {
 }
 
 /** Return whether an action of an accepted spec asks a person. The server may ask more often. RS-13 */
-function asks({ kind, tool, confirm = "auto" }, tools) {
+function asks({ kind, tool, args, confirm = "auto" }, tools) {
   if (confirm !== "auto") return confirm === "always";
-  return kind === "tool.call" && !isHarmless({ kind, tool }, tools);
+  return kind === "tool.call" && !isHarmless({ kind, tool, args }, tools);
 }
 
-function isHarmless({ kind, tool }, tools) {
+function isHarmless({ kind, tool, args }, tools) {
+  if (tool === "local__Fetch") return ["GET", "HEAD"].includes(args?.method); // RS-74
   const { readOnlyHint, destructiveHint } = tools.get(tool)?.annotations ?? {};
   return kind === "tool.call" && readOnlyHint === true && !destructiveHint;
 }

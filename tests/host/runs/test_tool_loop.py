@@ -45,6 +45,20 @@ async def logged(harness: RunHarness, run_id: RunId, *types: str) -> list[tuple[
     ]
 
 
+@rule("RS-74")
+async def test_tool_for_canvases_only_is_not_offered_to_a_model(harness: RunHarness):
+    async def nothing(_: Mapping[str, Any]) -> Any:
+        return None
+
+    tools = [TestTool("for_all", nothing), TestTool("for_canvases", nothing)]
+    tools[1].definition = replace(tools[1].definition, is_for_agents=False)
+    model = RemoteModel([Text("done")])
+    run_id = await harness.start("hello")
+    async with working(harness.worker(*tools, model=model, choice=CHOICE)):
+        await wait_until_ended(harness, run_id)
+    assert [tool.name for tool in model.tools[0] if tool.name.startswith("for_")] == ["for_all"]
+
+
 def check_out_tool(leases: FakeLeases, runs: list[RunId]) -> TestTool:
     """Return a tool that gives its run a lease."""
 

@@ -66,7 +66,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
     """Return whether the action still has the terms that the confirmation shows, such as its time limit."""
-    names = ("saveAs", "saveMode", "timeoutMs", "env")
+    names = ("saveAs", "saveMode", "parse", "timeoutMs", "env")
     confirmed = {name: resolved[name] for name in names if name in resolved}
     return _terms(action) == confirmed
 
@@ -77,6 +77,8 @@ def _terms(action: Action) -> dict[str, Any]:
         return {}
     target = action.save_target
     saved = {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
+    if target and target.parse:
+        saved["parse"] = target.parse.value
     variables = {"env": list(action.secrets)} if isinstance(action, CallTool) and action.secrets else {}
     return {**saved, **({"timeoutMs": action.timeout_ms} if action.timeout_ms else {}), **variables}
 

@@ -15,6 +15,7 @@ from easel.core.action.confirmation import (
     has_same_terms,
     to_confirmation,
 )
+from easel.core.action.fetch import check_is_accepted
 from easel.core.action.hints import explain_weakened, find_weakened, first_hints
 from easel.core.action.policy import (
     Definitions,
@@ -165,6 +166,7 @@ def _ask_or_start(
     _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
+    check_is_accepted(action, is_accepted=is_accepted)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
     if not start.is_attended and not may_run_unattended(

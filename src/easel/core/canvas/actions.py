@@ -56,12 +56,21 @@ class WhenMissing(StrEnum):
     EMPTY = "empty"
 
 
+class Parse(StrEnum):
+    """The format of a result's text, whose value is saved in place of the text."""
+
+    JSON = "json"
+    LINES = "lines"
+    CSV = "csv"
+
+
 @dataclass(frozen=True, slots=True)
 class SaveTarget:
-    """Where in the state a result is saved (`saveAs`), and how (`saveMode`)."""
+    """Where in the state a result is saved (`saveAs`), and how (`saveMode`, `parse`)."""
 
     path: Path
     mode: SaveMode
+    parse: Parse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,7 @@ class CallTool:
     allows_options: bool
     title: str | None
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
+    hosts: frozenset[str] = frozenset()  # toolPolicy.hosts of its spec. RS-74
 
     @property
     def secret_names(self) -> frozenset[str]:
@@ -109,7 +119,7 @@ class PatchState:
 Action = CallTool | SendMessage | PatchState
 
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
-_SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
+_SAVES = frozenset({"saveAs", "saveMode", "parse", "timeoutMs"})
 _KNOWN = {
     ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions", "secrets"},
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
@@ -274,11 +284,13 @@ def _parse_session_key(value: Any, at: str) -> str:
 
 def _save_target(declared: Mapping[str, Any], at: str) -> SaveTarget | None:
     if "saveAs" not in declared:
-        if "saveMode" in declared:
-            refuse(f"{at}.saveMode", "needs saveAs.")
+        for name in ("saveMode", "parse"):
+            if name in declared:
+                refuse(f"{at}.{name}", "needs saveAs.")
         return None
     mode = require_choice(declared.get("saveMode", SaveMode.REPLACE), SaveMode, f"{at}.saveMode")
-    return SaveTarget(parse_path(declared["saveAs"], f"{at}.saveAs"), mode)
+    parse = require_choice(declared["parse"], Parse, f"{at}.parse") if "parse" in declared else None
+    return SaveTarget(parse_path(declared["saveAs"], f"{at}.saveAs"), mode, parse)
 
 
 def _timeout(declared: Mapping[str, Any], at: str) -> int | None:

@@ -49,7 +49,7 @@ _ENCODED = {
 CANVAS = ToolDefinition(
     "gsv__Canvas",
     "Creates, changes and reads canvases: web pages with a state and with buttons that run tools. `upsert` "
-    'stores a spec ({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},'
+    'stores a spec ({"version":1,"toolPolicy":{"allow":[tools],"hosts":[of local__Fetch]},"state":{…},'
     '"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, a state and assets '
     "(assets/index.html with data-gsv-text, data-gsv-model, data-gsv-action and, for lists, data-gsv-each); "
     "`get` and `list` read them; "

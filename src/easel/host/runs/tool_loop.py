@@ -151,8 +151,9 @@ class ToolLoop:
         await self._note_activity(run_id)
         definitions = await retry_until_available(lambda: self._tools.definitions(user_id))
         choice, model = await retry_until_available(lambda: self._models.choose(user_id))
+        offered = [tool for tool in definitions.values() if tool.is_for_agents]
         conversation, tools = await retry_until_available(
-            lambda: context.build(choice, model, list(definitions.values()), steps)
+            lambda: context.build(choice, model, offered, steps)
         )
         answer = _Answer(log, transcript, assistant_text(tuple(steps)), is_published=not self._holds(run_id))
         parts = model.reply(conversation, tools)
