@@ -49,7 +49,10 @@ async def read(versions: CanvasVersionStore, number: int) -> VersionContent:
 
 
 async def numbers(versions: CanvasVersionStore) -> list[int]:
-    return [found.number for found in await versions.list_versions(OWNER, NAME, before=None, limit=500)]
+    return [
+        found.number
+        for found in await versions.list_versions(OWNER, NAME, before=None, limit=500, only_accepted=False)
+    ]
 
 
 def set_max_versions(canvases: CanvasStore, count: int) -> None:
@@ -79,7 +82,7 @@ async def test_each_change_of_spec_or_assets_keeps_the_version_before(
     await change(canvases, write(put=[asset("a", "a2"), asset("c", "c1")], removed=["assets/b"]))
     await change(canvases, write(title="Third", written_by=None))
 
-    second, first = await versions.list_versions(OWNER, NAME, before=None, limit=10)
+    second, first = await versions.list_versions(OWNER, NAME, before=None, limit=10, only_accepted=False)
     assert (first.number, first.revision, first.title, first.written_by) == (1, 2, "First", "person owner")
     assert (second.number, second.revision, second.title, second.written_by) == (2, 3, "Second", "agent main")
     assert first.differences is None
@@ -112,8 +115,8 @@ async def test_each_change_of_spec_or_assets_keeps_the_version_before(
     content = await read(versions, 2)
     assert content.spec == {"version": 1, "actions": {"b": {}}}
     assert content.assets == [asset("a", "a1"), asset("b", "b1")]
-    assert await versions.list_versions(OWNER, NAME, before=2, limit=10) == [first]
-    assert await versions.list_versions(OWNER, NAME, before=None, limit=1) == [second]
+    assert await versions.list_versions(OWNER, NAME, before=2, limit=10, only_accepted=False) == [first]
+    assert await versions.list_versions(OWNER, NAME, before=None, limit=1, only_accepted=False) == [second]
 
 
 async def test_unknown_version_and_deleted_canvas_have_no_content(

@@ -252,6 +252,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
         "args": {"command": "./deploy api 'it'\\''s'"},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
+        "hints": {"readOnly": False, "idempotent": False, "destructive": True},
         "salt": "",
         "digest": data["digest"],
     }

@@ -4,29 +4,15 @@ Owns who may accept and what a write does to the acceptance. Does not know store
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.principal import Principal, PrincipalKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """The content of a write, compared with the canvas."""
-
-    has_spec: bool = False
-    has_all_assets: bool = False
-    is_spec_changed: bool = False
-    is_owner_changed: bool = False  # the session in which the actions run
-    are_assets_changed: bool = False
-
-    @property
-    def is_change(self) -> bool:
-        return self.is_spec_changed or self.is_owner_changed or self.are_assets_changed
-
-
-def acceptance_after(principal: Principal, current: CanvasSnapshot, write: Write) -> bool | None:
+def acceptance_after(
+    principal: Principal, current: CanvasSnapshot, *, is_changed: bool, has_spec: bool, has_all_assets: bool
+) -> bool | None:
     """Return whether the canvas is accepted after the write; None: its acceptance is unchanged.
 
     Only a person's write accepts: a spec, unless the canvas keeps assets that were not accepted. A change by
@@ -34,23 +20,10 @@ def acceptance_after(principal: Principal, current: CanvasSnapshot, write: Write
     content sent again leaves it as it was.
     """
     if not may_accept(principal):
-        return False if write.is_change else None
-    if not write.has_spec:
+        return False if is_changed else None
+    if not has_spec:
         return None
-    return True if current.canvas.is_accepted or write.has_all_assets or not current.assets else None
-
-
-def acceptance_after_restore(
-    principal: Principal, current: CanvasSnapshot, write: Write, *, was_accepted: bool
-) -> bool | None:
-    """Return whether the canvas is accepted after a version was restored; None: its acceptance is unchanged.
-
-    A person who names a version has not seen its content, so the restored content is accepted only if it was
-    accepted before. RS-64
-    """
-    if not may_accept(principal):
-        return acceptance_after(principal, current, write)
-    return was_accepted if write.is_change else None
+    return True if current.canvas.is_accepted or has_all_assets or not current.assets else None
 
 
 def may_accept(principal: Principal) -> bool:

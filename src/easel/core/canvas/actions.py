@@ -77,6 +77,7 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
+    terms: Mapping[str, Any]
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
 
     @property
@@ -95,6 +96,7 @@ class SendMessage:
     confirm: Confirm
     timeout_ms: int | None
     title: str | None
+    terms: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ class PatchState:
     patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
+    terms: Mapping[str, Any]
 
 
 Action = CallTool | SendMessage | PatchState
@@ -116,6 +119,8 @@ _KNOWN = {
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
 _ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
+# The members that a confirmation has in their resolved form. All others are its `terms`, as declared. RS-72
+_RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch"})
 
 
 def parse_action(action_id: str, raw: Any) -> Action:
@@ -175,7 +180,12 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
                 patch=_read_patch(declared["patch"], f"{at}.patch", problems),
                 confirm=confirm,
                 title=title,
+                terms=_terms(declared),
             )
+
+
+def _terms(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in declared.items() if name not in _RESOLVED}
 
 
 def _read_call(
@@ -202,6 +212,7 @@ def _read_call(
         ),
         allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
         title=title,
+        terms=_terms(declared),
         secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
     )
 
@@ -221,6 +232,7 @@ def _read_message(
         confirm=confirm,
         timeout_ms=take(None, _timeout, declared, at),
         title=title,
+        terms=_terms(declared),
     )
 
 

@@ -40,7 +40,8 @@ def describe_change(before: CanvasSnapshot, after: CanvasSnapshot) -> list[Diffe
         details = {"revision": new.revision, "accepted": new.is_accepted, **changed}
         found.append(Difference("canvas.spec.changed", details))
     found += _compare_assets(before, after)
-    tools = _changed_tools(old.tool_hints, new.tool_hints) if old.spec_json == new.spec_json else []
+    hints = new.tool_hints if old.spec_json == new.spec_json else {}
+    tools = [tool for tool in sorted(hints) if old.tool_hints.get(tool) != hints[tool]]
     if new.is_accepted and (not old.is_accepted or tools):
         agreed = {"tools": _limit(tools)} if tools else {}
         found.append(Difference("canvas.accepted", {"revision": new.spec_revision, **agreed}))
@@ -91,13 +92,6 @@ def _compare_assets(before: CanvasSnapshot | None, after: CanvasSnapshot) -> lis
         if path not in new
     ]
     return [*changed, *deleted]
-
-
-def _changed_tools(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
-    """Return the tools whose remembered hints changed; none if they were not remembered before."""
-    if before is None or after is None:
-        return []
-    return [tool for tool in sorted(after) if before.get(tool) != after[tool]]
 
 
 def _compare_lists(before: Sequence[Any], after: Sequence[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The versions of a canvas: earlier titles, specs and assets that a change has replaced.
+"""The versions of a canvas: earlier titles, specs, assets and sessions that a change has replaced.
 
 Owns when a change makes a version, what a version must keep so that it can be read later, and how the
 difference between two versions is described. Does not know stores. The state belongs to no version.
@@ -42,6 +42,8 @@ class Version:
     number: int
     revision: int  # the last revision of the canvas with this content; of the present version the current one
     title: str
+    titled_by: str | None
+    session_key: str  # the session in whose folder its actions work. RS-72
     is_accepted: bool  # whether a person had accepted this content when it was replaced
     written_by: str | None
     written_at: datetime | None  # None: written by an older release
@@ -58,7 +60,7 @@ class VersionContent:
     version: Version
     spec: Mapping[str, Any]
     assets: Sequence[Asset]
-    tool_hints: Mapping[str, Any] | None  # as in `Canvas`
+    tool_hints: Mapping[str, Any]  # as in `Canvas`
     canvas_revision: int
     canvas_written_at: datetime | None
 
@@ -73,7 +75,7 @@ class Replaced:
 
 
 def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
-    """Return what the change replaces, or None if it changes neither the spec nor the content of an asset."""
+    """Return what the change replaces, or None if it changes neither spec, session nor content of an asset."""
     spec_parts = [] if change.spec is None else compare_specs(before.canvas.spec, change.spec)
     assets: dict[str, Asset | None] = {}
     asset_parts: list[Part] = []
@@ -87,10 +89,14 @@ def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
         if old is None or asset.has_other_content(old):
             assets[asset.path] = old
             asset_parts.append(Part(asset.path, ADDED if old is None else CHANGED))
-    if not spec_parts and not asset_parts:
+    canvas = before.canvas
+    moved = (
+        [] if change.owner_session_key in (None, canvas.session_key) else [Part("ownerSessionKey", CHANGED)]
+    )
+    if not spec_parts and not asset_parts and not moved:
         return None
-    title = [] if change.title in (None, before.canvas.title) else [Part("title", CHANGED)]
-    parts = [*title, *spec_parts, *sorted(asset_parts)]
+    title = [] if change.title in (None, canvas.title) else [Part("title", CHANGED)]
+    parts = [*title, *moved, *spec_parts, *sorted(asset_parts)]
     differences = Differences(parts[:MAX_PARTS], max(0, len(parts) - MAX_PARTS), change.restored_version)
     return Replaced(bool(spec_parts), assets, differences)
 

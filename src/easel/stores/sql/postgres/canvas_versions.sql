@@ -3,9 +3,10 @@
 -- the spec, and the assets that the change replaces, removes or adds (without a blob). Requires the lock of
 -- the canvas. Returns the number of the version.
 with kept as (
-  insert into canvas_versions (user_id, canvas_id, version_no, revision, title, spec, is_accepted, tool_hints,
-                               written_by, written_at, changed, next_changed)
-  select c.user_id, c.canvas_id, coalesce(last.version_no, 0) + 1, c.revision, c.title,
+  insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
+                               is_accepted, tool_hints, written_by, written_at, changed, next_changed)
+  select c.user_id, c.canvas_id, coalesce(last.version_no, 0) + 1, c.revision, c.title, c.titled_by,
+         coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
          case when :has_spec::bool then c.spec end, c.is_accepted, c.tool_hints, c.written_by,
          c.written_at, last.next_changed, :next_changed
     from canvases c
@@ -22,15 +23,44 @@ with kept as (
 select version_no from kept;
 
 -- name: prune_versions
--- Delete the versions of a canvas up to this number. Returns the keys of their blobs, some of which may still
--- be in use. Requires the lock of the canvas.
-with pruned_assets as (
+-- Delete the versions of a canvas up to this number, except the newest by a person and the newest accepted
+-- one, which get the parts that they have in common with later versions. Returns the keys of the blobs of the
+-- others, some of which may still be in use. Requires the lock of the canvas. RS-72
+with lasting as (
+  select distinct kind.version_no from (
+    select max(version_no) filter (where written_by like 'person %') as by_person,
+           max(version_no) filter (where is_accepted) as accepted
+      from canvas_versions where user_id = :user_id and canvas_id = :canvas_id) found,
+    unnest(array[found.by_person, found.accepted]) as kind(version_no)
+   where kind.version_no <= :version::bigint
+), completed as (
+  update canvas_versions v
+     set spec = (select s.spec from canvas_versions s
+                  where s.user_id = v.user_id and s.canvas_id = v.canvas_id and s.spec is not null
+                    and s.version_no between v.version_no and :version::bigint
+                  order by s.version_no limit 1)
+    from lasting
+   where v.user_id = :user_id and v.canvas_id = :canvas_id and v.version_no = lasting.version_no
+     and v.spec is null
+), completed_assets as (
+  insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
+  select distinct on (lasting.version_no, a.path)
+         a.user_id, a.canvas_id, lasting.version_no, a.path, a.blob_key, a.size
+    from lasting
+    join canvas_version_assets a
+      on a.user_id = :user_id and a.canvas_id = :canvas_id
+     and a.version_no between lasting.version_no and :version::bigint
+   order by lasting.version_no, a.path, a.version_no
+  on conflict do nothing
+), pruned_assets as (
   delete from canvas_version_assets
    where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version::bigint
+     and version_no not in (select version_no from lasting)
   returning blob_key
 ), pruned as (
   delete from canvas_versions
    where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version::bigint
+     and version_no not in (select version_no from lasting)
 )
 select distinct blob_key from pruned_assets where blob_key is not null;
 
@@ -44,8 +74,9 @@ select distinct found.blob_key
 
 -- name: current_version
 -- Return the present version of a canvas: its number follows that of the last stored version.
-select coalesce(last.version_no, 0) + 1 as version_no, c.revision, c.title, c.is_accepted, c.written_by,
-       c.written_at, last.next_changed as changed
+select coalesce(last.version_no, 0) + 1 as version_no, c.revision, c.title, c.titled_by,
+       coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main') as session_key,
+       c.is_accepted, c.written_by, c.written_at, last.next_changed as changed
   from canvases c
   left join lateral (select version_no, next_changed from canvas_versions v
                       where v.user_id = c.user_id and v.canvas_id = c.canvas_id
@@ -53,18 +84,19 @@ select coalesce(last.version_no, 0) + 1 as version_no, c.revision, c.title, c.is
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
 
 -- name: list_versions
--- Return a page of the versions of a canvas, newest first, without their content.
-select version_no, revision, title, is_accepted, written_by, written_at, changed
+-- Return a page of the versions of a canvas, or of the accepted ones, newest first, without their content.
+select version_no, revision, title, titled_by, session_key, is_accepted, written_by, written_at, changed
   from canvas_versions
  where user_id = :user_id and canvas_id = :canvas_id and version_no < :before::bigint
+   and (is_accepted or not :only_accepted::bool)
  order by version_no desc limit :limit;
 
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
 -- they are consistent. Each part is that of the first version from this one on which has the part, else that
 -- of the canvas.
-select v.version_no, v.revision, v.title, v.is_accepted, v.written_by, v.written_at, v.changed,
-       v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
+select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
+       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
                   where s.user_id = c.user_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null
