@@ -138,7 +138,9 @@ async def test_session_that_moved_since_it_was_seen_is_not_accepted(services: Ho
     await upsert(services, AGENT, spec=SPEC, owner_session_key=EVIL)
     seen = await read(services)
     await upsert(services, owner_session_key=HOME)
-    assert (await read(services)).canvas.spec_revision > seen.canvas.revision
+    moved = (await read(services)).canvas
+    assert moved.spec_revision > seen.canvas.revision
+    assert moved.written_by == "agent main", "the person who is asked must know whose spec it is"
 
 
 @rule("RS-72")

@@ -67,13 +67,14 @@ def change_content(
             has_spec=write.spec is not None,
             has_all_assets=write.has_all_assets,
         )
-        author = principal.author
+        is_complete = write.spec is not None and write.has_all_assets
+        reviewed = None if is_complete or canvas.is_accepted or accepted else canvas.written_by
     else:
-        # A person who names a version has not seen all of it: it is accepted only if it was before, and keeps
-        # the author that the person who is asked must know. RS-64
+        # A person who names a version has not seen all of it: it is accepted only if it was before.
         accepted = (restored.is_accepted and may_accept(principal)) if is_changed else None
-        is_for_review = may_accept(principal) and not restored.is_accepted
-        author = (is_for_review and restored.written_by) or principal.author
+        reviewed = None if restored.is_accepted else restored.written_by
+    # What a person changes without accepting it keeps the author that the person who is asked must know. RS-64
+    author = (may_accept(principal) and reviewed) or principal.author
     accepted = False if write.is_accepted is False else accepted
     if write.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
         raise (
