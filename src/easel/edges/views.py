@@ -41,7 +41,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "accepted": snapshot.is_accepted,
         "specRevision": canvas.spec_revision,  # of the last change that needs acceptance
         **_author(canvas.written_by),
-        **_author(canvas.titled_by, "titledBy"),
+        **(_author(canvas.titled_by, "titledBy") if canvas.titled_by != canvas.written_by else {}),
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
         **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),

@@ -251,11 +251,13 @@ async def test_patch_and_message_can_need_confirmation(
     assert _without_digest(patch) == {
         "kind": "state.patch",
         "patch": [{"op": "add", "path": "/n", "value": 2}],
+        "confirm": "always",
     }
     assert _without_digest(message) == {
         "kind": "session.send",
         "sessionKey": f"agent:main:{session}",
         "message": "about 1",
+        "confirm": "always",
     }
     runs = f"select input_text from runs where session_id = '{session}'"
     assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 1}, [])

@@ -25,7 +25,7 @@ from easel.core.validation import (
 from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
 from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
-from easel.core.values.template import Template, parse_template, parse_templates
+from easel.core.values.template import Template, has_braces, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
 MAX_MESSAGE_LENGTH = 32_000
@@ -256,6 +256,12 @@ def _read_patch(raw: Any, at: str, problems: Problems) -> Patch:
 
 def _parse_operation(raw: Any, at: str) -> Operation:
     operation = parse_operation(raw, at)
+    if any(map(has_braces, operation.path)):
+        refuse(
+            f"{at}.path",
+            "placeholders are not filled in a path; replace the whole list by an input: "
+            '`"value": {"$value": "input.items"}`.',
+        )
     value = parse_references(operation.value, f"{at}.value")
     if not operation.path and not isinstance(value, (dict, ValueRef)):
         refuse(f"{at}.value", "a state must be an object.")
