@@ -1,21 +1,19 @@
-"""The content of a canvas that a person accepts: title, spec, session and assets, and what a write does to it.
+"""The content of a canvas that a person accepts: spec, session and assets, and what a write does to it.
 
-Owns which parts of a write are changes, who their author is, and whether the canvas is accepted afterwards. A
-write by a program that changes nothing gives no change. The session in whose folder a canvas works is chosen at
-its creation, and afterwards only by a person. Does not know stores. RS-59, RS-68, RS-72
+Owns what of a write is a change, who its author is, and whether the canvas is accepted afterwards. Only a
+person's write accepts, because a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from easel.core.canvas.acceptance import acceptance_after, are_assets_changed, may_accept
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.events import ACCEPTED_MARK, SESSION_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark
 from easel.core.canvas.spec import Refresh
 from easel.core.canvas.versions import Version
-from easel.core.principal import Principal
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.session.session import resolve_session_key
 from easel.core.values.fingerprint import fingerprint
 from easel.errors import BadInput, Forbidden
@@ -51,37 +49,31 @@ def change_content(
 
     Without marks there is no change. Raises `BadInput` or `Forbidden` if `is_accepted` cannot become true.
     """
-    canvas, restored = snapshot.canvas, write.restored
+    canvas, restored, is_person = snapshot.canvas, write.restored, may_accept(principal)
     title = None if write.title == canvas.title else write.title
     spec = None if write.spec is None or fingerprint(write.spec) == fingerprint(canvas.spec) else write.spec
     session = resolve_session_key(write.session_key, canvas.agent_id)
-    session = session if may_accept(principal) and session != canvas.session_key else None
-    # A person's write of the same content replaces its blob, which may be missing.
-    put = [one for one in write.put if may_accept(principal) or are_assets_changed(snapshot, [one])]
-    is_changed = bool(spec is not None or session or are_assets_changed(snapshot, put, write.removed))
-    if restored is None:
-        accepted = acceptance_after(
-            principal,
-            snapshot,
-            is_changed=is_changed,
-            has_spec=write.spec is not None,
-            has_all_assets=write.has_all_assets,
-        )
-        is_complete = write.spec is not None and write.has_all_assets
-        reviewed = None if is_complete or canvas.is_accepted or accepted else canvas.written_by
-    else:
-        # A person who names a version has not seen all of it: it is accepted only if it was before.
-        accepted = (restored.is_accepted and may_accept(principal)) if is_changed else None
-        reviewed = None if restored.is_accepted else restored.written_by
+    session = session if is_person and session != canvas.session_key else None  # RS-72
+    present = {asset.path: asset for asset in snapshot.assets}
+    other = [one for one in write.put if one.path not in present or one.has_other_content(present[one.path])]
+    put = write.put if is_person else other  # a person may replace a blob that is missing by the same content
+    is_changed = bool(spec is not None or session or other or write.removed)
+    covers_page = write.has_all_assets or not present
     # What a person changes without accepting it keeps the author that the person who is asked must know. RS-64
-    author = (may_accept(principal) and reviewed) or principal.author
+    reviewed = None if restored is None or restored.is_accepted else restored.written_by
+    if not is_person:
+        accepted = False if is_changed else None
+    elif restored is not None:  # not all of it was shown, so it is accepted only if it was before
+        accepted = restored.is_accepted if is_changed else None
+    else:
+        accepted = True if write.spec is not None and (canvas.is_accepted or covers_page) else None
+        reviewed = (
+            None if canvas.is_accepted or (write.spec is not None and covers_page) else canvas.written_by
+        )
+    author = (is_person and reviewed) or principal.author
     accepted = False if write.is_accepted is False else accepted
     if write.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
-        raise (
-            BadInput(problem=CANNOT_ACCEPT)
-            if may_accept(principal)
-            else Forbidden(problem=ONLY_PEOPLE_ACCEPT)
-        )
+        raise BadInput(problem=CANNOT_ACCEPT) if is_person else Forbidden(problem=ONLY_PEOPLE_ACCEPT)
     marks = [
         *([] if title is None else [TITLE_MARK]),
         *([] if spec is None else [SPEC_MARK]),
@@ -103,6 +95,16 @@ def change_content(
         restored_version=None if restored is None else restored.number,
     )
     return change, marks
+
+
+def may_accept(principal: Principal) -> bool:
+    """Return whether the principal may accept a canvas: only a person may."""
+    return principal.is_person
+
+
+def has_limited_reach(principal: Principal) -> bool:
+    """Return whether the principal's specs may allow only tools that it may call itself: those of agents."""
+    return principal.kind is PrincipalKind.AGENT
 
 
 def warn_of_session(canvas: Canvas, session_key: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import CanvasSnapshot, Change
+from easel.core.principal import ActorKind
 from easel.core.values.fingerprint import fingerprint
 
 DEFAULT_MAX_VERSIONS = 50
@@ -67,8 +68,13 @@ class VersionContent:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a change replaces, and a version keeps. An asset that the change adds is None."""
+    """What a change replaces, and a version keeps. An asset that the change adds is None.
 
+    A complete version has all parts: the newest version by a person and the newest accepted one stay when those
+    after them are pruned. RS-72
+    """
+
+    is_complete: bool
     has_spec: bool
     assets: Mapping[str, Asset | None]
     differences: Differences
@@ -98,7 +104,14 @@ def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
     title = [] if change.title in (None, canvas.title) else [Part("title", CHANGED)]
     parts = [*title, *moved, *spec_parts, *sorted(asset_parts)]
     differences = Differences(parts[:MAX_PARTS], max(0, len(parts) - MAX_PARTS), change.restored_version)
-    return Replaced(bool(spec_parts), assets, differences)
+    ends_authorship = _is_by_person(canvas.written_by) and not _is_by_person(change.written_by)
+    is_complete = ends_authorship or (canvas.is_accepted and change.is_accepted is False)
+    all_assets: Mapping[str, Asset | None] = {**current, **assets} if is_complete else assets
+    return Replaced(is_complete, is_complete or bool(spec_parts), all_assets, differences)
+
+
+def _is_by_person(author: str | None) -> bool:
+    return author is not None and author.startswith(f"{ActorKind.PERSON} ")
 
 
 def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:

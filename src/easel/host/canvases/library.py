@@ -9,7 +9,6 @@ from typing import Any
 
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.action.policy import Definitions
-from easel.core.canvas.acceptance import may_accept
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
@@ -23,7 +22,13 @@ from easel.core.canvas.canvas import (
     require_canvas_id,
     require_session_key,
 )
-from easel.core.canvas.content import ONLY_PEOPLE_ACCEPT, ContentWrite, change_content, warn_of_session
+from easel.core.canvas.content import (
+    ONLY_PEOPLE_ACCEPT,
+    ContentWrite,
+    change_content,
+    may_accept,
+    warn_of_session,
+)
 from easel.core.canvas.events import ACCEPTED_MARK, changed_members
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, check_state_size
 from easel.core.principal import Principal

@@ -62,6 +62,7 @@ async def keep_version(
         "blob_keys": [None if asset is None else asset.blob_key for asset in assets],
         "sizes": [None if asset is None else asset.size for asset in assets],
         "has_spec": replaced.has_spec,
+        "is_complete": replaced.is_complete,
         "next_changed": encode_differences(replaced.differences),
     }
     [row] = await _fetch(connection, "keep_version", {**ids, **columns})

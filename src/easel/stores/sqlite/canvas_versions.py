@@ -64,6 +64,7 @@ def keep_version(
         connection,
         "keep_version",
         has_spec=replaced.has_spec,
+        is_complete=replaced.is_complete,
         next_changed=encode_differences(replaced.differences),
         **ids,
     )
@@ -78,13 +79,8 @@ def keep_version(
     last_pruned = version - max_versions
     if last_pruned < 1:
         return []
-    [found] = _rows(connection, "find_lasting_versions", **ids)
-    for lasting in {*found}:
-        for statement in ("complete_spec", "complete_assets") if 0 < lasting <= last_pruned else ():
-            _rows(connection, statement, lasting=lasting, version=last_pruned, **ids)
-    bounds = {"version": last_pruned, **dict(found)}
-    pruned = _rows(connection, "prune_version_assets", **bounds, **ids)
-    _rows(connection, "prune_versions", **bounds, **ids)
+    pruned = _rows(connection, "prune_version_assets", version=last_pruned, **ids)
+    _rows(connection, "prune_versions", version=last_pruned, **ids)
     return [row["blob_key"] for row in pruned if row["blob_key"] is not None]
 
 

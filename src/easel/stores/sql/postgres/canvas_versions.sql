@@ -1,13 +1,13 @@
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec if the change replaces
--- the spec, and the assets that the change replaces, removes or adds (without a blob). Requires the lock of
+-- the spec, and the assets that the change replaces, removes or adds (without a blob), or all of it. Requires the lock of
 -- the canvas. Returns the number of the version.
 with kept as (
   insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
-                               is_accepted, tool_hints, written_by, written_at, changed, next_changed)
+                               is_complete, is_accepted, tool_hints, written_by, written_at, changed, next_changed)
   select c.user_id, c.canvas_id, coalesce(last.version_no, 0) + 1, c.revision, c.title, c.titled_by,
          coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
-         case when :has_spec::bool then c.spec end, c.is_accepted, c.tool_hints, c.written_by,
+         case when :has_spec::bool then c.spec end, :is_complete::bool, c.is_accepted, c.tool_hints, c.written_by,
          c.written_at, last.next_changed, :next_changed
     from canvases c
     left join lateral (select version_no, next_changed from canvas_versions v
@@ -22,45 +22,27 @@ with kept as (
 )
 select version_no from kept;
 
+-- define: lasting_versions
+-- The newest versions by a person, and the newest accepted ones, that a change by another author or without
+-- acceptance has replaced: they are stored completely and never pruned. RS-72
+(select max(z.version_no) from canvas_versions z
+  where z.user_id = :user_id and z.canvas_id = :canvas_id and z.is_complete
+  group by z.written_by like 'person %', z.is_accepted)
+
 -- name: prune_versions
--- Delete the versions of a canvas up to this number, except the newest by a person and the newest accepted
--- one, which get the parts that they have in common with later versions. Returns the keys of the blobs of the
--- others, some of which may still be in use. Requires the lock of the canvas. RS-72
-with lasting as (
-  select distinct kind.version_no from (
-    select max(version_no) filter (where written_by like 'person %') as by_person,
-           max(version_no) filter (where is_accepted) as accepted
-      from canvas_versions where user_id = :user_id and canvas_id = :canvas_id) found,
-    unnest(array[found.by_person, found.accepted]) as kind(version_no)
-   where kind.version_no <= :version::bigint
-), completed as (
-  update canvas_versions v
-     set spec = (select s.spec from canvas_versions s
-                  where s.user_id = v.user_id and s.canvas_id = v.canvas_id and s.spec is not null
-                    and s.version_no between v.version_no and :version::bigint
-                  order by s.version_no limit 1)
-    from lasting
-   where v.user_id = :user_id and v.canvas_id = :canvas_id and v.version_no = lasting.version_no
-     and v.spec is null
-), completed_assets as (
-  insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
-  select distinct on (lasting.version_no, a.path)
-         a.user_id, a.canvas_id, lasting.version_no, a.path, a.blob_key, a.size
-    from lasting
-    join canvas_version_assets a
-      on a.user_id = :user_id and a.canvas_id = :canvas_id
-     and a.version_no between lasting.version_no and :version::bigint
-   order by lasting.version_no, a.path, a.version_no
-  on conflict do nothing
-), pruned_assets as (
+-- Delete the versions of a canvas up to this number, except lasting ones. Returns the keys of their blobs, some
+-- of which may still be in use. Requires the lock of the canvas.
+with pruned_assets as (
   delete from canvas_version_assets
    where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version::bigint
-     and version_no not in (select version_no from lasting)
+     and version_no not in
+  -- include: lasting_versions
   returning blob_key
 ), pruned as (
   delete from canvas_versions
    where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version::bigint
-     and version_no not in (select version_no from lasting)
+     and version_no not in
+  -- include: lasting_versions
 )
 select distinct blob_key from pruned_assets where blob_key is not null;
 
@@ -93,8 +75,8 @@ select version_no, revision, title, titled_by, session_key, is_accepted, written
 
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
--- they are consistent. Each part is that of the first version from this one on which has the part, else that
--- of the canvas.
+-- they are consistent. Each part is that of the first version from this one on which has the part, up to one
+-- that is complete (`last.part`), else that of the canvas.
 select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
        v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
@@ -106,16 +88,19 @@ select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accep
           from (select path, blob_key, size
                   from (select distinct on (path) path, blob_key, size from canvas_version_assets a
                          where a.user_id = c.user_id and a.canvas_id = c.canvas_id
-                           and a.version_no >= v.version_no
+                           and a.version_no between v.version_no and coalesce(last.part, a.version_no)
                          order by path, a.version_no) replaced
                  where blob_key is not null
                 union all
                 select path, blob_key, size from canvas_assets p
-                 where p.user_id = c.user_id and p.canvas_id = c.canvas_id
+                 where p.user_id = c.user_id and p.canvas_id = c.canvas_id and last.part is null
                    and p.path not in (select a.path from canvas_version_assets a
                                        where a.user_id = c.user_id and a.canvas_id = c.canvas_id
                                          and a.version_no >= v.version_no)) found) as assets
   from canvases c
   join canvas_versions v
     on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version::bigint
+  cross join lateral (select min(s.version_no) as part from canvas_versions s
+                       where s.user_id = c.user_id and s.canvas_id = c.canvas_id and s.is_complete
+                         and s.version_no >= v.version_no) last
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;

@@ -1,14 +1,14 @@
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec only if the change
--- replaces the spec. Returns the number of the version.
+-- replaces the spec, or if it is stored completely. Returns the number of the version.
 insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
-                             is_accepted, tool_hints, written_by, written_at, changed, next_changed)
+                             is_complete, is_accepted, tool_hints, written_by, written_at, changed, next_changed)
 select c.user_id, c.canvas_id,
        coalesce((select max(version_no) from canvas_versions v
                   where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1,
        c.revision, c.title, c.titled_by,
        coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
-       iif(:has_spec, c.spec, null), c.is_accepted, c.tool_hints, c.written_by, c.written_at,
+       iif(:has_spec, c.spec, null), :is_complete, c.is_accepted, c.tool_hints, c.written_by, c.written_at,
        (select next_changed from canvas_versions v
          where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by version_no desc limit 1),
        :next_changed
@@ -20,46 +20,29 @@ returning version_no;
 insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
 values (:user_id, :canvas_id, :version, :path, :blob_key, :size);
 
--- name: find_lasting_versions
--- Return the newest version by a person and the newest accepted one, which are never pruned. RS-72
-select max(iif(written_by like 'person %', version_no, 0)) as by_person,
-       max(iif(is_accepted, version_no, 0)) as accepted
-  from canvas_versions where user_id = :user_id and canvas_id = :canvas_id;
-
--- name: complete_spec
--- Store the spec of a lasting version in it, before the later version is pruned that has it.
-update canvas_versions
-   set spec = (select s.spec from canvas_versions s
-                where s.user_id = :user_id and s.canvas_id = :canvas_id and s.spec is not null
-                  and s.version_no between :lasting and :version
-                order by s.version_no limit 1)
- where user_id = :user_id and canvas_id = :canvas_id and version_no = :lasting and spec is null;
-
--- name: complete_assets
--- Store the assets of a lasting version in it, before the later versions are pruned that have them. With
--- `min`, the other columns are those of the same row.
-insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
-select user_id, canvas_id, :lasting, path, blob_key, size
-  from (select a.*, min(a.version_no) from canvas_version_assets a
-         where a.user_id = :user_id and a.canvas_id = :canvas_id
-           and a.version_no between :lasting and :version
-         group by path)
- where true
-on conflict do nothing;
+-- define: lasting_versions
+-- The newest versions by a person, and the newest accepted ones, that a change by another author or without
+-- acceptance has replaced: they are stored completely and never pruned. RS-72
+(select max(z.version_no) from canvas_versions z
+  where z.user_id = :user_id and z.canvas_id = :canvas_id and z.is_complete
+  group by z.written_by like 'person %', z.is_accepted)
 
 -- name: prune_version_assets
 -- Delete the assets of the versions of a canvas up to this number, except of lasting ones. Returns the keys
 -- of their blobs, some of which may still be in use.
 delete from canvas_version_assets
  where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
-   and version_no not in (:by_person, :accepted)
+   and version_no not in
+  -- include: lasting_versions
 returning blob_key;
 
 -- name: prune_versions
 -- Delete the versions of a canvas up to this number, except lasting ones.
 delete from canvas_versions
  where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
-   and version_no not in (:by_person, :accepted);
+   and version_no not in
+  -- include: lasting_versions
+;
 
 -- name: find_unused_blobs
 -- Return those of these blobs that neither a canvas nor a version has.
@@ -91,8 +74,8 @@ select version_no, revision, title, titled_by, session_key, is_accepted, written
 
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
--- they are consistent. Each part is that of the first version from this one on which has the part, else that
--- of the canvas. With `min`, the other columns are those of the same row.
+-- they are consistent. Each part is that of the first version from this one on which has the part, up to one
+-- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are those of the same row.
 select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
        v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
@@ -103,16 +86,20 @@ select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accep
           from (select path, blob_key, size
                   from (select path, blob_key, size, min(a.version_no) from canvas_version_assets a
                          where a.user_id = :user_id and a.canvas_id = :canvas_id
-                           and a.version_no >= :version
+                           and a.version_no between :version and coalesce(v.last_part, a.version_no)
                          group by path)
                  where blob_key is not null
                 union all
                 select path, blob_key, size from canvas_assets p
-                 where p.user_id = :user_id and p.canvas_id = :canvas_id
+                 where p.user_id = :user_id and p.canvas_id = :canvas_id and v.last_part is null
                    and p.path not in (select a.path from canvas_version_assets a
                                        where a.user_id = :user_id and a.canvas_id = :canvas_id
                                          and a.version_no >= :version)
                  order by path)) as assets
   from canvases c
-  join canvas_versions v on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
+  join (select *, (select min(s.version_no) from canvas_versions s
+                    where s.user_id = w.user_id and s.canvas_id = w.canvas_id and s.is_complete
+                      and s.version_no >= w.version_no) as last_part
+          from canvas_versions w) v
+    on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
