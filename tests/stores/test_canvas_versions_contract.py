@@ -36,7 +36,7 @@ def asset(name: str, blob: str) -> Asset:
     return Asset(f"assets/{name}", f"key/{blob}", len(blob))
 
 
-def write(author: str = "person owner", **parts: Any) -> Any:
+def write(author: str | None = "person owner", **parts: Any) -> Any:
     """Return a decision that makes this change."""
     parts = {"written_by": author, **parts}
     return lambda snapshot: Change(events=[EVENTS.updated(snapshot.canvas.revision + 1, ["$spec"])], **parts)
@@ -214,12 +214,12 @@ async def test_newest_version_by_a_person_and_newest_accepted_one_are_never_prun
     first = [asset("a", "a0"), asset("same", "s")]
     await create_canvas(canvases, spec={"n": 0}, assets=first, written_by="person owner")
     await change(canvases, write(title="Seen", put=[asset("a", "a1")]))  # version 2, by a person
-    by_agent = {"author": "agent main", "is_accepted": False}
+    by_agent: dict[str, Any] = {"author": "agent main", "is_accepted": False}
     await change(canvases, write(**by_agent, put=[asset("b", "b1")]))
     await change(canvases, write(author=None, is_accepted=True))  # version 3, accepted
     orphaned: list[str] = []
     for n in range(1, 61):  # each removes, replaces or adds an asset, and every third one replaces the spec
-        spec = {"spec": {"n": n}} if n % 3 == 0 else {}
+        spec: dict[str, Any] = {"spec": {"n": n}} if n % 3 == 0 else {}
         put = [asset("a", f"x{n}"), asset(f"new{n}", f"new{n}")]
         removed = ["assets/b"] if n == 2 else []
         outcome = await change(canvases, write(**by_agent, **spec, put=put, removed=removed))

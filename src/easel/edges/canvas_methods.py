@@ -199,8 +199,10 @@ async def list_versions(caller: Caller, params: ListVersions) -> Any:
     current = await versions.current(principal, canvas_id)
 
     async def read(before: int | None, count: int) -> Sequence[Version]:
-        page = {"before": before, "limit": count, "only_accepted": params.onlyAccepted}
-        return await versions.list_versions(principal, canvas_id, **page)
+        only = params.onlyAccepted
+        return await versions.list_versions(
+            principal, canvas_id, before=before, limit=count, only_accepted=only
+        )
 
     page, more = await read_page(
         read,

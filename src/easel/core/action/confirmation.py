@@ -64,12 +64,8 @@ def _describe(work: Work, definition: ToolDefinition | None) -> dict[str, Any]:
             return {"kind": "state.patch", "patch": to_json_patch(work)}
 
 
-def _hints(definition: ToolDefinition) -> dict[str, bool]:
-    return {
-        "readOnly": definition.read_only,
-        "idempotent": definition.idempotent,
-        "destructive": definition.destructive,
-    }
+def _hints(tool: ToolDefinition) -> dict[str, bool]:
+    return {"readOnly": tool.read_only, "idempotent": tool.idempotent, "destructive": tool.destructive}
 
 
 def from_confirmation(resolved: Mapping[str, Any]) -> Work:

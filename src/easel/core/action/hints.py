@@ -30,11 +30,9 @@ class ToolHints:
 
     def stricter(self, other: "ToolHints") -> "ToolHints":
         """Return the hints of a tool that claims no less effect than either."""
+        read_only, idempotent = self.read_only and other.read_only, self.idempotent and other.idempotent
         return ToolHints(
-            self.read_only and other.read_only,
-            self.idempotent and other.idempotent,
-            self.destructive or other.destructive,
-            self.shell | other.shell,
+            read_only, idempotent, self.destructive or other.destructive, self.shell | other.shell
         )
 
     def to_json(self) -> dict[str, Any]:

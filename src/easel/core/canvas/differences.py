@@ -40,7 +40,7 @@ def describe_change(before: CanvasSnapshot, after: CanvasSnapshot) -> list[Diffe
         details = {"revision": new.revision, "accepted": new.is_accepted, **changed}
         found.append(Difference("canvas.spec.changed", details))
     found += _compare_assets(before, after)
-    hints = new.tool_hints if old.spec_json == new.spec_json else {}
+    hints = new.tool_hints if old.spec_json == new.spec_json else old.tool_hints
     tools = [tool for tool in sorted(hints) if old.tool_hints.get(tool) != hints[tool]]
     if new.is_accepted and (not old.is_accepted or tools):
         agreed = {"tools": _limit(tools)} if tools else {}

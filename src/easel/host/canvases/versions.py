@@ -51,8 +51,10 @@ class CanvasVersions:
         self, principal: Principal, canvas_id: str, *, before: int | None, limit: int, only_accepted: bool
     ) -> list[Version]:
         """Return the earlier versions below the number in `before`, newest first."""
-        page = {"before": before, "limit": limit, "only_accepted": only_accepted}
-        return await self._versions.list_versions(principal.user_id, parse_canvas_id(canvas_id), **page)
+        found = parse_canvas_id(canvas_id)
+        return await self._versions.list_versions(
+            principal.user_id, found, before=before, limit=limit, only_accepted=only_accepted
+        )
 
     async def get(self, principal: Principal, canvas_id: str, number: int) -> VersionContent:
         """Return a version with its spec and its assets; also the present one. Raises `NotFound`."""
@@ -138,10 +140,8 @@ class _Restore:
         """Return the change that restores the version, or None if the canvas has its content."""
         canvas, found = snapshot.canvas, self.found
         check_revision(canvas, self.expected_revision)
-        seen = self.seen
-        if (snapshot.written_at, canvas.spec_json) != (seen.written_at, seen.canvas.spec_json):
-            raise _CanvasChanged
-        if snapshot.assets != seen.assets:  # the same content may have another blob
+        before, now = ((one.written_at, one.canvas.spec_json, one.assets) for one in (self.seen, snapshot))
+        if before != now:  # the same content may have another blob
             raise _CanvasChanged
         paths = {asset.path for asset in found.assets}
         write = ContentWrite(

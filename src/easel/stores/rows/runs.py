@@ -12,10 +12,10 @@ from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
 from easel.core.session.session import Session
-from easel.core.stream.envelope import MESSAGE_EVENTS, Visibility
+from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
-from easel.core.stream.message_text import Marker, upgrade_event
+from easel.core.stream.message_text import Marker
 
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
@@ -103,13 +103,7 @@ def to_events(
 ) -> list[LoggedEvent]:
     """Return a page of a log from rows of seq, type, visibility, time and payload."""
     return [
-        LoggedEvent(
-            seq,
-            event_type,
-            VISIBILITY[visible],
-            time(at),
-            upgrade_event(data) if event_type in MESSAGE_EVENTS else data,
-        )
+        LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
         for seq, event_type, visible, at, data in rows
     ]
 
