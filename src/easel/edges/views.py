@@ -91,8 +91,7 @@ def confirmation_view(pending: Execution, local: LocalNode | None) -> dict[str, 
     view = {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
     if pending.tool is None:
         return view
-    hints = (pending.resolved or {}).get("hints", {})
-    is_destructive = hints.get("destructive", False)
+    is_destructive = (pending.resolved or {}).get("hints", {}).get("destructive", False)
     return {**view, "runsOn": describe_place(pending.tool, local), "destructive": is_destructive}
 
 

@@ -21,22 +21,8 @@ Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
 # The members of a confirmation that are not terms of its action.
-_WORK_MEMBERS = frozenset(
-    [
-        "kind",
-        "tool",
-        "args",
-        "sessionKey",
-        "message",
-        "patch",
-        "shell",
-        "hints",
-        "secrets",
-        "env",
-        "salt",
-        "digest",
-    ]
-)
+_WORK = {"kind", "tool", "args", "sessionKey", "message", "patch", "shell", "hints", "secrets", "env"}
+_WORK |= {"salt", "digest"}
 
 
 def to_confirmation(
@@ -86,7 +72,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
     """Return whether the action still has the terms that the confirmation shows, such as its time limit."""
-    confirmed = {name: value for name, value in resolved.items() if name not in _WORK_MEMBERS}
+    confirmed = {name: value for name, value in resolved.items() if name not in _WORK}
     env = list(action.secrets) if isinstance(action, CallTool) else []
     return confirmed == action.terms and env == resolved.get("env", [])
 

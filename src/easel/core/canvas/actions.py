@@ -257,11 +257,8 @@ def _read_patch(raw: Any, at: str, problems: Problems) -> Patch:
 def _parse_operation(raw: Any, at: str) -> Operation:
     operation = parse_operation(raw, at)
     if any(map(has_braces, operation.path)):
-        refuse(
-            f"{at}.path",
-            "placeholders are not filled in a path; replace the whole list by an input: "
-            '`"value": {"$value": "input.items"}`.',
-        )
+        advice = 'replace the whole list by `{"$value": "input.items"}`.'
+        refuse(f"{at}.path", f"placeholders are not filled in a path; {advice}")
     value = parse_references(operation.value, f"{at}.value")
     if not operation.path and not isinstance(value, (dict, ValueRef)):
         refuse(f"{at}.value", "a state must be an object.")

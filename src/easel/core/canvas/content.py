@@ -4,7 +4,7 @@ Owns what of a write is a change, who its author is, and whether the canvas is a
 person's write accepts, because a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ CANNOT_ACCEPT = (
 ONLY_PEOPLE_ACCEPT = (
     "accepted: only a person can accept a canvas; write it without `accepted`, then a person can accept it."
 )
+Hints = Mapping[str, Any]  # by tool; see `core.action.hints`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class ContentWrite:
     title: str | None = None
     spec: Mapping[str, Any] | None = None
     refreshes: Sequence[Refresh] | None = None  # the jobs of the spec
+    hints: Callable[[Hints], Hints] | None = None  # of its tools, from those that the canvas remembers
     session_key: str | None = None
     put: Sequence[Asset] = ()
     removed: Sequence[str] = ()
@@ -45,7 +47,7 @@ class ContentWrite:
 def change_content(
     principal: Principal, snapshot: CanvasSnapshot, write: ContentWrite
 ) -> tuple[Change, list[str]]:
-    """Return the change of the content, without events and hints of tools, and its marks in `changedPaths`.
+    """Return the change of the content, without events, and its marks in `changedPaths`.
 
     Without marks there is no change. Raises `BadInput` or `Forbidden` if `is_accepted` cannot become true.
     """
@@ -66,10 +68,9 @@ def change_content(
     elif restored is not None:  # not all of it was shown, so it is accepted only if it was before
         accepted = restored.is_accepted if is_changed else None
     else:
-        accepted = True if write.spec is not None and (canvas.is_accepted or covers_page) else None
-        reviewed = (
-            None if canvas.is_accepted or (write.spec is not None and covers_page) else canvas.written_by
-        )
+        is_whole = write.spec is not None and (canvas.is_accepted or covers_page)
+        accepted = True if is_whole else None
+        reviewed = None if canvas.is_accepted or is_whole else canvas.written_by
     author = (is_person and reviewed) or principal.author
     accepted = False if write.is_accepted is False else accepted
     if write.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
@@ -91,6 +92,7 @@ def change_content(
         removed=write.removed,
         is_accepted=accepted,
         written_by=author if is_changed or put else None,
+        tool_hints=write.hints(canvas.tool_hints) if write.hints and is_changed else None,
         titled_by=None if title is None else restored.titled_by if restored else principal.author,
         restored_version=None if restored is None else restored.number,
     )

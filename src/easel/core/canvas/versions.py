@@ -120,7 +120,9 @@ def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[P
     for name in {**before, **after}:
         members: list[Part] = []
         if name in _MEMBERS_COMPARED_ONE_BY_ONE:
-            members += _compare(f"spec.{name}.", *(_object(spec.get(name)) for spec in (before, after)))
+            members += _compare(
+                f"spec.{name}.", *(object_or_empty(spec.get(name)) for spec in (before, after))
+            )
         whole = ({name: spec[name]} if name in spec else {} for spec in (before, after))
         parts += members or _compare("spec.", *whole)
     return parts
@@ -136,5 +138,5 @@ def _compare(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -
             yield Part(prefix + name, CHANGED)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def object_or_empty(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -56,10 +56,7 @@ class StateChange:
 
 
 def check_names(value: Any, at: str) -> None:
-    """Raise `BadInput` if any member name in `value` is unsafe, because no path could reach it, or for U+0000.
-
-    Case X7
-    """
+    """Raise `BadInput` for an unsafe member name, which no path could reach, and for U+0000. Case X7"""
     refuse_nul(value, at)
     # Each entry links to its parent's entry, so that a location is formatted only when an error is raised.
     pending: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]

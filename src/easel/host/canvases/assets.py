@@ -18,7 +18,6 @@ from easel.core.canvas.assets import (
     asset_key,
     check_path_conflicts,
     require_asset_path,
-    require_new_asset_path,
     version_name,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
@@ -124,7 +123,7 @@ class CanvasAssets:
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
-            require_new_asset_path(path)
+            require_asset_path(path)
             self._check_size(path, len(content))
         self._check_paths(files)
 

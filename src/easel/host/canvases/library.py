@@ -3,12 +3,12 @@
 Owns the order of the steps in each use case. Does not know executions, sockets or how canvases are stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
-from easel.core.action.policy import Definitions
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
@@ -25,6 +25,7 @@ from easel.core.canvas.canvas import (
 from easel.core.canvas.content import (
     ONLY_PEOPLE_ACCEPT,
     ContentWrite,
+    Hints,
     change_content,
     may_accept,
     warn_of_session,
@@ -64,7 +65,6 @@ NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = (
     "The page of this canvas is not accepted, so its actions ask for confirmation; review and accept it."
 )
-NO_TOOLS: Definitions = {}
 MAX_COUNTED = 2_000  # canvases of a list; each counted row takes a microsecond
 MAX_ATTEMPTS = 5  # of an upsert while other requests create and delete the canvas
 
@@ -222,11 +222,11 @@ class CanvasLibrary:
             else await self._assets.store(principal.user_id, current.agent_id, canvas_id, draft.assets)
         )
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if checked.spec is None else await self.drafts.definitions(principal)
         write = ContentWrite(
             title=title,
             spec=checked.spec,
             refreshes=checked.refreshes,
+            hints=await self._hints(principal, checked.parsed),
             session_key=draft.owner_session_key,
             put=assets or (),
             has_all_assets=assets is not None,
@@ -246,7 +246,6 @@ class CanvasLibrary:
                 change,
                 events=[events.updated(canvas.revision + 1, marks)],
                 state=checked.state,
-                tool_hints=_new_hints(canvas, change, checked.parsed, definitions),
             )
 
         try:
@@ -258,6 +257,11 @@ class CanvasLibrary:
             raise
         await self._assets.delete_unused(assets or (), snapshot)
         return snapshot
+
+    async def _hints(self, principal: Principal, spec: CanvasSpec | None) -> Callable[[Hints], Hints] | None:
+        return (
+            None if spec is None else partial(remember_hints, spec, await self.drafts.definitions(principal))
+        )
 
     # -- changing --------------------------------------------------------------------------------------------
 
@@ -283,11 +287,11 @@ class CanvasLibrary:
         operations, offloaded_of_state = offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if parsed is None else await self.drafts.definitions(principal)
         write = ContentWrite(
             title=new_title,
             spec=stored_spec,
             refreshes=None if parsed is None else enabled_refreshes(parsed),
+            hints=await self._hints(principal, parsed),
             session_key=owner_session_key,
         )
 
@@ -305,7 +309,6 @@ class CanvasLibrary:
                 change,
                 events=[events.updated(canvas.revision + 1, marks)],
                 state=None if patched is None else patched.state,
-                tool_hints=_new_hints(canvas, change, parsed, definitions),
             )
 
         # A repeated patch could insert an element into a list twice.
@@ -395,15 +398,6 @@ class CanvasLibrary:
         await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
         self._notifier.notify(LogDeleted("canvas", scoped_key(principal.user_id, canvas_id)))
         await self._transactions.delete_blobs(blob_keys)
-
-
-def _new_hints(
-    canvas: Canvas, change: Change, parsed: CanvasSpec | None, definitions: Definitions
-) -> Mapping[str, Any] | None:
-    """Return the hints of the tools of a new spec; None if the spec stays."""
-    if parsed is None or change.spec is None:
-        return None
-    return remember_hints(parsed, definitions, canvas.tool_hints)
 
 
 def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:

@@ -11,7 +11,7 @@ from easel.core.action.hints import remember_hints, stricter_hints
 from easel.core.action.policy import Definitions
 from easel.core.canvas.assets import Asset, require_asset_path
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
-from easel.core.canvas.content import ContentWrite, change_content
+from easel.core.canvas.content import ContentWrite, Hints, change_content
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.principal import Principal
@@ -148,6 +148,7 @@ class _Restore:
             title=found.version.title,
             spec=found.spec,
             refreshes=enabled_refreshes(self.parsed),
+            hints=self._restore_hints,
             session_key=found.version.session_key,
             put=_find_put(snapshot, found),
             removed=[asset.path for asset in snapshot.assets if asset.path not in paths],
@@ -156,12 +157,12 @@ class _Restore:
         change, marks = change_content(self.principal, snapshot, write)
         if not marks:
             return None
-        hints = stricter_hints(canvas.tool_hints, found.tool_hints)
-        return replace(
-            change,
-            events=[events_for(self.principal, canvas.canvas_id).updated(canvas.revision + 1, marks)],
-            tool_hints=remember_hints(self.parsed, self.definitions, hints) if change.written_by else None,
-        )
+        events = events_for(self.principal, canvas.canvas_id)
+        return replace(change, events=[events.updated(canvas.revision + 1, marks)])
+
+    def _restore_hints(self, present: Hints) -> Hints:
+        both = stricter_hints(present, self.found.tool_hints)
+        return remember_hints(self.parsed, self.definitions, both)
 
 
 def _find_put(snapshot: CanvasSnapshot, found: VersionContent) -> Sequence[Asset]:

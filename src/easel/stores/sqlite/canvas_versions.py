@@ -70,11 +70,8 @@ def keep_version(
     )
     version = row["version_no"]
     for path, asset in replaced.assets.items():
-        columns = {
-            "path": path,
-            "blob_key": None if asset is None else asset.blob_key,
-            "size": None if asset is None else asset.size,
-        }
+        blob_key, size = (asset.blob_key, asset.size) if asset else (None, None)
+        columns = {"path": path, "blob_key": blob_key, "size": size}
         _rows(connection, "keep_version_asset", version=version, **columns, **ids)
     last_pruned = version - max_versions
     if last_pruned < 1:

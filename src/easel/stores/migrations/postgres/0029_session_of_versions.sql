@@ -1,14 +1,10 @@
--- Add the session of a version, whether it is stored completely, and the author of a title. Older code keeps
--- working: it writes none of them.
-
--- The session in whose folder the actions of a version work. Empty: written by older code; the main session.
+-- Add the session of a version (empty: the main one), whether it has its spec and all of its assets, not only
+-- those that the next version changed, and kind and id of a title's author (null: that of the spec).
 alter table canvas_versions add column session_key text not null default '';
 update canvas_versions v
    set session_key = coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':main')
   from canvases c
  where c.user_id = v.user_id and c.canvas_id = v.canvas_id;
--- Whether it has its spec and all of its assets, not only those that the next version changed.
 alter table canvas_versions add column is_complete boolean not null default false;
--- Kind and id of the author of the title; null: the author of the spec.
 alter table canvases add column titled_by text;
 alter table canvas_versions add column titled_by text;
