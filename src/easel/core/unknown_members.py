@@ -38,8 +38,8 @@ class UnknownMember(NamedTuple):
 def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
     """Return the warnings about ignored members. Raises `BadInput` for one that must not be ignored. RS-67
 
-    That is one that resembles a guard, or a key that the request has. Raises it also for more than MAX_IGNORED
-    members: comparing thousands of names would take seconds.
+    That is one that resembles a guard, or a key that the request has. Raises it also for more than
+    MAX_IGNORED members: comparing thousands of names would take seconds.
     """
     if len(unknown) > MAX_IGNORED:
         raise BadInput(problem=f"{len(unknown)} members are unknown; at most {MAX_IGNORED} are ignored.")

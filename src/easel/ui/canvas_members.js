@@ -1,7 +1,7 @@
 // The members of an action and of `toolPolicy` in words: one table for the panel in which a person accepts a
 // spec and for the question before a call, so that both show every member. RS-72
 //
-// A new member of `core/canvas/actions.py` or `core/canvas/spec.py` needs one row, `name: row("What it does")`;
+// A new member of `core/canvas/actions.py` or `core/canvas/spec.py` needs one row, `name: row("In words")`;
 // a test compares the names. The second argument of `row` gives the value in words, by a function or by a
 // table; without it, a text is shown as it is and any other value as JSON. A member without a row is shown by
 // its name.

@@ -1,4 +1,4 @@
-"""The session in whose folder a canvas works is chosen when it is created, afterwards only by a person. RS-72"""
+"""The session in whose folder a canvas works: chosen when it is created, afterwards by a person. RS-72"""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_accepted_again_after_an_agents_change_it_works_in_the_folder_that
     assert ((await read(services)).is_accepted, tool.sessions) == (True, [HOME])
 
 
-# --- the session is part of what is accepted, and of every version --------------------------------------------
+# --- the session is part of what is accepted, and of every version ------------------------------------------
 
 
 @rule("RS-72", "RS-64")

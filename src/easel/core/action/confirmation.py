@@ -80,7 +80,7 @@ def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
 def check_same_tool(
     event_id: str, work: Work, resolved: Mapping[str, Any], definition: ToolDefinition
 ) -> None:
-    """Raise `ConfirmationClosed` if the tool's hints or the arguments that a shell reads have changed. RS-72"""
+    """Raise `ConfirmationClosed` if the tool's hints, or the arguments that a shell reads, changed. RS-72"""
     if isinstance(work, ResolvedCall) and (
         work.shell_args != find_shell_args(work.args, definition)
         or resolved.get("hints") != _hints(definition)

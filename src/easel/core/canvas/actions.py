@@ -5,7 +5,7 @@ Owns parsing a declaration. Does not know how an action is resolved or executed:
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -77,7 +77,7 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
-    terms: Mapping[str, Any]
+    terms: Mapping[str, Any] = field(compare=False)
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
 
     @property
@@ -96,7 +96,7 @@ class SendMessage:
     confirm: Confirm
     timeout_ms: int | None
     title: str | None
-    terms: Mapping[str, Any]
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PatchState:
     patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
-    terms: Mapping[str, Any]
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 Action = CallTool | SendMessage | PatchState

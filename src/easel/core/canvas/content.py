@@ -1,7 +1,7 @@
 """The content of a canvas that a person accepts: spec, session and assets, and what a write does to it.
 
 Owns what of a write is a change, who its author is, and whether the canvas is accepted afterwards. Only a
-person's write accepts, because a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
+person's write accepts, since a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ def change_content(
     put = write.put if is_person else other  # a person may replace a blob that is missing by the same content
     is_changed = bool(spec is not None or session or other or write.removed)
     covers_page = write.has_all_assets or not present
-    # What a person changes without accepting it keeps the author that the person who is asked must know. RS-64
+    # What a person changes and does not accept keeps the author that the person who is asked must know. RS-64
     reviewed = None if restored is None or restored.is_accepted else restored.written_by
     if not is_person:
         accepted = False if is_changed else None
@@ -110,7 +110,7 @@ def has_limited_reach(principal: Principal) -> bool:
 
 
 def warn_of_session(canvas: Canvas, session_key: str | None) -> list[str]:
-    """Return a warning if a write named another session than the one in whose folder the canvas works. RS-72"""
+    """Return a warning if a write named another session than the canvas has. RS-72"""
     if resolve_session_key(session_key, canvas.agent_id) in (None, canvas.session_key):
         return []
     return [

@@ -70,7 +70,7 @@ class VersionContent:
 class Replaced:
     """What a change replaces, and a version keeps. An asset that the change adds is None.
 
-    A complete version has all parts: the newest version by a person and the newest accepted one stay when those
+    A complete version has all parts: the newest one by a person and the newest accepted one stay when those
     after them are pruned. RS-72
     """
 
@@ -81,7 +81,7 @@ class Replaced:
 
 
 def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
-    """Return what the change replaces, or None if it changes neither spec, session nor content of an asset."""
+    """Return what the change replaces, or None if spec, session and the content of all assets stay."""
     spec_parts = [] if change.spec is None else compare_specs(before.canvas.spec, change.spec)
     assets: dict[str, Asset | None] = {}
     asset_parts: list[Part] = []

@@ -1,14 +1,15 @@
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec if the change replaces
--- the spec, and the assets that the change replaces, removes or adds (without a blob), or all of it. Requires the lock of
--- the canvas. Returns the number of the version.
+-- the spec, and the assets that the change replaces, removes or adds (without a blob); or all of it. Requires
+-- the lock of the canvas. Returns the number of the version.
 with kept as (
   insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
-                               is_complete, is_accepted, tool_hints, written_by, written_at, changed, next_changed)
+                               is_complete, is_accepted, tool_hints, written_by, written_at, changed,
+                               next_changed)
   select c.user_id, c.canvas_id, coalesce(last.version_no, 0) + 1, c.revision, c.title, c.titled_by,
          coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
-         case when :has_spec::bool then c.spec end, :is_complete::bool, c.is_accepted, c.tool_hints, c.written_by,
-         c.written_at, last.next_changed, :next_changed
+         case when :has_spec::bool then c.spec end, :is_complete::bool, c.is_accepted, c.tool_hints,
+         c.written_by, c.written_at, last.next_changed, :next_changed
     from canvases c
     left join lateral (select version_no, next_changed from canvas_versions v
                         where v.user_id = c.user_id and v.canvas_id = c.canvas_id
@@ -30,8 +31,8 @@ select version_no from kept;
   group by z.written_by like 'person %', z.is_accepted)
 
 -- name: prune_versions
--- Delete the versions of a canvas up to this number, except lasting ones. Returns the keys of their blobs, some
--- of which may still be in use. Requires the lock of the canvas.
+-- Delete the versions of a canvas up to this number, except lasting ones. Returns the keys of their blobs,
+-- some of which may still be in use. Requires the lock of the canvas.
 with pruned_assets as (
   delete from canvas_version_assets
    where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version::bigint
@@ -78,7 +79,8 @@ select version_no, revision, title, titled_by, session_key, is_accepted, written
 -- they are consistent. Each part is that of the first version from this one on which has the part, up to one
 -- that is complete (`last.part`), else that of the canvas.
 select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
-       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
+       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision,
+       c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
                   where s.user_id = c.user_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null

@@ -2,7 +2,8 @@
 -- Store the present content of a canvas as a version, before it is changed: its spec only if the change
 -- replaces the spec, or if it is stored completely. Returns the number of the version.
 insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
-                             is_complete, is_accepted, tool_hints, written_by, written_at, changed, next_changed)
+                             is_complete, is_accepted, tool_hints, written_by, written_at, changed,
+                             next_changed)
 select c.user_id, c.canvas_id,
        coalesce((select max(version_no) from canvas_versions v
                   where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1,
@@ -75,9 +76,11 @@ select version_no, revision, title, titled_by, session_key, is_accepted, written
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
 -- they are consistent. Each part is that of the first version from this one on which has the part, up to one
--- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are those of the same row.
+-- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are those of the same
+-- row.
 select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
-       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
+       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision,
+       c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
                   where s.user_id = c.user_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null
