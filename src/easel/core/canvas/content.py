@@ -1,7 +1,7 @@
 """The content of a canvas that a person accepts: spec, session and assets, and what a write does to it.
 
 Owns what of a write is a change, who its author is, and whether the canvas is accepted afterwards. Only a
-person's write accepts, since a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
+person's write accepts: a page runs actions in the name of its viewer. Does not know stores. RS-59, RS-68
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -95,8 +95,8 @@ class CanvasVersions:
         """Make the content of an earlier version the present one; the state stays.
 
         Spec and assets are checked as if they were sent now; only a person restores the session. Raises
-        `NotFound`, `RevisionConflict`, `BadInput` for the present version and for a spec that is no longer valid, `TooLarge`, or
-        `CorruptData` for an asset whose blob is missing. CV-45
+        `NotFound`, `RevisionConflict`, `BadInput` for the present version and for a spec that is no longer
+        valid, `TooLarge`, or `CorruptData` for an asset whose blob is missing. CV-45
         """
         for _ in range(MAX_ATTEMPTS):
             snapshot = await self._transactions.find(principal, canvas_id)

@@ -76,8 +76,7 @@ select version_no, revision, title, titled_by, session_key, is_accepted, written
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
 -- they are consistent. Each part is that of the first version from this one on which has the part, up to one
--- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are those of the same
--- row.
+-- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are of the same row.
 select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
        v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision,
        c.written_at as canvas_written_at,
