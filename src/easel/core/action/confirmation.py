@@ -21,8 +21,8 @@ Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
 # The members of a confirmation that are not terms of its action.
-_WORK = {"kind", "tool", "args", "sessionKey", "message", "patch", "shell", "hints", "secrets", "env"}
-_WORK |= {"salt", "digest"}
+_RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env"}
+_WORK = _RESOLVED | {"shell", "hints", "salt", "digest"}
 
 
 def to_confirmation(
