@@ -319,8 +319,9 @@ class Settings:
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
     canvas_versions: int = _row(
         versions.DEFAULT_MAX_VERSIONS,
-        "Earlier versions of one canvas, spec and assets, that are kept; the oldest are deleted. 0: none.",
-        minimum=0,
+        "Earlier versions of one canvas that are kept; the oldest are deleted, except the newest by a person "
+        "and the newest accepted one.",
+        minimum=1,
         maximum=200,
     )
     max_document_versions: int = _row(

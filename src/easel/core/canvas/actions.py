@@ -5,7 +5,7 @@ Owns parsing a declaration. Does not know how an action is resolved or executed:
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -25,7 +25,7 @@ from easel.core.validation import (
 from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
 from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
-from easel.core.values.template import Template, parse_template, parse_templates
+from easel.core.values.template import Template, has_braces, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
 MAX_MESSAGE_LENGTH = 32_000
@@ -86,6 +86,7 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
     hosts: frozenset[str] = frozenset()  # toolPolicy.hosts of its spec. RS-74
 
@@ -105,6 +106,7 @@ class SendMessage:
     confirm: Confirm
     timeout_ms: int | None
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,7 @@ class PatchState:
     patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 Action = CallTool | SendMessage | PatchState
@@ -126,6 +129,8 @@ _KNOWN = {
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
 _ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
+# The members that a confirmation has in their resolved form. All others are its `terms`, as declared. RS-72
+_RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch"})
 
 
 def parse_action(action_id: str, raw: Any) -> Action:
@@ -185,7 +190,12 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
                 patch=_read_patch(declared["patch"], f"{at}.patch", problems),
                 confirm=confirm,
                 title=title,
+                terms=_terms(declared),
             )
+
+
+def _terms(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in declared.items() if name not in _RESOLVED}
 
 
 def _read_call(
@@ -212,6 +222,7 @@ def _read_call(
         ),
         allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
         title=title,
+        terms=_terms(declared),
         secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
     )
 
@@ -231,6 +242,7 @@ def _read_message(
         confirm=confirm,
         timeout_ms=take(None, _timeout, declared, at),
         title=title,
+        terms=_terms(declared),
     )
 
 
@@ -254,6 +266,9 @@ def _read_patch(raw: Any, at: str, problems: Problems) -> Patch:
 
 def _parse_operation(raw: Any, at: str) -> Operation:
     operation = parse_operation(raw, at)
+    if any(map(has_braces, operation.path)):
+        advice = 'replace the whole list by `{"$value": "input.items"}`.'
+        refuse(f"{at}.path", f"placeholders are not filled in a path; {advice}")
     value = parse_references(operation.value, f"{at}.value")
     if not operation.path and not isinstance(value, (dict, ValueRef)):
         refuse(f"{at}.value", "a state must be an object.")

@@ -180,7 +180,7 @@ class _CanvasTool:
         )
         snapshot = await self._library.upsert(principal, draft)
         spec = args.get("spec")
-        warnings = [] if spec is None else await self._library.warnings(principal, spec, None)
+        warnings = await self._library.warnings(principal, spec, snapshot.canvas, session_key=session_key)
         return {**_describe_snapshot(snapshot), "warnings": warnings, "viewUrl": _view_url(snapshot.canvas)}
 
 

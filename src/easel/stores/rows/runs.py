@@ -84,8 +84,9 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         last_seq=row["last_seq"],
         spec_revision=row["spec_revision"],
         is_accepted=bool(row["is_accepted"]),
-        tool_hints=None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"]),
+        tool_hints=msgspec.json.decode(row["tool_hints"] or "{}"),
         written_by=row["written_by"],
+        titled_by=row["titled_by"],
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )
