@@ -51,13 +51,14 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
     config = load_settings(host=host, port=port, data=data)
     try:
         server = client_for(config, None, None)
-        server.call("canvas.list")
+        local = server.call("nodes.list")["nodes"][0]
     except (BadSettings, ServerUnreachable):
         run(lambda stop: _serve_demo(config, stop))
         return
     except RequestRefused as problem:
         fail(BadSettings(problem=problem.message))
-    for canvas in CANVASES:
+    for listed in CANVASES:
+        canvas = listed.on_machine(local["tools"], local["bash"])
         try:
             try:
                 server.call("canvas.create", **canvas.params)
