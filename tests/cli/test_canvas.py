@@ -105,6 +105,13 @@ def canvas_folder(root: Path, canvas_id: str, agent_id: str = "main") -> Path:
     return root / "agents" / agent_id / "canvases" / canvas_id
 
 
+def test_list_names_every_canvas_with_its_page(server: EaselProcess) -> None:
+    first, second = create_canvas(server), create_canvas(server)
+    lines = output_of(run_on(server, "canvas", "list")).splitlines()
+    for name in (first, second):
+        assert f"{name}  Deploy cockpit  {server.base_url}/canvas/main/{name}" in lines
+
+
 # --- help and errors ----------------------------------------------------------------------------------------
 
 
@@ -465,6 +472,13 @@ def test_import_accepts_a_canvas_folder_and_the_folder_of_agents(
     assert f"{first}: is up to date" in output
     assert f"{second}: created" in output
     assert rpc(server, "canvas.get", canvasId=third)["descriptor"]["agentId"] == "ops"
+
+
+def test_title_of_the_spec_names_the_canvas(server: EaselProcess, tmp_path: Path) -> None:
+    name = new_session()
+    folder = write_files(tmp_path / name, {"spec.json": {"version": 1, "title": "Operations"}})
+    output_of(run_on(server, "canvas", "import", folder))
+    assert canvas_content(server, name)["title"] == "Operations"
 
 
 def test_folder_with_only_a_page_becomes_a_canvas_of_its_name(server: EaselProcess, tmp_path: Path) -> None:

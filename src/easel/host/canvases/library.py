@@ -24,7 +24,7 @@ from easel.core.canvas.canvas import (
     Change,
     NewCanvas,
     check_revision,
-    parse_title,
+    choose_title,
     require_agent_id,
     require_canvas_id,
     require_session_key,
@@ -188,7 +188,7 @@ class CanvasLibrary:
         agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
-        title = parse_title(draft.title, checked.canvas_id)
+        title = choose_title(draft.title, spec, {}, checked.canvas_id) or checked.canvas_id
         assets = await self._assets.store(principal.user_id, agent_id, checked.canvas_id, draft.assets or {})
         new = NewCanvas(
             user_id=principal.user_id,
@@ -224,7 +224,7 @@ class CanvasLibrary:
             raise AlreadyExists(what="canvas", id=canvas_id)  # of another agent. RS-67
         # Fail before blobs are written; the revision is checked again under the lock.
         check_revision(current, draft.expected_revision)
-        title = None if draft.title is None else parse_title(draft.title, canvas_id)
+        title = choose_title(draft.title, checked.spec, current.spec, canvas_id)
         assets = (
             None
             if draft.assets is None
@@ -308,7 +308,6 @@ class CanvasLibrary:
         operations = parse_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
-        new_title = None if title is None else parse_title(title, name)
         parsed = None if spec is None else await self.drafts.parse_spec(principal, spec)
         stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
         operations, offloaded_of_state = offload_patch(operations)
@@ -319,6 +318,7 @@ class CanvasLibrary:
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
+            new_title = choose_title(title, stored_spec, canvas.spec, name)
             new_spec = _changed_spec(canvas, stored_spec)
             owner = resolve_session_key(owner_session_key, canvas.agent_id)
             owner = None if has_limited_reach(principal) and parsed is None else owner
