@@ -29,14 +29,6 @@ def _default_data() -> str:
     return str(Path(base) / "easel")
 
 
-# Decision 0031
-FORMER_VARIABLES = {
-    "EASEL_NODE_SECONDS": "EASEL_NODE_TTL_SECONDS",
-    "EASEL_PATIENCE_SECONDS": "EASEL_HEADER_TIMEOUT_SECONDS",
-    "EASEL_VIEW_SECONDS": "EASEL_VIEW_TTL_SECONDS",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     # addresses and data
@@ -430,9 +422,7 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
 
 
 def nearest(unknown: str) -> str | None:
-    """Return the variable that replaced this one or is most similar, or None."""
-    if unknown in FORMER_VARIABLES:
-        return FORMER_VARIABLES[unknown]
+    """Return the variable that is most similar, or None."""
     known = [row.variable.removeprefix(PREFIX) for row in rows()]
     found = difflib.get_close_matches(unknown.removeprefix(PREFIX).upper(), known, n=1, cutoff=0.65)
     return PREFIX + found[0] if found else None

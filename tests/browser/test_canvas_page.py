@@ -418,7 +418,8 @@ async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Pa
 
 FORM = """<!doctype html>
 <form data-gsv-action="send" id="deploy">
-  <input type="number" name="replicas"><input type="range" name="load" min="0" max="10" step="0.5" value="2.5">
+  <input type="number" name="replicas">
+  <input type="range" name="load" min="0" max="10" step="0.5" value="2.5">
   <input type="checkbox" name="dryRun"><input type="checkbox" name="elements" checked>
   <input type="checkbox" name="tags" value="a" checked><input type="checkbox" name="tags" value="b" checked>
   <input type="checkbox" name="one" value="yes" checked><input type="checkbox" name="none" value="yes">

@@ -1,4 +1,4 @@
-"""Messages and values that are too large: refused with their text kept, and never in the way of later ones."""
+"""Messages and values that are too large: refused with their text kept, and later ones are sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT = 262_144
 async def test_message_over_the_limit_is_refused_before_it_is_sent_and_keeps_its_text(
     page: Page, server: EaselProcess
 ) -> None:
-    """1.2 MB closed the socket again and again, behind it waited all later messages, and a reload lost both."""
+    """1.2 MB closed the socket again and again, later messages waited, and a reload lost all of them."""
     await open_session(page, server)
     message, note = page.get_by_label("Message", exact=True), page.locator("#too-long")
     text = "é" * 600_000

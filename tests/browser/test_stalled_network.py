@@ -51,7 +51,7 @@ async def test_stall_of_the_chat_is_shown_and_its_message_arrives_once(
         await expect(page.locator("#turns .turn")).to_have_count(1)
 
 
-async def test_stall_of_a_canvas_is_shown_and_a_short_one_heals_by_itself(
+async def test_stall_of_a_canvas_is_shown_until_an_answer_arrives(
     page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
     """It was green for 110 s, with a button that stayed pale."""

@@ -173,9 +173,11 @@ def test_invalid_url_is_refused(url: str, tmp_path: Path) -> None:
 class OtherServer(http.server.BaseHTTPRequestHandler):
     """A web server that is not an Easel and redirects."""
 
+    status = 302
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(302)
+        self.send_response(self.status)
         self.send_header("Location", "http://127.0.0.1:1/")
         self.end_headers()
         self.wfile.write(b"<html>Moved</html>")
@@ -194,6 +196,18 @@ def test_redirect_of_another_server_is_refused_and_not_followed(tmp_path: Path) 
             "302",
         )
         other.shutdown()
+
+
+def test_failure_of_the_server_is_no_reason_to_check_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OtherServer, "status", 502)
+    with http.server.HTTPServer(("127.0.0.1", 0), OtherServer) as broken:
+        threading.Thread(target=broken.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{broken.server_port}"
+        outcome = invoke_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t")
+        assert "--url" not in assert_refused(outcome, "failed (HTTP 502)", "proxy in front of it")
+        broken.shutdown()
 
 
 def test_export_of_a_missing_canvas_fails(server: EaselProcess, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -11,6 +12,8 @@ import typer
 from easel import settings
 from easel.errors import BadInput, BadSettings, HostError
 from easel.settings import Settings
+
+SLOW_SECONDS = 5.0  # a longer start is announced
 
 Result = TypeVar("Result")
 
@@ -74,6 +77,23 @@ async def unless_stopped(stop: asyncio.Event, work: Awaitable[Result]) -> Result
         for task in (working, stopping):
             task.cancel()
         await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def announce_slow_start() -> threading.Event:
+    """Say every few seconds that the start is not finished, until the event is set.
+
+    In a thread of its own: imports block the event loop.
+    """
+    started = threading.Event()
+
+    def announce() -> None:
+        seconds = SLOW_SECONDS
+        while not started.wait(SLOW_SECONDS):
+            typer.echo(f"easel: still starting ({seconds:.0f} s)", err=True)
+            seconds += SLOW_SECONDS
+
+    threading.Thread(target=announce, daemon=True).start()
+    return started
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

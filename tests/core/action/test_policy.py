@@ -262,10 +262,12 @@ def test_author_is_warned_about_misspelt_names_of_the_state() -> None:
     raw["actions"]["say"] = {"kind": "session.send", "message": "Hello {{state.naem}}, {{input.nam}}"}
     warnings = [warning for warning in check_templates(parse_spec(raw), TOOLS) if "did you mean" in warning]
     assert warnings == [
-        "actions.act.args.path: the state has no nam, so {{state.nam}} has no value; did you mean state.name?",
+        "actions.act.args.path: the state has no nam, so {{state.nam}} has no value; "
+        "did you mean state.name?",
         'actions.act.args.more: the state has no fieldd, so {"$value": "state.fieldd"} has no value; '
         "did you mean state.field?",
-        "actions.say.message: the state has no naem, so {{state.naem}} has no value; did you mean state.name?",
+        "actions.say.message: the state has no naem, so {{state.naem}} has no value; "
+        "did you mean state.name?",
     ]
 
 

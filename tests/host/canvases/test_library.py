@@ -252,7 +252,7 @@ async def test_invalid_owner_session_key_is_refused(services: CanvasServices, ke
     assert created.canvas.session_key == "agent:main:work"
 
 
-async def test_spec_names_the_canvas_until_somebody_renames_it(services: CanvasServices) -> None:
+async def test_title_of_a_spec_is_used_until_the_canvas_is_renamed(services: CanvasServices) -> None:
     async def save(canvas_id: str, spec_title: str | None, title: str | None = None) -> str:
         spec = {"version": 1, "description": f"saved with {title}"} | (
             {"title": spec_title} if spec_title else {}
