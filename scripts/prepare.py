@@ -78,9 +78,18 @@ def execute(
     """
     lines: list[str] = []
     began = time.monotonic()
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, cwd=HOME, env=env, **pipes, text=True, errors="replace") as process:
-        reader = threading.Thread(target=lambda: [lines.append(line.rstrip()) for line in process.stdout])
+    with subprocess.Popen(
+        command,
+        cwd=HOME,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        output = process.stdout or ()
+        reader = threading.Thread(target=lambda: [lines.append(line.rstrip()) for line in output])
         reader.start()
         while process.poll() is None:
             try:

@@ -325,13 +325,6 @@ class Unavailable(HostError):
     code, gateway, rpc, http, retry_after = "UNAVAILABLE", 503, -32050, 503, 1
 
     @classmethod
-    def because(cls, what: object, reason: str) -> Self:
-        """Return the error for something that a retry does not make available; `reason` is a sentence."""
-        problem = cls.with_message(f"{what} is unavailable: {reason} Nothing was changed.", what=what)
-        problem.retry_after = None
-        return problem
-
-    @classmethod
     def after_sending(cls, what: object, *, is_repeatable: bool) -> Self:
         """Return the error for a write without a reply; `is_repeatable`: a second write does no harm."""
         advice = "it is safe to send it again" if is_repeatable else "check before you send it again"

@@ -338,4 +338,4 @@ def test_slow_start_is_announced_until_it_is_finished(monkeypatch: pytest.Monkey
     started = terminal.announce_slow_start()
     lines = [said.get(timeout=TIMEOUT_SECONDS) for _ in range(2)]
     started.set()
-    assert lines == ["easel: still starting (0 s)"] * 2
+    assert lines == ["easel: still starting…"] * 2

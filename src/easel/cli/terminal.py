@@ -80,17 +80,12 @@ async def unless_stopped(stop: asyncio.Event, work: Awaitable[Result]) -> Result
 
 
 def announce_slow_start() -> threading.Event:
-    """Say every few seconds that the start is not finished, until the event is set.
-
-    In a thread of its own: imports block the event loop.
-    """
+    """Say every few seconds that the start is not finished, until the event is set. Imports block the loop."""
     started = threading.Event()
 
     def announce() -> None:
-        seconds = SLOW_SECONDS
         while not started.wait(SLOW_SECONDS):
-            typer.echo(f"easel: still starting ({seconds:.0f} s)", err=True)
-            seconds += SLOW_SECONDS
+            typer.echo("easel: still starting…", err=True)
 
     threading.Thread(target=announce, daemon=True).start()
     return started

@@ -41,8 +41,7 @@ export class Gateway extends Reconnecting {
 
   /** Refuse the request whose frame was too large: sent again, it would end each new connection. */
   #refuseLargest(message) {
-    const [first, ...others] = this.#pending.values();
-    const largest = others.reduce((found, other) => (other.size > found.size ? other : found), first);
+    const [largest] = [...this.#pending.values()].sort((first, second) => second.size - first.size);
     largest?.reject(new RequestRefused({ code: 413, name: "TOO_LARGE", message }));
   }
 

@@ -297,14 +297,11 @@ function addToDraft(texts) {
 
 /** Say that a draft is too long to be sent. Returns whether it is. */
 function showLength() {
-  const draft = byId("message").value;
-  const size = 3 * draft.length > MAX_MESSAGE_BYTES ? sizeOf(draft) : 0; // a character has up to 3 bytes
-  const [has, may] = [size, MAX_MESSAGE_BYTES].map((bytes) => bytes.toLocaleString());
-  const isTooLong = size > MAX_MESSAGE_BYTES;
-  byId("too-long").textContent = isTooLong
-    ? `This message has ${has} bytes; a message may have ${may}. Shorten it, or send it in parts.`
-    : "";
-  return isTooLong;
+  const [has, may] = [sizeOf(byId("message").value), MAX_MESSAGE_BYTES];
+  const [size, limit] = [has, may].map((bytes) => bytes.toLocaleString());
+  const text = `This message has ${size} bytes; a message may have ${limit}. Shorten it, or send it in parts.`;
+  byId("too-long").textContent = has > may ? text : "";
+  return has > may;
 }
 
 const viewButtons = () => document.querySelectorAll("#views button");

@@ -61,7 +61,10 @@ def definition_of(
     """
     definition = definitions.get(action.tool)
     if definition is None:
-        raise Unavailable.because(f"Tool {action.tool}", why_missing(action.tool, definitions, reasons or {}))
+        tool, why = f"Tool {action.tool}", why_missing(action.tool, definitions, reasons or {})
+        problem = Unavailable.with_message(f"{tool} is unavailable: {why} Nothing was changed.", what=tool)
+        problem.retry_after = None  # trying again in a moment does not help
+        raise problem
     return definition
 
 

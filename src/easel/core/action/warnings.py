@@ -69,16 +69,13 @@ def _state_names(spec: CanvasSpec) -> frozenset[str]:
 
 
 def _misspelt_names(template: Any, at: str, names: frozenset[str]) -> Iterator[str]:
-    """Yield a warning for each place in the state that is not there, and whose name is like a present one."""
+    """Yield a warning for each member that the state lacks, and whose name is like one that it has."""
     for path, leaf in leaves(template):
         for place in leaf.placeholders if isinstance(leaf, Template) else (leaf,):
-            if not isinstance(place, Placeholder | ValueRef) or place.source != STATE:
-                continue
-            if place.path[0] not in names and (nearest := find_nearest(place.path[0], names)):
-                yield (
-                    f"{at}{format_path(path)}: the state has no {place.path[0]}, so {place} has no value; "
-                    f"did you mean {STATE}.{nearest}?"
-                )
+            is_missing = isinstance(place, Placeholder | ValueRef) and place.source == STATE
+            if is_missing and (name := place.path[0]) not in names and (near := find_nearest(name, names)):
+                where = f"{at}{format_path(path)}"
+                yield f"{where}: the state has no {name}, so {place} has no value; did you mean {STATE}.{near}?"
 
 
 def _unknown_placeholders(raw: Any, at: str) -> Iterator[str]:
