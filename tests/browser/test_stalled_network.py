@@ -91,7 +91,7 @@ async def test_silence_is_counted_in_ticks_of_one_clock(page: Page, server: Ease
           line.open();
           line.markLive();
           for (tick = 1; tick <= 11; tick += 1) line.tick();
-          line.heard();
+          line.noteActivity();
           for (tick = 21; tick <= 34; tick += 1) line.tick();
           line.close();
           const stream = new EventLink("/nowhere", ({ state }) => seen.push(`${state.is} at ${tick}`));

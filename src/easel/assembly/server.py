@@ -104,7 +104,7 @@ def gateway_row(gateway: Gateway) -> SocketRow:
 async def load_demo(services: Services) -> list[str]:
     """Create the demo canvases that do not exist yet, and return their ids.
 
-    An existing one is told again whether this machine runs commands: bubblewrap may have been installed.
+    The state of an existing one says whether this machine runs commands: bubblewrap may be installed by now.
     """
     loaded: list[str] = []
     local = services.nodes.local

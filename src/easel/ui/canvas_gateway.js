@@ -102,7 +102,7 @@ export class Gateway extends Reconnecting {
   }
 
   #receive(frame) {
-    this.heard();
+    this.noteActivity();
     if (frame.type === "evt") this.on.event(frame.event, frame.payload, frame.seq);
     const request = this.#pending.get(frame.id);
     if (frame.type !== "res" || !request) return;

@@ -77,7 +77,7 @@ export class EventLink extends Link {
     if (attempt === this.attempt) this.retry();
   }
 
-  probe() {} // its heartbeats are its signs of life
+  probe() {} // its heartbeats show that it works
 
   async #read(body, attempt) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -85,7 +85,7 @@ export class EventLink extends Link {
     for (;;) {
       const { done, value } = await reader.read();
       if (done || attempt !== this.attempt) return;
-      this.heard();
+      this.noteActivity();
       text += value;
       const frames = text.split("\n\n");
       text = frames.pop();
@@ -145,7 +145,7 @@ export class ChatLink extends Link {
     try {
       const known = { history: null, cursor: this.cursor };
       const start = this.#hasHistory ? known : await this.#loadHistory(attempt);
-      if (attempt === this.attempt) this.heard();
+      if (attempt === this.attempt) this.noteActivity();
       if (start && attempt === this.attempt) this.#openSocket(start, attempt);
     } catch {
       if (attempt === this.attempt) this.retry();
@@ -224,7 +224,7 @@ export class ChatLink extends Link {
   ask() { this.#socket?.send(JSON.stringify({ type: "ping" })); }
 
   #receive(frame) {
-    this.heard();
+    this.noteActivity();
     if (frame.type === "pong") return;
     if (frame.type === "error") {
       this.#markRefused(frame.error.message);

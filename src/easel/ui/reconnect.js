@@ -2,7 +2,7 @@
 //
 // Owns the retry timer, the number of the current attempt and the silence of the server. Does not know what
 // is connected: a subclass implements connect(attempt), disconnect(), ask() and onState(state, details), and
-// calls heard() for everything that it receives. States: connecting, live, slow (live, but the server does
+// calls noteActivity() when it receives anything. States: connecting, live, slow (live, but the server does
 // not answer), waiting (for the next attempt), and any final state passed to end().
 
 const FIRST_WAIT_MS = 300;
@@ -94,13 +94,13 @@ export class Reconnecting {
   }
 
   /** The server has sent something. */
-  heard() {
+  noteActivity() {
     const wasSlow = this.isLive && this.#silence >= this.limits.slow;
     this.#silence = 0;
     if (wasSlow) this.onState("live");
   }
 
-  /** Ask a live connection for a sign of life without waiting for a silence. */
+  /** Ask a live connection for an answer without waiting for a silence. */
   probe() {
     if (!this.isLive || this.#silence >= this.limits.ask) return;
     this.#silence = this.limits.ask;

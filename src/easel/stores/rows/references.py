@@ -20,7 +20,6 @@ def to_run_content(run: Row, artifact_ids: Iterable[str], texts: Iterable[Row]) 
         UserId(run["user_id"]),
         frozenset(map(ArtifactId, artifact_ids)),
         [row["text"] for row in texts],
-        None if run["input_artifact"] is None else ArtifactId(run["input_artifact"]),
     )
 
 

@@ -12,10 +12,10 @@ from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
 from easel.core.session.session import Session
-from easel.core.stream.envelope import MESSAGE_EVENTS, Visibility
+from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
-from easel.core.stream.message_text import Marker, upgrade_event
+from easel.core.stream.message_text import Marker
 
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
@@ -107,7 +107,7 @@ def to_events(
             event_type,
             VISIBILITY[visible],
             time(at),
-            upgrade_event(data) if event_type in MESSAGE_EVENTS else data,
+            data,
         )
         for seq, event_type, visible, at, data in rows
     ]
