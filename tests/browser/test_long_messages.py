@@ -34,7 +34,7 @@ async def test_message_over_the_limit_is_refused_before_it_is_sent_and_keeps_its
     text = "é" * 600_000
     await message.fill(text)
     await expect(note).to_have_text(
-        "This message has 1,200,000 bytes; a message may have 262,144. Shorten it, or send it in parts."
+        "This message has 1,200,000 bytes; a message may have 262,144. Shorten or split it."
     )
     await page.keyboard.press("Enter")
     await expect(page.locator(MESSAGE)).to_have_count(0)

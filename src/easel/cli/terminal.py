@@ -80,7 +80,7 @@ async def unless_stopped(stop: asyncio.Event, work: Awaitable[Result]) -> Result
 
 
 def announce_slow_start() -> threading.Event:
-    """Say every few seconds that the start is not finished, until the event is set. Imports block the loop."""
+    """Say every few seconds, from a thread, that the start is not finished, until the event is set."""
     started = threading.Event()
 
     def announce() -> None:

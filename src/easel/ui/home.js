@@ -299,7 +299,7 @@ function addToDraft(texts) {
 function showLength() {
   const [has, may] = [sizeOf(byId("message").value), MAX_MESSAGE_BYTES];
   const [size, limit] = [has, may].map((bytes) => bytes.toLocaleString());
-  const text = `This message has ${size} bytes; a message may have ${limit}. Shorten it, or send it in parts.`;
+  const text = `This message has ${size} bytes; a message may have ${limit}. Shorten or split it.`;
   byId("too-long").textContent = has > may ? text : "";
   return has > may;
 }

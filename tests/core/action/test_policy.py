@@ -262,12 +262,10 @@ def test_author_is_warned_about_misspelt_names_of_the_state() -> None:
     raw["actions"]["say"] = {"kind": "session.send", "message": "Hello {{state.naem}}, {{input.nam}}"}
     warnings = [warning for warning in check_templates(parse_spec(raw), TOOLS) if "did you mean" in warning]
     assert warnings == [
-        "actions.act.args.path: the state has no nam, so {{state.nam}} has no value; "
-        "did you mean state.name?",
-        'actions.act.args.more: the state has no fieldd, so {"$value": "state.fieldd"} has no value; '
+        "actions.act.args.path: the state has no nam for {{state.nam}}; did you mean state.name?",
+        'actions.act.args.more: the state has no fieldd for {"$value": "state.fieldd"}; '
         "did you mean state.field?",
-        "actions.say.message: the state has no naem, so {{state.naem}} has no value; "
-        "did you mean state.name?",
+        "actions.say.message: the state has no naem for {{state.naem}}; did you mean state.name?",
     ]
 
 

@@ -75,7 +75,7 @@ def _misspelt_names(template: Any, at: str, names: frozenset[str]) -> Iterator[s
             is_missing = isinstance(place, Placeholder | ValueRef) and place.source == STATE
             if is_missing and (name := place.path[0]) not in names and (near := find_nearest(name, names)):
                 where = f"{at}{format_path(path)}"
-                yield f"{where}: the state has no {name}, so {place} has no value; did you mean {STATE}.{near}?"
+                yield f"{where}: the state has no {name} for {place}; did you mean {STATE}.{near}?"
 
 
 def _unknown_placeholders(raw: Any, at: str) -> Iterator[str]:
