@@ -11,6 +11,7 @@ import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
 // Ticks of silence of an event stream, which sends a heartbeat every 15 s and cannot be asked.
 const STREAM_LIMITS = { ask: Infinity, slow: Infinity, lost: 35 };
 const FRAME_TOO_LARGE = 1009; // the code with which the server closes a socket
+const MAX_LOSSES = 3; // of connections, while the same message was being sent
 const HISTORY_LIMIT = 30; // messages of a thread that are loaded first; the page requests earlier ones itself
 const requestOptions = () => ({ cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
 
@@ -195,7 +196,7 @@ export class ChatLink extends Link {
     socket.onmessage = ({ data }) => { if (attempt === this.attempt) this.#receive(JSON.parse(data)); };
     socket.onclose = ({ code, reason }) => {
       if (attempt !== this.attempt) return;
-      if (code === FRAME_TOO_LARGE) this.#markRefused(reason); // sent again, it would block all later ones
+      this.#handleLoss(code === FRAME_TOO_LARGE ? reason : null);
       if (wasOpen) this.retry();
       else this.#findRefusalReason(attempt);
     };
@@ -219,6 +220,15 @@ export class ChatLink extends Link {
       // The server is unreachable.
     }
     if (attempt === this.attempt) this.retry();
+  }
+
+  /** Refuse a message that ends each connection: it would block all later ones. A reset hides the reason. */
+  #handleLoss(reason) {
+    const sent = this.outbox.find((entry) => entry.is === "sent");
+    if (!sent) return;
+    sent.losses = (sent.losses ?? 0) + 1;
+    const text = "The connection broke each time this was sent: it may be too long for the server.";
+    if (reason || sent.losses >= MAX_LOSSES) this.#markRefused(reason ?? text);
   }
 
   ask() { this.#socket?.send(JSON.stringify({ type: "ping" })); }
@@ -248,7 +258,7 @@ export class ChatLink extends Link {
 
   resend(key) {
     for (const entry of this.outbox) {
-      if (entry.key === key) [entry.is, entry.message] = ["waiting", undefined];
+      if (entry.key === key) [entry.is, entry.message, entry.losses] = ["waiting", undefined, 0];
     }
     this.#sendNext();
   }
