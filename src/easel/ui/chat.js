@@ -25,7 +25,10 @@ export class Chat {
   #timer = null;
   #includeInternal = false;
 
-  /** `on` has: changed(), show(runId), cancel(runId), resend(key), discard(key). */
+  /**
+   * `on` has: changed(), show(runId), cancel(runId), resend(key), discard(key),
+   * edit(key, text).
+   */
   constructor(on) {
     this.on = on;
     this.list = byId("turns");
@@ -232,6 +235,7 @@ export class Chat {
     const note = element("div", `note ${is}`, element("span", className, label));
     if (is === "refused") {
       note.append(
+        button("plain", "edit", () => this.on.edit(key, text)),
         button("plain", "try again", () => this.on.resend(key)),
         button("plain", "discard", () => this.on.discard(key)),
       );

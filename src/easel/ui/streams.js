@@ -7,7 +7,6 @@
 import { ChatLink, EventLink } from "./links.js";
 
 const MAX_EVENT_STREAMS = 4; // a browser opens six connections to a server, and pages need some for requests
-const PROBE_MS = 45_000;
 const JOIN_MS = 1_000; // deltas closer together than this are stored as one
 const FINAL_STATES = new Set(["ended", "missing", "refused", "signed-out"]);
 
@@ -92,7 +91,6 @@ export class Streams {
   #focusCount = 0;
 
   constructor() {
-    setInterval(() => this.#probe(), PROBE_MS);
     globalThis.addEventListener("online", () => this.#retryNow());
   }
 
@@ -184,13 +182,10 @@ export class Streams {
   }
 
   #retryNow() {
-    for (const stream of this.#streams.values()) stream.link.retryNow();
-    this.#probe();
-  }
-
-  /** Check the WebSockets. An event stream detects a broken connection by its missing heartbeats. */
-  #probe() {
-    for (const stream of this.#streams.values()) if (stream.kind === "chat") stream.link.probe();
+    for (const { link } of this.#streams.values()) {
+      link.retryNow();
+      link.probe();
+    }
   }
 
   #signOut() {

@@ -82,6 +82,7 @@ class Rules:
     definitions: Definitions | Unavailable  # the tools of this user, or the error of reading them
     floor: Confirm
     state_bytes: int
+    missing_tools: Mapping[str, str] = field(default_factory=dict[str, str])  # of this machine: the reason
     public_message: Callable[[HostError], str] = str
     check_arguments: CheckArguments | None = None
     pending_limit: PendingLimit | None = None
@@ -124,8 +125,8 @@ def start_execution(
     canvas = snapshot.canvas
     check_revision(canvas, start.expected_revision)
     action = admit(spec, start.action_id)
-    if isinstance(action, CallTool):
-        _definitions(rules)  # raises if they could not be read; then no execution is recorded
+    if isinstance(action, CallTool) and isinstance(rules.definitions, Unavailable):
+        raise rules.definitions  # no execution is recorded
     execution = Execution(
         user_id=canvas.user_id,
         canvas_id=canvas.canvas_id,
@@ -158,7 +159,7 @@ def _ask_or_start(
     *,
     spec: CanvasSpec,
 ) -> StartedExecution:
-    definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
+    definition = _definition_of(action, rules) if isinstance(action, CallTool) else None
     work = _resolve(canvas, action, start, rules)
     _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
@@ -184,17 +185,17 @@ def _known(rules: Rules) -> Definitions:
     return dict[str, ToolDefinition]() if isinstance(rules.definitions, Unavailable) else rules.definitions
 
 
-def _definitions(rules: Rules) -> Definitions:
+def _definition_of(action: CallTool, rules: Rules) -> ToolDefinition:
     if isinstance(rules.definitions, Unavailable):
         raise rules.definitions
-    return rules.definitions
+    return definition_of(action, rules.definitions, rules.missing_tools)
 
 
 def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -> Work:
     values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
     match action:
         case CallTool():
-            definition = definition_of(action, _definitions(rules))
+            definition = _definition_of(action, rules)
             return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
         case SendMessage():
             return Message(canvas.session_of(action.session_key), resolve_message(action, values))
@@ -344,7 +345,7 @@ def approve_execution(
         )
     admit(spec, pending.action_id)
     if isinstance(action, CallTool):
-        check_same_tool(pending.event_id, work, resolved, definition_of(action, _definitions(rules)))
+        check_same_tool(pending.event_id, work, resolved, _definition_of(action, rules))
     _check_can_save(canvas, action)
     rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
     definition = _known(rules).get(tool or "")

@@ -197,6 +197,15 @@ def parse_title(value: str | None, canvas_id: CanvasId) -> str:
     return title
 
 
+def choose_title(
+    title: str | None, spec: Mapping[str, Any] | None, before: Mapping[str, Any], canvas_id: CanvasId
+) -> str | None:
+    """Return the title to store, if any: the given one, else one that the spec newly declares."""
+    if title is None and spec is not None and spec.get("title") != before.get("title"):
+        title = spec.get("title") or None
+    return None if title is None else parse_title(title, canvas_id)
+
+
 def require_session_key(value: str | None) -> str | None:
     """Return the session key, if any. Raises `BadInput` unless it is `agent:{agentId}:{name}` or `main`."""
     if value in (None, MAIN_ALIAS):
