@@ -25,7 +25,7 @@ from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.remote_calls import INVOKE, INVOKE_WITH_SECRETS, offload_to_json
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier, SecretSource
-from easel.host.tools.secrets import check_takes_secrets, mask_answer, open_secrets
+from easel.host.tools.secrets import check_takes_secrets, open_secrets
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -144,7 +144,7 @@ class IncomingCalls:
                 answer = await node.call(
                     name, opened.fill(params["args"]), opened.mask_output(on_output), opened.env
                 )
-                return mask_answer(answer, opened.mask)
+                return await opened.mask_answer(answer)
         except HostError as problem:
             return Answer(error=problem.message)
 
