@@ -20,13 +20,15 @@ from easel.errors import ConfirmationClosed
 Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
-def to_confirmation(work: Work, action: Action, salt: str) -> dict[str, Any]:
+def to_confirmation(work: Work, action: Action, salt: str, because: str = "") -> dict[str, Any]:
     """Return the JSON that a person confirms: the resolved work, its session, its save target and its digest.
+
+    `because` is the reason of the question, if it is not the action's own wish.
 
     The log has only the digest. The salt, which is random and not in the log, prevents that a value of the
     call is found from the digest by trying values.
     """
-    confirmation = {**_describe(work, action), "salt": salt}
+    confirmation = {**_describe(work, action), **({"because": because} if because else {}), "salt": salt}
     return {**confirmation, "digest": fingerprint(confirmation)}
 
 

@@ -75,6 +75,8 @@ class Canvas:
     # None: stored by a version that did not remember it. RS-68
     tool_hints: Mapping[str, Any] | None = None
     written_by: str | None = None  # kind and id of the author of spec and assets; None: not remembered. RS-64
+    # Paths of the state with values that no person wrote since the acceptance, and their authors. RS-73
+    unreviewed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -142,6 +144,10 @@ class Change:
     tool_hints: Mapping[str, Any] | None = None
     written_by: str | None = None  # of a change of the spec or the assets
     restored_version: int | None = None
+    # The authors of values of the state by path; the others are of the accepted spec. None: all are of the
+    # principal that makes the change.
+    authors: Mapping[str, str] | None = None
+    unreviewed: Mapping[str, str] | None = None  # set by the transaction
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change

@@ -2,8 +2,8 @@
 
 Owns how a secret is recognised. A text is searched as it is and simplified: escapes of JSON, URLs, HTML,
 shells and terminals are decoded, also inside each other, and white space, quotes and backslashes are left
-out. The value is simplified alike, and its Base64 is searched too. Of a long value every part of `PART_LENGTH`
-characters is recognised (`BASE64_PART_LENGTH` in Base64), because output is cut and wrapped.
+out. The value is simplified alike, and its Base64 is searched too. Of a long value every part of 24
+characters is recognised (48 in Base64), because output is cut and wrapped.
 
 The index has samples of every value, so close together that each such part contains one. The text is looked
 up in it character by character, so the time is linear in its length and does not depend on the secrets.

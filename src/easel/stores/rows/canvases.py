@@ -85,6 +85,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "is_accepted": change.is_accepted,
         "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "written_by": change.written_by,
+        "unreviewed": None if change.unreviewed is None else to_json(change.unreviewed),
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
@@ -190,6 +191,7 @@ def build_outcome(
         updated_at=updated_at,
         tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
         written_by=before.written_by if change.written_by is None else change.written_by,
+        unreviewed=before.unreviewed if change.unreviewed is None else change.unreviewed,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)

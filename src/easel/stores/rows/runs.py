@@ -86,6 +86,7 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         is_accepted=bool(row["is_accepted"]),
         tool_hints=None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"]),
         written_by=row["written_by"],
+        unreviewed=msgspec.json.decode(row["unreviewed"]),
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )
