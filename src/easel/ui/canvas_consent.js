@@ -124,7 +124,7 @@ function contextRows({ canvas, writtenBy, isAccepted, runsOn }) {
 
 /** Return the rows of a complete resolved call. */
 function callRows({
-  kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, secrets = [], env = [], ...rest
+  kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, because, secrets = [], env = [], ...rest
 }) {
   const folder = ["Works in the folder of", sessionKey];
   const target = saveAs ? [["Stores its result as", saveAs]] : [];
@@ -133,6 +133,7 @@ function callRows({
     ...secrets.map(({ path, name }) => `${name} (in ${path.join(".")})`), ...env.map((name) => `$${name}`),
   ];
   const secretRows = used.length ? [["Uses your secrets", used.join(", ")]] : [];
+  if (because) secretRows.unshift(["Why it asks", because]);
   return {
     "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ...secretRows, folder, ...target, ...limit],
     "session.send": [["To the session", sessionKey], ["Message", message], ...target, ...limit],

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import os
 import random
 import re
+import shlex
+import subprocess
+import textwrap
 import time
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -215,3 +220,41 @@ def test_secret_of_repeated_characters_takes_linear_time(value: str) -> None:
     measure(100)
     # 16 times the length: 16 times as long, while searching each place anew would take 256 times as long.
     assert measure(32_768) < 80 * max(measure(2_048), 0.002)
+
+
+HARD = 'it\'s "a" $b `c` \\ü\nand+d/e-f_g'
+
+
+@rule("RS-66")
+@pytest.mark.parametrize(
+    "shown",
+    [
+        shlex.quote(HARD),
+        shlex.quote(json.dumps({"k": json.dumps({"v": HARD})})),
+        json.dumps(json.dumps(json.dumps(HARD))),
+        json.dumps(shlex.quote(HARD)),
+        quote(json.dumps(HARD)),
+        json.dumps(quote(HARD)),
+        html.escape(json.dumps(HARD)),
+        repr(HARD.encode()),
+        base64.b64encode(f"user:{HARD}".encode()).decode(),
+        HARD.replace("b", "\x1b[01;31m\x1b[Kb\x1b[m\x1b[K"),
+        "\n".join(textwrap.wrap(HARD, 10)),
+    ],
+    ids=range(11),
+)
+def test_value_in_nested_quotes_is_replaced_as_a_whole(shown: str) -> None:
+    masked = SecretMask({"A": HARD}).text(f"<{shown}>")
+    assert len(re.findall(r"[a-zA-Z]", masked.replace("[secret A]", "", 1))) <= len('{"k": "{"v": user:')
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize("value", [HARD, "it's me", "p@$$ w0rd!", VALUES[6]], ids=["hard", "a", "b", "key"])
+def test_value_quoted_by_bash_is_replaced(value: str, locale: str) -> None:
+    for command in ('printf "%q" "$V"', "set | grep ^V=", "declare -p V", "V=${V@Q}; echo $V"):
+        env = {"V": value, "LC_ALL": locale, "PATH": os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, check=True)
+        masked = SecretMask({"A": value}).text(done.stdout.decode(errors="replace"))
+        assert "[secret A]" in masked
+        assert len(re.findall(r"[a-z]", masked.replace("[secret A]", ""))) <= len("declarexVn"), command

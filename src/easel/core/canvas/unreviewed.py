@@ -50,7 +50,8 @@ def _differences(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[tuple[st
     if old is new:
         return
     if _is_object(new) and (_is_object(old) or (old is MISSING and new)):
-        before, after = ({} if old is MISSING else unescape_keys(old)), unescape_keys(new)
+        before: dict[str, Any] = {} if old is MISSING else unescape_keys(old)
+        after: dict[str, Any] = unescape_keys(new)
         for name in {**before, **after}:
             yield from _differences(before.get(name, MISSING), after.get(name, MISSING), (*path, name))
     elif MISSING in (old, new) or to_json(old) != to_json(new):
