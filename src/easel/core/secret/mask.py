@@ -28,8 +28,10 @@ HELD_LENGTH = 512  # characters of a stream that are held while more text waits:
 _MIN_HELD_PART = 4  # a shorter end of a text may be in a long secret by chance, and is shown at once
 _MIN_CUT_LENGTH = 3  # of a secret, to be recognised at a cut
 _MIN_SPREAD_LENGTH = 12  # a shorter value with white space in it, such as numbers of a table, is none
-_MAX_EXACT_LENGTH = 1_000  # of a longer value the simplified form is enough
-_MAX_ORIGINS = 16  # of a sample that occurs often in the values
+_MAX_EXACT_LENGTH = 1_000  # a longer value is searched in its simplified form only
+_REACH = 2 * BASE64_PART_LENGTH  # to each side of a sample; the places that are found overlap
+_MAX_ORIGINS = 32  # of a sample that occurs often in the values
+_MAX_SEARCHED_LENGTH = 500_000  # of all forms
 _MAX_NESTING = 4  # of escapes
 _END = "\0"  # between two forms; not in a value, which is a variable of a process
 
@@ -61,6 +63,7 @@ class SecretMask:
         self._forms = sorted(forms, key=len, reverse=True)  # where one begins with another, the longer one
         self._names = [forms[form] for form in self._forms]
         self._all = _END.join(["", *self._forms, ""])
+        self._is_exact = any(len(value) <= _MAX_EXACT_LENGTH for value in values.values())
         self._spaced = {name for name, value in values.items() if _has_space(value)}
         self._begins = {form[:size] for form in self._forms for size in range(1, _MIN_HELD_PART)}
         self._starts: list[int] = []  # of each form in `_all`
@@ -88,7 +91,8 @@ class SecretMask:
         """
         if not self._forms:
             return []
-        places = [*self._find_in(text, _unchanged(text)), *self._find_in(text, _simplify(text))]
+        views = [_unchanged(text), _simplify(text)] if self._is_exact else [_simplify(text)]
+        places = [place for view in views for place in self._find_in(text, view)]
         if (cut := text.find(CUT)) >= 0:
             places += self._find_end(text[: max(0, text.rfind("\n…", 0, cut))])
             places += self._find_begin(text, cut + len(CUT))
@@ -102,19 +106,22 @@ class SecretMask:
         samples, done = self._samples, 0
         last = range(len(shown) - _SAMPLE_LENGTH + 1)
         for at in [at for at in last if shown[at : at + _SAMPLE_LENGTH] in samples]:
-            if at + BASE64_PART_LENGTH <= done:
+            if at + BASE64_PART_LENGTH <= done:  # no form or part with this sample goes on after it
                 continue
             sample = shown[at : at + _SAMPLE_LENGTH]
             for origin in (samples[sample], *self._further.get(sample, ())):
                 name, part = self._names[bisect_right(self._starts, origin) - 1]
+                half = (part - _SAMPLE_LENGTH) // 2  # one side at least must be alike so far
+                follows = at + _SAMPLE_LENGTH, origin + _SAMPLE_LENGTH
+                if (
+                    shown[max(0, at - half) : at] != self._all[max(0, origin - half) : origin]
+                    and shown[follows[0] : follows[0] + half] != self._all[follows[1] : follows[1] + half]
+                ):
+                    continue
                 before = _count_equal(
-                    shown[max(0, at - BASE64_PART_LENGTH) : at][::-1],
-                    self._all[max(0, origin - BASE64_PART_LENGTH) : origin][::-1],
+                    shown[max(0, at - _REACH) : at][::-1], self._all[max(0, origin - _REACH) : origin][::-1]
                 )
-                after = _count_equal(
-                    shown[at : at + 2 * BASE64_PART_LENGTH],
-                    self._all[origin : origin + 2 * BASE64_PART_LENGTH],
-                )
+                after = _count_equal(shown[at : at + _REACH], self._all[origin : origin + _REACH])
                 if before + after < part:
                     continue
                 begin, end = starts[at - before], ends[at + after - 1]
@@ -123,7 +130,7 @@ class SecretMask:
                     continue
                 yield begin, end, name
                 done = max(done, at + after)
-                if after == 2 * BASE64_PART_LENGTH:
+                if after == _REACH:
                     break  # a value that repeats itself has many origins
 
     def _find_end(self, text: str, *, at_least: int = _MIN_CUT_LENGTH) -> Iterator[Place]:
@@ -148,6 +155,8 @@ class SecretMask:
     def may_continue_at(self, text: str) -> int:
         """Return where the end of the text begins that may be continued to a secret or a part of one."""
         offset, tail = max(0, len(text) - HELD_LENGTH), text[-HELD_LENGTH:]
+        if len(self._all) > _MAX_SEARCHED_LENGTH:
+            return offset  # nearly every end is somewhere in so many values, and a search would take long
         unfinished = _UNFINISHED_ESCAPE.search(tail)
         begin = unfinished.start() if unfinished else len(tail)
         for shown, starts, _ in (_unchanged(tail), _simplify(tail), _simplify(tail[:begin])):
@@ -213,12 +222,11 @@ def mask_active(text: str) -> str:
 
 def _forms_of(value: str) -> Iterator[tuple[str, int]]:
     """Yield the texts in which the value is recognised, with the length of a part of each."""
-    simple = {_simplify(value)[0], _simplify(value.replace(" ", "+"))[0]}  # a form writes + for a space
-    yield from ((form, PART_LENGTH) for form in simple)
-    if len(value) <= _MAX_EXACT_LENGTH or len(min(simple, key=len)) < PART_LENGTH:
-        yield from ((form, PART_LENGTH) for form in {value, value.strip()})
-    lines = {line.strip() for line in value.splitlines()}
-    yield from ((line, PART_LENGTH) for line in lines if MIN_LENGTH <= len(line) < PART_LENGTH)
+    simple = {_simplify(text)[0] for text in {value, value.replace(" ", "+")}}  # a form writes + for a space
+    lines = [line for line in map(str.strip, value.splitlines()) if MIN_LENGTH <= len(line) < PART_LENGTH]
+    exact = [value, value.strip(), *lines] if len(value) <= _MAX_EXACT_LENGTH else []
+    for form in {*simple, *(_simplify(line)[0] for line in lines), *exact}:
+        yield form, PART_LENGTH
     data = value.encode()
     yield base64.b64encode(data).decode(), BASE64_PART_LENGTH
     for offset in range(3):  # after so many other bytes, without the characters that others share

@@ -26,7 +26,7 @@ from easel.ids import UserId
 
 OnOutput = Callable[[str], object]  # returns False if it takes no more
 
-SLICE_LENGTH = 16_384  # characters of live output that are masked at once
+SLICE_LENGTH = 4_096  # characters of live output that are masked at once
 MAX_CACHED_LENGTH = 2_000_000  # characters of the values whose masks are kept
 
 T = TypeVar("T")
