@@ -14,7 +14,7 @@ import base64
 import html
 import json
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
@@ -25,7 +25,7 @@ _SAMPLE_LENGTH = 4  # and the least length of a form: a simplified value is shor
 PART_LENGTH, BASE64_PART_LENGTH = 24, 48
 CUT = "left out] …\n"  # ends the note in a shortened output, see `sandbox.output` and `node.calls`
 HELD_LENGTH = 512  # characters of a stream that are held while more text waits: any part with its escapes
-_MIN_HELD_PART = 4  # a shorter end of a text may be in a long secret by chance, and is shown at once
+_MIN_HELD_PART = 4
 _MIN_CUT_LENGTH = 3  # of a secret, to be recognised at a cut
 _MIN_SPREAD_LENGTH = 12  # a shorter value with white space in it, such as numbers of a table, is none
 _MAX_EXACT_LENGTH = 1_000  # a longer value is searched in its simplified form only
@@ -65,19 +65,16 @@ class SecretMask:
         self._all = _END.join(["", *self._forms, ""])
         self._is_exact = any(len(value) <= _MAX_EXACT_LENGTH for value in values.values())
         self._spaced = {name for name, value in values.items() if _has_space(value)}
-        self._begins = {form[:size] for form in self._forms for size in range(1, _MIN_HELD_PART)}
         self._starts: list[int] = []  # of each form in `_all`
-        self._samples: dict[str, int] = {}
-        self._further: dict[str, list[int]] = {}
+        self._samples: dict[str, tuple[int, ...]] = {}
         start = 1
         for form, (_, part) in zip(self._forms, self._names, strict=True):
             self._starts.append(start)
             last = start + len(form) - _SAMPLE_LENGTH
             for at in (*range(start, last, part - _SAMPLE_LENGTH + 1), last):
                 sample = self._all[at : at + _SAMPLE_LENGTH]
-                if self._samples.setdefault(sample, at) != at:
-                    further = self._further.setdefault(sample, [])
-                    further += [at] if len(further) < _MAX_ORIGINS else []
+                origins = self._samples.get(sample, ())
+                self._samples[sample] = origins if len(origins) == _MAX_ORIGINS else (*origins, at)
             start += len(form) + 1
 
     def text(self, text: str) -> str:
@@ -94,10 +91,13 @@ class SecretMask:
         views = [_unchanged(text), _simplify(text)] if self._is_exact else [_simplify(text)]
         places = [place for view in views for place in self._find_in(text, view)]
         if (cut := text.find(CUT)) >= 0:
-            places += self._find_end(text[: max(0, text.rfind("\n…", 0, cut))])
-            places += self._find_begin(text, cut + len(CUT))
+            after = cut + len(CUT)
+            edges = self._find_edge(text[after : after + HELD_LENGTH], _MIN_CUT_LENGTH, is_end=False)
+            places += [(after + start, after + stop, name) for start, stop, name in edges]
+            before = text[: max(0, text.rfind("\n…", 0, cut))]
+            places += self._find_edge(before, _MIN_CUT_LENGTH, is_end=True)
         if is_end:
-            places += self._find_end(text, at_least=MIN_LENGTH)
+            places += self._find_edge(text, MIN_LENGTH, is_end=True)
         return _join(places)
 
     def _find_in(self, text: str, view: View) -> Iterator[Place]:
@@ -108,14 +108,13 @@ class SecretMask:
         for at in [at for at in last if shown[at : at + _SAMPLE_LENGTH] in samples]:
             if at + BASE64_PART_LENGTH <= done:  # no form or part with this sample goes on after it
                 continue
-            sample = shown[at : at + _SAMPLE_LENGTH]
-            for origin in (samples[sample], *self._further.get(sample, ())):
+            for origin in samples[shown[at : at + _SAMPLE_LENGTH]]:
                 name, part = self._names[bisect_right(self._starts, origin) - 1]
                 half = (part - _SAMPLE_LENGTH) // 2  # one side at least must be alike so far
-                follows = at + _SAMPLE_LENGTH, origin + _SAMPLE_LENGTH
+                next_at, next_origin = at + _SAMPLE_LENGTH, origin + _SAMPLE_LENGTH
                 if (
                     shown[max(0, at - half) : at] != self._all[max(0, origin - half) : origin]
-                    and shown[follows[0] : follows[0] + half] != self._all[follows[1] : follows[1] + half]
+                    and shown[next_at : next_at + half] != self._all[next_origin : next_origin + half]
                 ):
                     continue
                 before = _count_equal(
@@ -133,23 +132,15 @@ class SecretMask:
                 if after == _REACH:
                     break  # a value that repeats itself has many origins
 
-    def _find_end(self, text: str, *, at_least: int = _MIN_CUT_LENGTH) -> Iterator[Place]:
-        """Yield the beginning of a secret with which the text ends."""
-        shown, starts, _ = _simplify(text[-HELD_LENGTH:])
-        offset = max(0, len(text) - HELD_LENGTH)
+    def _find_edge(self, text: str, at_least: int, *, is_end: bool) -> Iterator[Place]:
+        """Yield the beginning of a secret at the end of the text, or the end of one at its begin."""
+        offset = max(0, len(text) - HELD_LENGTH) if is_end else 0
+        shown, starts, ends = _simplify(text[offset : offset + HELD_LENGTH])
         for size in range(min(len(shown), BASE64_PART_LENGTH), at_least - 1, -1):
+            edge = shown[-size:] if is_end else shown[:size]
             for form, (name, _) in zip(self._forms, self._names, strict=True):
-                if form.startswith(shown[-size:]):
-                    yield offset + starts[-size], len(text), name
-                    return
-
-    def _find_begin(self, text: str, begin: int) -> Iterator[Place]:
-        """Yield the end of a secret with which the text goes on at `begin`."""
-        shown, _, ends = _simplify(text[begin : begin + HELD_LENGTH])
-        for size in range(min(len(shown), BASE64_PART_LENGTH), _MIN_CUT_LENGTH - 1, -1):
-            for form, (name, _) in zip(self._forms, self._names, strict=True):
-                if form.endswith(shown[:size]):
-                    yield begin, begin + ends[size - 1], name
+                if form.startswith(edge) if is_end else form.endswith(edge):
+                    yield (offset + starts[-size], len(text), name) if is_end else (0, ends[size - 1], name)
                     return
 
     def may_continue_at(self, text: str) -> int:
@@ -159,14 +150,12 @@ class SecretMask:
             return offset  # nearly every end is somewhere in so many values, and a search would take long
         unfinished = _UNFINISHED_ESCAPE.search(tail)
         begin = unfinished.start() if unfinished else len(tail)
-        for shown, starts, _ in (_unchanged(tail), _simplify(tail), _simplify(tail[:begin])):
-            sizes = range(_MIN_HELD_PART, min(len(shown), BASE64_PART_LENGTH) + 1)
-            # If a longer end is in a value, a shorter one is in it too.
-            count = bisect_left(sizes, x=True, key=lambda size: shown[-size:] not in self._all)
-            few = range(min(len(shown), _MIN_HELD_PART - 1), 0, -1)
-            short = (size for size in few if shown[-size:] in self._begins)
-            if held := sizes[count - 1] if count else next(short, 0):
-                begin = min(begin, starts[-held])
+        for shown, starts, _ in (_unchanged(tail), _simplify(tail[:begin])):
+            for size in range(min(len(shown), BASE64_PART_LENGTH), 0, -1):
+                # A very short end may be in a value by chance: it must be the beginning of one.
+                if (shown[-size:] if size >= _MIN_HELD_PART else _END + shown[-size:]) in self._all:
+                    begin = min(begin, starts[-size])
+                    break
         return offset + begin
 
     def value(self, value: Any) -> Any:
@@ -192,7 +181,7 @@ class MaskedStream:
         self._held = ""
         self._covered = 0  # characters at the begin of `_held` whose secret was shown by its name
 
-    def feed(self, text: str, *, has_more: bool = False) -> str:
+    def feed(self, text: str, has_more: bool = False) -> str:
         """Return the text that can be shown now. `has_more`: the next piece waits already."""
         text = self._held + text
         end = max(0, len(text) - HELD_LENGTH) if has_more else self._mask.may_continue_at(text)

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from easel.core.secret.mask import ACTIVE, MaskedStream, SecretMask
@@ -30,32 +29,22 @@ SLICE_LENGTH = 4_096  # characters of live output that are masked at once
 MAX_CACHED_LENGTH = 2_000_000  # characters of the values whose masks are kept
 
 T = TypeVar("T")
+_thread = ThreadPoolExecutor(1, thread_name_prefix="masking")  # masks for all calls, beside the event loop
+_masks: dict[bytes, tuple[int, SecretMask]] = {}  # of recent calls, by digest of the values, in order of use
 
 
-class _Masking:
-    """One thread that masks for all calls, beside the event loop, and keeps the masks of recent calls."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="masking")
-        self._masks: dict[bytes, tuple[int, SecretMask]] = {}  # by digest of the values, in order of use
-
-    async def run(self, work: Callable[..., T], *args: Any, **named: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *args, **named))
-
-    async def mask_for(self, values: Mapping[str, str]) -> SecretMask:
-        return await self.run(self._find_or_build, values)
-
-    def _find_or_build(self, values: Mapping[str, str]) -> SecretMask:
-        encoded = to_json(sorted(values.items())).encode()
-        digest = hashlib.sha256(encoded).digest()
-        found = self._masks.pop(digest, None) or (len(encoded), SecretMask(values))
-        self._masks[digest] = found
-        while len(self._masks) > 1 and sum(size for size, _ in self._masks.values()) > MAX_CACHED_LENGTH:
-            del self._masks[next(iter(self._masks))]
-        return found[1]
+async def _run(work: Callable[..., T], *args: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_thread, work, *args)
 
 
-_masking = _Masking()
+def _find_or_build(values: Mapping[str, str]) -> SecretMask:
+    encoded = to_json(sorted(values.items())).encode()
+    digest = hashlib.sha256(encoded).digest()
+    found = _masks.pop(digest, None)
+    while _masks and len(encoded) + sum(size for size, _ in _masks.values()) > MAX_CACHED_LENGTH:
+        del _masks[next(iter(_masks))]
+    _masks[digest] = found or (len(encoded), SecretMask(values))
+    return _masks[digest][1]
 
 
 class _MaskedOutput:
@@ -78,7 +67,7 @@ class _MaskedOutput:
     async def _drain(self) -> None:
         while self._waiting:
             piece = self._waiting.popleft()
-            self._show(await _masking.run(self._stream.feed, piece, has_more=bool(self._waiting)))
+            self._show(await _run(self._stream.feed, piece, bool(self._waiting)))
 
     def _show(self, text: str) -> None:
         if text and not self._is_full and self._on_output(text) is False:
@@ -89,7 +78,7 @@ class _MaskedOutput:
         """Pass on the output that was held back."""
         if self._task is not None:
             await self._task
-            self._show(await _masking.run(self._stream.close))
+            self._show(await _run(self._stream.close))
 
 
 class OpenSecrets:
@@ -118,7 +107,7 @@ class OpenSecrets:
 
     async def mask_value(self, value: Any) -> Any:
         """Return the result of the call without the values of secrets."""
-        return await _masking.run(self._mask.value, value)
+        return await _run(self._mask.value, value)
 
     async def mask_answer(self, answer: Answer) -> Answer:
         """Return the answer of a node without the values of secrets, for the row of a call."""
@@ -141,13 +130,13 @@ async def open_secrets(
     if source is None:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
     values = await source.resolve(user_id, used.names)
-    mask = await _masking.mask_for(values)
+    mask = await _run(_find_or_build, values)
     opened = OpenSecrets(used, values, mask)
     token = ACTIVE.set(mask)
     try:
         yield opened
     except HostError as problem:
-        raise await _masking.run(mask_error, problem, mask) from None
+        raise await _run(mask_error, problem, mask) from None
     finally:
         await opened.close()
         ACTIVE.reset(token)
