@@ -302,22 +302,6 @@ async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
     assert secret not in json.dumps(records)
 
 
-@rule("CV-22")
-async def test_call_in_an_old_event_is_not_shown(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
-) -> None:
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
-    pending = await canvas.run("go")
-    key = f"canvas_id = '{canvas.name}' and event_type = 'canvas.action.asked'"
-    [row] = action_easel.sql(f"select payload from canvas_events where {key}")
-    payload = row["payload"] if isinstance(row["payload"], dict) else json.loads(row["payload"])
-    old = json.dumps({**payload, "resolved": {"args": {"password": "hunter2"}}})
-    action_easel.sql(f"update canvas_events set payload = '{old}' where {key}")
-    shown = (await canvas.log())[-1].payload
-    assert shown["confirmationId"] == pending["confirmationId"]
-    assert "resolved" not in shown
-
-
 @rule("RS-45")
 async def test_confirmation_stays_open_while_its_tool_is_unavailable(
     action_client: GatewayClient, action_easel: LiveEasel

@@ -22,6 +22,8 @@ from tests.support.standstill import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from easel.ids import UserId
+
 PIECE_LENGTH = 65_536  # as a pipe of a command returns
 MAX_STALL_SECONDS = 0.1
 MAX_MEMORY_BYTES = 100_000_000
@@ -33,11 +35,12 @@ LINE = "some words of an ordinary log line, with numbers 12345 and paths /a/b/c\
 
 
 class Source:
-    async def resolve(self, _: object, names: Collection[str]) -> Mapping[str, str]:
+    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
+        assert user_id == OWNER
         return {name: VALUES[name] for name in names}
 
-    async def find_missing(self, _: object, __: Collection[str]) -> list[str]:
-        return []
+    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
+        raise NotImplementedError(user_id, names)
 
 
 class LongestStall:

@@ -85,13 +85,6 @@ def stricter_hints(first: Stored | None, second: Stored | None) -> Stored | None
     return {**first, **second, **both}
 
 
-def first_hints(stored: Stored | None, spec: CanvasSpec, definitions: Definitions) -> Stored | None:
-    """Return the hints to store for a canvas of an older version, once all its tools are known; else None."""
-    if stored is not None or not spec.tools <= definitions.keys():
-        return None
-    return remember_hints(spec, definitions)
-
-
 def agree_to_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored | None) -> Stored:
     """Return the hints to store when a person accepts: those in force now, or the last known ones."""
     calls, tools = _args_by_tool(spec), sorted(spec.tools)

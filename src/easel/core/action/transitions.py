@@ -15,7 +15,7 @@ from easel.core.action.confirmation import (
     has_same_terms,
     to_confirmation,
 )
-from easel.core.action.hints import explain_weakened, find_weakened, first_hints
+from easel.core.action.hints import explain_weakened, find_weakened
 from easel.core.action.policy import (
     Definitions,
     admit,
@@ -139,10 +139,7 @@ def start_execution(
     )
     try:
         rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
-        started = _ask_or_start(canvas, execution, action, start, rules, spec=spec)
-        # A canvas of an older version has no hints yet.
-        hints = first_hints(canvas.tool_hints, spec, _known(rules))
-        return replace(started, change=replace(started.change, tool_hints=hints)) if hints else started
+        return _ask_or_start(canvas, execution, action, start, rules, spec=spec)
     except Forbidden:
         raise
     except HostError as problem:

@@ -26,11 +26,9 @@ PART_LENGTH, BASE64_PART_LENGTH = 24, 48
 CUT = "left out] …\n"  # ends the note in a shortened output, see `sandbox.output` and `node.calls`
 HELD_LENGTH = 512  # characters of a stream that are held while more text waits: any part with its escapes
 _MIN_HELD_PART = 4
-_MIN_CUT_LENGTH = 3  # of a secret, to be recognised at a cut
-_MIN_SPREAD_LENGTH = 12  # a shorter value with white space in it, such as numbers of a table, is none
 _MAX_EXACT_LENGTH = 1_000  # a longer value is searched in its simplified form only
 _REACH = 2 * BASE64_PART_LENGTH  # to each side of a sample; the places that are found overlap
-_MAX_ORIGINS = 32  # of a sample that occurs often in the values
+_MAX_ORIGINS = 16  # of a sample that occurs often in the values
 _MAX_SEARCHED_LENGTH = 500_000  # of all forms
 _MAX_NESTING = 4  # of escapes
 _END = "\0"  # between two forms; not in a value, which is a variable of a process
@@ -53,22 +51,23 @@ Place = tuple[int, int, str]  # begin, end and the name of the secret
 class SecretMask:
     """Replaces the values of some secrets by `[secret NAME]`."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], pause: Callable[[], None] = lambda: None) -> None:
+        """Build the index of the values. `pause` is called often, so that other threads can run."""
         forms = {
             form: (name, min(len(form), part))
             for name, value in sorted(values.items())
-            for form, part in _forms_of(value)
+            for form, part in _forms_of(value, pause)
             if len(form) >= _SAMPLE_LENGTH
         }
         self._forms = sorted(forms, key=len, reverse=True)  # where one begins with another, the longer one
         self._names = [forms[form] for form in self._forms]
         self._all = _END.join(["", *self._forms, ""])
         self._is_exact = any(len(value) <= _MAX_EXACT_LENGTH for value in values.values())
-        self._spaced = {name for name, value in values.items() if _has_space(value)}
         self._starts: list[int] = []  # of each form in `_all`
         self._samples: dict[str, tuple[int, ...]] = {}
         start = 1
         for form, (_, part) in zip(self._forms, self._names, strict=True):
+            pause()
             self._starts.append(start)
             last = start + len(form) - _SAMPLE_LENGTH
             for at in (*range(start, last, part - _SAMPLE_LENGTH + 1), last):
@@ -86,21 +85,19 @@ class SecretMask:
 
         `is_end`: the text was cut at its end, where it may have the beginning of a secret.
         """
-        if not self._forms:
-            return []
         views = [_unchanged(text), _simplify(text)] if self._is_exact else [_simplify(text)]
-        places = [place for view in views for place in self._find_in(text, view)]
+        places = [place for view in views for place in self._find_in(view)]
         if (cut := text.find(CUT)) >= 0:
             after = cut + len(CUT)
-            edges = self._find_edge(text[after : after + HELD_LENGTH], _MIN_CUT_LENGTH, is_end=False)
+            edges = self._find_edge(text[after : after + HELD_LENGTH], 1, is_end=False)
             places += [(after + start, after + stop, name) for start, stop, name in edges]
             before = text[: max(0, text.rfind("\n…", 0, cut))]
-            places += self._find_edge(before, _MIN_CUT_LENGTH, is_end=True)
+            places += self._find_edge(before, 1, is_end=True)
         if is_end:
             places += self._find_edge(text, MIN_LENGTH, is_end=True)
         return _join(places)
 
-    def _find_in(self, text: str, view: View) -> Iterator[Place]:
+    def _find_in(self, view: View) -> Iterator[Place]:
         """Yield the places of forms and parts, which may overlap."""
         shown, starts, ends = view
         samples, done = self._samples, 0
@@ -110,24 +107,13 @@ class SecretMask:
                 continue
             for origin in samples[shown[at : at + _SAMPLE_LENGTH]]:
                 name, part = self._names[bisect_right(self._starts, origin) - 1]
-                half = (part - _SAMPLE_LENGTH) // 2  # one side at least must be alike so far
-                next_at, next_origin = at + _SAMPLE_LENGTH, origin + _SAMPLE_LENGTH
-                if (
-                    shown[max(0, at - half) : at] != self._all[max(0, origin - half) : origin]
-                    and shown[next_at : next_at + half] != self._all[next_origin : next_origin + half]
-                ):
-                    continue
                 before = _count_equal(
                     shown[max(0, at - _REACH) : at][::-1], self._all[max(0, origin - _REACH) : origin][::-1]
                 )
                 after = _count_equal(shown[at : at + _REACH], self._all[origin : origin + _REACH])
                 if before + after < part:
                     continue
-                begin, end = starts[at - before], ends[at + after - 1]
-                is_short = before + after < _MIN_SPREAD_LENGTH and name not in self._spaced
-                if is_short and _has_space(text[begin:end]):
-                    continue
-                yield begin, end, name
+                yield starts[at - before], ends[at + after - 1], name
                 done = max(done, at + after)
                 if after == _REACH:
                     break  # a value that repeats itself has many origins
@@ -209,8 +195,9 @@ def mask_active(text: str) -> str:
     return text if mask is None else mask.text(text)
 
 
-def _forms_of(value: str) -> Iterator[tuple[str, int]]:
+def _forms_of(value: str, pause: Callable[[], None]) -> Iterator[tuple[str, int]]:
     """Yield the texts in which the value is recognised, with the length of a part of each."""
+    pause()
     simple = {_simplify(text)[0] for text in {value, value.replace(" ", "+")}}  # a form writes + for a space
     lines = [line for line in map(str.strip, value.splitlines()) if MIN_LENGTH <= len(line) < PART_LENGTH]
     exact = [value, value.strip(), *lines] if len(value) <= _MAX_EXACT_LENGTH else []
@@ -275,10 +262,6 @@ def _decode(code: str) -> str:
     if code[1] == "x":
         return bytes.fromhex(code.replace("\\x", "")).decode("utf-8", "replace")
     return bytes(int(digits, 8) & 0xFF for digits in code[1:].split("\\")).decode("utf-8", "replace")
-
-
-def _has_space(text: str) -> bool:
-    return any(map(str.isspace, text))
 
 
 def _count_equal(some: str, others: str) -> int:

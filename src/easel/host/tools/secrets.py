@@ -7,6 +7,7 @@ lines and audit records during the call. Does not know tools or nodes.
 import asyncio
 import contextlib
 import hashlib
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from easel.ids import UserId
 OnOutput = Callable[[str], object]  # returns False if it takes no more
 
 SLICE_LENGTH = 4_096  # characters of live output that are masked at once
+PAUSE_SECONDS = 0.0005  # often while an index is built, so that the event loop gets the interpreter
 MAX_CACHED_LENGTH = 2_000_000  # characters of the values whose masks are kept
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ def _find_or_build(values: Mapping[str, str]) -> SecretMask:
     found = _masks.pop(digest, None)
     while _masks and len(encoded) + sum(size for size, _ in _masks.values()) > MAX_CACHED_LENGTH:
         del _masks[next(iter(_masks))]
-    _masks[digest] = found or (len(encoded), SecretMask(values))
+    _masks[digest] = found or (len(encoded), SecretMask(values, lambda: time.sleep(PAUSE_SECONDS)))
     return _masks[digest][1]
 
 
