@@ -215,6 +215,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "text": ("text",),
     "tool": (None,),
     "tool_hints": (None,),
+    "unreviewed": (None,),
     "written_by": ("person owner",),
     "tools": ("[]",),
     "turn_at": (SOON,),

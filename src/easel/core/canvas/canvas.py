@@ -76,6 +76,8 @@ class Canvas:
     # Kind and id of the author of spec, assets and session, and of the title; None: not remembered. RS-64
     written_by: str | None = None
     titled_by: str | None = None
+    # Paths of the state with values that no person wrote since the acceptance, and their authors. RS-73
+    unreviewed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -144,6 +146,10 @@ class Change:
     written_by: str | None = None  # of a change of the spec, the assets or the session
     titled_by: str | None = None  # of a change of the title
     restored_version: int | None = None
+    # The authors of values of the state by path; the others are of the accepted spec. None: all are of the
+    # principal that makes the change.
+    authors: Mapping[str, str] | None = None
+    unreviewed: Mapping[str, str] | None = None  # set by the transaction
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change

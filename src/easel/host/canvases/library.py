@@ -335,7 +335,7 @@ class CanvasLibrary:
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
                 raise InputConflict(path="weakenedTools")
             hints = agree_to_hints(spec, definitions, canvas.tool_hints)
-            if canvas.is_accepted and hints == canvas.tool_hints:
+            if canvas.is_accepted and hints == canvas.tool_hints and not canvas.unreviewed:
                 return None
             return Change(
                 events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])],

@@ -142,7 +142,7 @@ class ToolRegistry:
         async with open_secrets(self._secrets, context.user_id, context.secrets) as opened:
             resolved = replace(context, env=opened.env, on_output=opened.mask_output(context.on_output))
             value = await self._call(tool, opened.fill(args), resolved, timeout_seconds)
-            masked = opened.mask.value(value)
+            masked = await opened.mask_value(value)
             self._check_result(name, masked)  # a name can be longer than the value that it replaces
             return masked
 
