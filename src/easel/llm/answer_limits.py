@@ -1,17 +1,21 @@
-"""Limits of a provider's HTTP answer: its size, and that it is not compressed.
+"""Limits of a provider's answer: what is read of it on the wire, and what is kept of it.
 
-A user can name any server as the base URL, and all requests share one thread and the memory of the host.
-Imported only with a provider's library.
+A user can name any server as the base URL, and all requests share one thread and the memory of the host. A
+wire has up to 70 bytes for each byte that is kept. Imported only with a provider's library.
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 import httpx2
 
 from easel.llm.open_responses import RefusedAnswer
 
-MAX_ANSWER_BYTES = 32 * 2**20
+MAX_KEPT_BYTES = 4 * 2**20  # text, thoughts, arguments and signatures of an answer
+MAX_OWN_BYTES = 256 * 2**10  # of these, what an answer may keep however much the others keep
+MAX_SHARED_BYTES = 8 * 2**20  # what all answers in flight keep beyond their own
+MAX_ANSWER_BYTES = 64 * 2**20
 MAX_ANSWER_LINES = 1_000_000  # each costs the SDKs about a microsecond, also an empty one
 MAX_EVENT_BYTES = 4 * 2**20  # the SDKs join the pieces of a server-sent event before they read it
 MAX_EVENT_LINES = 1_000
@@ -24,8 +28,48 @@ async def request_plain_answer(request: httpx2.Request) -> None:
     request.headers["accept-encoding"] = "identity"
 
 
+class KeptBytes:
+    """The bytes that are kept of the answers in flight of this process."""
+
+    def __init__(self) -> None:
+        self._shared_count = 0
+
+    @contextmanager
+    def of_answer(self) -> Iterator[Callable[[int], None]]:
+        """Yield a function that counts bytes of one answer, and raises `RefusedAnswer` if they are too many."""
+        count = shared = 0
+
+        def add(more: int) -> None:
+            nonlocal count, shared
+            count += more
+            if count > MAX_KEPT_BYTES:
+                raise RefusedAnswer(
+                    f"the answer has more than {MAX_KEPT_BYTES // 2**20} MB of text and calls."
+                )
+            taken = max(0, count - MAX_OWN_BYTES) - shared
+            if self._shared_count + taken > MAX_SHARED_BYTES:
+                raise RefusedAnswer("this host receives too many long answers at once; try again later.")
+            shared += taken
+            self._shared_count += taken
+
+        try:
+            yield add
+        finally:
+            self._shared_count -= shared
+
+
+KEPT_BYTES = KeptBytes()
+
+
 async def limit_answer(response: httpx2.Response) -> None:
     """Limit what is read of a response: a hook of the HTTP client. Raises `RefusedAnswer`."""
+    if response.is_redirect:
+        raise RefusedAnswer(
+            f"it answers with a redirect (HTTP {response.status_code}), which is not followed; set the base URL "
+            "to the address that it leads to."
+        )
+    if response.is_success and response.headers.get("content-type", "").startswith("text/html"):
+        raise RefusedAnswer("it answers with a web page, which no API does; check the base URL.")
     # A few bytes of a compressed answer can become gigabytes.
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MAX_UNREAD_ITEMS = 1_000
+MAX_UNREAD_ITEMS = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ export class Thread {
       // The id of an answer is derived from the id of its run.
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
       const answer = this.#activate(turn, seq, ts);
-      dropFormerAttempt(answer, data.attempt);
+      dropFormerAttempt(answer, data);
       const { items } = answer;
       const isAnswer = type === "message.delta";
       addPiece(items, isAnswer ? "text" : "thought", { text: data.text, attachments: listOf(data), ts });
@@ -141,10 +141,10 @@ function addStep(items, { step }) {
   }
 }
 
-/** Drop the text after the last call when a new attempt writes text: it repeats the unfinished step. */
-function dropFormerAttempt(answer, attempt = 1) {
-  const isNew = attempt > (answer.attempt ?? attempt);
-  answer.attempt = attempt;
+/** Drop the text after the last call when a new attempt, or a new try, repeats the unfinished step. */
+function dropFormerAttempt(answer, { attempt = 1, try: number = 1 }) {
+  const isNew = attempt > (answer.attempt ?? attempt) || number > (answer.try ?? number);
+  Object.assign(answer, { attempt, try: number });
   if (!isNew) return;
   const lastCall = answer.items.findLastIndex((item) => item.kind === "tool");
   for (const item of answer.items.slice(lastCall + 1)) if (item.pieces) item.pieces = [];

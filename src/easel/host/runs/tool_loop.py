@@ -15,6 +15,7 @@ from easel.core.run.conversation import (
     STEP_BREAK,
     Part,
     ProviderData,
+    Repeated,
     Step,
     Text,
     Thought,
@@ -238,13 +239,14 @@ class _Answer:
     ) -> None:
         self._log = log
         self._transcript = transcript
-        self._lead = STEP_BREAK if text_before else ""
+        self._lead = self._first_lead = STEP_BREAK if text_before else ""
         self._is_published = is_published
         self._held: list[Text | Thought] = []
         self.calls: list[ToolCall] = []
         self._usage: Usage | None = None
         self._provider_data: ProviderData | None = None
         transcript.unfinished = []
+        log.begin_step()
 
     def add(self, part: Part) -> None:
         match part:
@@ -259,6 +261,11 @@ class _Answer:
                 self._usage = part
             case ProviderData():
                 self._provider_data = part
+            case Repeated(number):
+                self._held.clear()
+                if self._is_published:
+                    self._log.repeat_step(number)
+                    self._lead, self._transcript.unfinished = self._first_lead, []
 
     def _publish(self, part: Text | Thought) -> None:
         if isinstance(part, Thought):
