@@ -458,6 +458,22 @@ TURNS = [
         [["run_A", "a", "[T 4]", "whole again"]],
     ),
     (
+        "a step whose answer broke off is repeated, known by its try",
+        [
+            user_message("A"),
+            delta("A", "1", "a", attempt=1),
+            *CALL,
+            delta("A", "4", "half", attempt=1),
+            delta("A", "4", "", attempt=1, **{"try": 2}),
+            delta("A", "4", "whole", attempt=1, **{"try": 2}),
+            tool("call", "5", call_id="call_2"),
+            delta("A", "6", "next", attempt=1),
+            delta("A", "6", "again", attempt=1, **{"try": 2}),
+        ],
+        [],
+        [["run_A", "a", "[T 4]", "whole", "[T undefined]", "again"]],
+    ),
+    (
         "the first step too",
         [user_message("A"), delta("A", "1", "half", attempt=1), delta("A", "1", "whole", attempt=2)],
         [],

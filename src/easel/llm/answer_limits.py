@@ -28,6 +28,10 @@ async def request_plain_answer(request: httpx2.Request) -> None:
     request.headers["accept-encoding"] = "identity"
 
 
+class HostIsBusy(Exception):
+    """What all answers in flight keep is at its limit, which can change at any time."""
+
+
 class KeptBytes:
     """The bytes that are kept of the answers in flight of this process."""
 
@@ -36,7 +40,7 @@ class KeptBytes:
 
     @contextmanager
     def of_answer(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that counts bytes of one answer, and raises `RefusedAnswer` if they are too many."""
+        """Yield a function that counts bytes of one answer, and raises an error if they are too many."""
         count = shared = 0
 
         def add(more: int) -> None:
@@ -48,7 +52,7 @@ class KeptBytes:
                 )
             taken = max(0, count - MAX_OWN_BYTES) - shared
             if self._shared_count + taken > MAX_SHARED_BYTES:
-                raise RefusedAnswer("this host receives too many long answers at once; try again later.")
+                raise HostIsBusy("this host receives too many long answers at once; try again later.")
             shared += taken
             self._shared_count += taken
 

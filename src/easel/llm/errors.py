@@ -24,6 +24,7 @@ from pydantic_ai.exceptions import (
 
 from easel.core.model.choice import MIN_MASKED_KEY, ModelChoice, Provider
 from easel.errors import ModelFailed
+from easel.llm.answer_limits import HostIsBusy
 from easel.llm.open_responses import RefusedAnswer
 from easel.llm.retries import Failure
 
@@ -47,7 +48,7 @@ def to_failure(problem: Exception) -> Failure | None:
     """Return the failure for the retry rules, or None if the request must not be repeated."""
     if _find_refusal(problem) is not None:
         return None
-    if isinstance(problem, BrokenAnswer | httpx2.TransportError | UnexpectedModelBehavior):
+    if isinstance(problem, BrokenAnswer | HostIsBusy | httpx2.TransportError | UnexpectedModelBehavior):
         return Failure(None)
     if not isinstance(problem, ModelAPIError):
         return None
@@ -75,6 +76,8 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
     match problem:
         case RefusedAnswer():
             return f"{where}: {problem}"
+        case HostIsBusy():
+            return str(problem)
         case BrokenAnswer():
             return f"the connection to {where} was cut before the answer's end."
         case ModelTimeoutError():

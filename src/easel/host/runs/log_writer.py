@@ -35,7 +35,7 @@ from easel.ids import MessageId, answer_id, scoped_key
 AGENT, NODE = MAIN_AGENT, "tool_loop"  # the provenance of a run's events
 MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
-LONG_TEXT = 2**20  # characters; looking for Base64 in more of them takes longer than the event loop may stand
+MAX_SHORT_TEXT = 2**18  # characters; a longer text is searched for Base64 outside of the event loop
 MAX_ARTIFACT_WAIT_SECONDS = 30.0  # for unavailable artifacts, when a run ends
 MAX_SHORTENED_BYTES = 600  # of the text and of the reason in an event that must need no artifact
 
@@ -165,9 +165,15 @@ class RunLogWriter:
         artifact: the run must end all the same. Plain text stays whole in the message. Dropped hidden updates
         are written by the next run of the session.
         """
-        content = text if len(text) < LONG_TEXT else await asyncio.to_thread(take_out_runs, text)
-        closing = self.events.end_with_message(self._message_id, content, status, error, usage=usage)
-        self._ending = status, error if status is Status.FAILED else None, message(self._message_id, content)
+
+        def make_end() -> tuple[list[Envelope], Message]:
+            whole = text if is_short else take_out_runs(text)
+            events = self.events.end_with_message(self._message_id, whole, status, error, usage=usage)
+            return events, message(self._message_id, whole)
+
+        is_short = len(text) <= MAX_SHORT_TEXT
+        closing, answer = make_end() if is_short else await asyncio.to_thread(make_end)
+        self._ending = status, error if status is Status.FAILED else None, answer
         self._failure = None
         self._give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
         self._flush_deltas()
