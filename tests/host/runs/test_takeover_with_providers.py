@@ -134,8 +134,8 @@ async def test_run_goes_on_when_the_answer_of_a_later_step_breaks_off(provider: 
         used.append(args)
         return "Nothing new."
 
-    second = Answer(text="Now I look once more. ", calls=(Call("look"),))
-    answers = [Answer(calls=(Call("look"),)), replace(second, cut_after=6), second, Answer(text="Done.")]
+    second = Answer(text="Now I look once more. " * 4, calls=(Call("look"),))
+    answers = [Answer(calls=(Call("look"),)), replace(second, cut_after=12), second, Answer(text="Done.")]
     with serve(VENDORS[provider](), answers) as server:
         choice = choice_of(provider, server.base_url)
         worker = harness.worker(TestTool("look", look), model=models.build_model(choice), choice=choice)
@@ -147,7 +147,7 @@ async def test_run_goes_on_when_the_answer_of_a_later_step_breaks_off(provider: 
     events = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
     assert {data["try"] for _, data in events if "try" in data} == {2}
     [message] = [data["text"] for kind, data in events if kind == "message.completed"]
-    assert message == "Now I look once more. \n\nDone."
+    assert message == second.text + "\n\nDone."
 
 
 async def test_new_tool_is_offered_from_the_next_run_on(harness: RunHarness):
