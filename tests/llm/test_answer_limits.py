@@ -15,6 +15,7 @@ from easel.errors import ModelFailed
 from easel.llm import answer_limits
 from easel.llm.answer_limits import MAX_ERROR_BYTES
 from easel.llm.build import Models
+from easel.llm.errors import BrokenAnswer
 from easel.llm.open_responses import RefusedAnswer
 from easel.llm.provider_thread import MAX_UNREAD_ITEMS, ProviderThread
 from tests.llm.talking import ask, choice_of
@@ -156,7 +157,7 @@ def test_answers_share_what_they_keep_beyond_their_own_and_give_it_back():
         another(most)
         with kept.of_answer() as third:
             third(answer_limits.MAX_OWN_BYTES)  # a short answer is never refused
-            with pytest.raises(answer_limits.HostIsBusy):
+            with pytest.raises(BrokenAnswer):
                 third(answer_limits.MAX_SHARED_BYTES - 2 * most + 2 * answer_limits.MAX_OWN_BYTES + 1)
         with pytest.raises(RefusedAnswer):
             one(1)

@@ -5,11 +5,12 @@ wire has up to 70 bytes for each byte that is kept. Imported only with a provide
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 
 import httpx2
 
+from easel.llm.errors import BrokenAnswer
 from easel.llm.open_responses import RefusedAnswer
 
 MAX_KEPT_BYTES = 4 * 2**20  # text, thoughts, arguments and signatures of an answer
@@ -28,10 +29,6 @@ async def request_plain_answer(request: httpx2.Request) -> None:
     request.headers["accept-encoding"] = "identity"
 
 
-class HostIsBusy(Exception):
-    """What all answers in flight keep is at its limit, which can change at any time."""
-
-
 class KeptBytes:
     """The bytes that are kept of the answers in flight of this process."""
 
@@ -39,7 +36,7 @@ class KeptBytes:
         self._shared_count = 0
 
     @contextmanager
-    def of_answer(self) -> Iterator[Callable[[int], None]]:
+    def of_answer(self) -> Generator[Callable[[int], None]]:
         """Yield a function that counts bytes of one answer, and raises an error if they are too many."""
         count = shared = 0
 
@@ -52,7 +49,7 @@ class KeptBytes:
                 )
             taken = max(0, count - MAX_OWN_BYTES) - shared
             if self._shared_count + taken > MAX_SHARED_BYTES:
-                raise HostIsBusy("this host receives too many long answers at once; try again later.")
+                raise BrokenAnswer("this host receives too many long answers at once; try again later.")
             shared += taken
             self._shared_count += taken
 

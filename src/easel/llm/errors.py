@@ -24,11 +24,11 @@ from pydantic_ai.exceptions import (
 
 from easel.core.model.choice import MIN_MASKED_KEY, ModelChoice, Provider
 from easel.errors import ModelFailed
-from easel.llm.answer_limits import HostIsBusy
 from easel.llm.open_responses import RefusedAnswer
 from easel.llm.retries import Failure
 
 MAX_QUOTE = 300  # characters of a provider's message
+CUT = "the connection was cut before the answer's end"
 NO_FINISH_REASON = "ended without a `finish_reason`"  # the library's words
 _KEY_LIKE = re.compile(r"\b(sk|AIza|key|gsk|xai)[-_]?[A-Za-z0-9*_-]{8,}")
 
@@ -41,14 +41,14 @@ PROVIDER_NAMES = {
 
 
 class BrokenAnswer(Exception):
-    """The provider's answer ended before it was complete."""
+    """The answer ended before it was complete, and may be asked for again."""
 
 
 def to_failure(problem: Exception) -> Failure | None:
     """Return the failure for the retry rules, or None if the request must not be repeated."""
     if _find_refusal(problem) is not None:
         return None
-    if isinstance(problem, BrokenAnswer | HostIsBusy | httpx2.TransportError | UnexpectedModelBehavior):
+    if isinstance(problem, BrokenAnswer | httpx2.TransportError | UnexpectedModelBehavior):
         return Failure(None)
     if not isinstance(problem, ModelAPIError):
         return None
@@ -74,22 +74,18 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
     where = f"{name} at {_host(choice.base_url)}" if choice.base_url else name
     problem = _find_refusal(problem) or problem
     match problem:
-        case RefusedAnswer():
+        case BrokenAnswer() | RefusedAnswer():
             return f"{where}: {problem}"
-        case HostIsBusy():
-            return str(problem)
-        case BrokenAnswer():
-            return f"the connection to {where} was cut before the answer's end."
         case ModelTimeoutError():
             return f"{where} did not answer in time."
         case ModelConnectionError(phase="connect"):
             return f"there is no route to {where}: {_cause(problem)}; check the address and the network."
         case ModelConnectionError() | httpx2.TransportError():
-            return f"the connection to {where} was cut before the answer's end: {_cause(problem)}."
+            return f"{where}: {CUT}: {_cause(problem)}."
         case ModelHTTPError() | ModelRequestRejectedError() | ModelAPIError(in_stream=True):
             return _refusal(problem, choice, where)
         case ModelAPIError() if problem.message.endswith(NO_FINISH_REASON):
-            return f"the connection to {where} was cut before the answer's end."
+            return f"{where}: {CUT}."
         case ModelAPIError() | UnexpectedModelBehavior():
             return f"{where}: its answer cannot be read."
         case _:

@@ -41,7 +41,7 @@ from easel.llm.conversation import (
     to_messages,
     to_provider_data,
 )
-from easel.llm.errors import BrokenAnswer, to_failure, to_model_failed
+from easel.llm.errors import CUT, BrokenAnswer, to_failure, to_model_failed
 from easel.llm.open_responses import RefusedAnswer, close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds
 from easel.llm.schemas import to_wire_name, to_wire_schema, tool_names
@@ -145,7 +145,7 @@ def _complete(response: ModelResponse) -> ModelResponse:
     """
     match response.finish_reason:
         case None | "error":
-            raise BrokenAnswer
+            raise BrokenAnswer(f"{CUT}.")
         case "content_filter" if not any(part.has_content() for part in response.parts):
             raise RefusedAnswer("the provider's content filter withheld the answer.")
         case _:

@@ -55,10 +55,7 @@ const chat = new Chat({
   resend: (key) => streams.chat.resend(key),
   discard: (key) => streams.chat.discard(key),
 });
-const run = new RunPanel({
-  restarted: (runId, ts) => chat.handleRestart(runId, ts),
-  changed: () => loadActiveRuns(),
-});
+const run = new RunPanel({ changed: () => loadActiveRuns() });
 const overview = new Overview({ created: () => subscriptions.broadcast("canvases") });
 const canvas = new SnapshotPanel({
   open: (id) => go({ canvas: id }),

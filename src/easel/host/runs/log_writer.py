@@ -115,10 +115,6 @@ class RunLogWriter:
     def write_thought(self, text: str) -> None:
         self._add_to_buffer(self.events.thought, text)
 
-    def begin_step(self) -> None:
-        self._flush_deltas()
-        self.events.try_number = 1
-
     def repeat_step(self, number: int) -> None:
         """Discard buffered text, and queue an empty delta: readers drop the text of the step so far. RS-80"""
         self._stop_timer()

@@ -115,6 +115,8 @@ class ToolLoop:
         steps = list(progress.steps)
         started_calls = progress.started_calls
         transcript.is_loaded = True
+        if progress.unfinished:
+            log.repeat_step(1)
         while True:
             transcript.steps = tuple(steps)
             if steps and not steps[-1].is_finished:
@@ -246,7 +248,7 @@ class _Answer:
         self._usage: Usage | None = None
         self._provider_data: ProviderData | None = None
         transcript.unfinished = []
-        log.begin_step()
+        log.events.try_number = 1
 
     def add(self, part: Part) -> None:
         match part:
