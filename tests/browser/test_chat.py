@@ -440,7 +440,7 @@ TURNS = [
             delta("A", "6", "next", attempt=1),
             delta("A", "6", "again", attempt=1, **{"try": 2}),
         ],
-        [["run_A", "a", "[T 4]", "whole", "[T undefined]", "again"]],
+        [["run_A", "a", "[T 4]", "whole", "[T ]", "again"]],
     ),
     (
         "the first step too",

@@ -95,7 +95,8 @@ async def test_uncompressed_answer_is_asked_for(provider: str, server: VendorSer
 
 
 ENDLESS = {
-    "line": ("MAX_EVENT_BYTES", 4 * 2**20, b"a" * 65_536, "event of the answer is longer than 4 MB"),
+    "line": ("MAX_EVENT_BYTES", 2 * 2**20, b"a" * 65_536, "event of the answer is longer than 2 MB"),
+    "list": ("MAX_EVENT_ITEMS", 200_000, b"[]," * 20_000, "event of the answer has more than 200000 items"),
     "event": ("MAX_EVENT_LINES", 1_000, b"data: a\n" * 8_192, "event of the answer has more than 1000 lines"),
     "answer": ("MAX_ANSWER_BYTES", 2**20, b"\r\n" * 32_768, "the answer is longer than 1 MB"),
     "empty lines": ("MAX_ANSWER_LINES", 100_000, b"\n" * 65_536, "the answer has more than 100000 lines"),

@@ -18,8 +18,9 @@ MAX_OWN_BYTES = 256 * 2**10  # of these, what an answer may keep however much th
 MAX_SHARED_BYTES = 8 * 2**20  # what all answers in flight keep beyond their own
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_ANSWER_LINES = 1_000_000  # each costs the SDKs about a microsecond, also an empty one
-MAX_EVENT_BYTES = 4 * 2**20  # the SDKs join the pieces of a server-sent event before they read it
+MAX_EVENT_BYTES = 2 * 2**20  # the SDKs join the pieces of a server-sent event before they read it
 MAX_EVENT_LINES = 1_000
+MAX_EVENT_ITEMS = 200_000  # `[`, `{` and `,`: two bytes on the wire can be an object of 60
 MAX_ERROR_BYTES = 64 * 2**10  # the rest of the body is not read
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -66,8 +67,8 @@ async def limit_answer(response: httpx2.Response) -> None:
     """Limit what is read of a response: a hook of the HTTP client. Raises `RefusedAnswer`."""
     if response.is_redirect:
         raise RefusedAnswer(
-            f"it answers with a redirect (HTTP {response.status_code}), which is not followed; set the base URL "
-            "to the address that it leads to."
+            f"it answers with a redirect (HTTP {response.status_code}), which is not followed; set the base "
+            "URL to the address that it leads to."
         )
     if response.is_success and response.headers.get("content-type", "").startswith("text/html"):
         raise RefusedAnswer("it answers with a web page, which no API does; check the base URL.")
@@ -122,6 +123,7 @@ class AnswerSize:
         self._line_count = 0
         self._event_bytes = 0
         self._event_lines = 0
+        self._event_items = 0
         self._line_bytes = 0  # of the last line, which has no end yet
         self._ends_with_return = False
 
@@ -148,13 +150,16 @@ class AnswerSize:
     def _extend_line(self, text: bytes) -> None:
         self._line_bytes += len(text)
         self._event_bytes += len(text)
+        self._event_items += sum(map(text.count, (b"[", b"{", b",")))
+        if self._event_items > MAX_EVENT_ITEMS:
+            raise RefusedAnswer(f"an event of the answer has more than {MAX_EVENT_ITEMS} items.")
         if self._event_bytes > MAX_EVENT_BYTES:
             raise RefusedAnswer(f"an event of the answer is longer than {MAX_EVENT_BYTES // 2**20} MB.")
 
     def _end_line(self) -> None:
         self._event_lines += 1
         if self._line_bytes == 0:
-            self._event_bytes = self._event_lines = 0
+            self._event_bytes = self._event_lines = self._event_items = 0
         if self._event_lines > MAX_EVENT_LINES:
             raise RefusedAnswer(f"an event of the answer has more than {MAX_EVENT_LINES} lines.")
         self._line_bytes = 0

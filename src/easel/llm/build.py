@@ -145,8 +145,8 @@ class ProviderModel:
                     "model.error", provider=provider, error=name, at=f"{frame.filename}:{frame.lineno}"
                 )
                 raise ModelFailed(
-                    reason=f"the request to {provider} was not made, by a fault of Easel or of the provider's "
-                    f"library ({name}); the log of the server says where."
+                    reason=f"the request to {provider} was not made, by a fault of Easel or of a library "
+                    f"({name}); the log of the server says where."
                 ) from None
 
         self._in_flight += 1

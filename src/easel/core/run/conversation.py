@@ -77,7 +77,7 @@ class ProviderData:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The answer broke off and was asked for again: the parts before do not count. `number` is from 2. RS-80"""
+    """The answer broke off and is asked for again, so the parts before do not count. From 2. RS-80"""
 
     number: int
 
