@@ -5,7 +5,7 @@ wire has up to 70 bytes for each byte that is kept. Imported only with a provide
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 
 import httpx2
@@ -77,42 +77,37 @@ async def limit_answer(response: httpx2.Response) -> None:
     if encoding not in ("", "identity"):
         raise RefusedAnswer("the answer is compressed, which was not asked for.")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    wrap = _LimitedAnswer if response.is_success else _LimitedError
-    response.stream = wrap(response.stream)
+    response.stream = _Limited(response.stream, _within_limits if response.is_success else _beginning)
 
 
-class _LimitedError(httpx2.AsyncByteStream):
-    """The beginning of an error's body."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+class _Limited(httpx2.AsyncByteStream):
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, limit: Callable[[AsyncIterable[bytes]], AsyncIterator[bytes]]
+    ) -> None:
         self._stream = stream
+        self._limit = limit
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_ERROR_BYTES
-        async for chunk in self._stream:
-            yield chunk[:left]
-            left -= len(chunk)
-            if left <= 0:
-                break
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._limit(self._stream)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-class _LimitedAnswer(httpx2.AsyncByteStream):
-    """The body of an answer. Raises `RefusedAnswer` where it becomes too long."""
+async def _beginning(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    left = MAX_ERROR_BYTES
+    async for chunk in body:
+        yield chunk[:left]
+        left -= len(chunk)
+        if left <= 0:
+            break
 
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = AnswerSize()
-        async for chunk in self._stream:
-            size.add(chunk)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+async def _within_limits(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    size = AnswerSize()
+    async for chunk in body:
+        size.add(chunk)
+        yield chunk
 
 
 class AnswerSize:
