@@ -53,7 +53,7 @@ export class Chat {
   }
 
   #clear() {
-    this.#thread = new Thread(this.#thread.restarts);
+    this.#thread = new Thread();
     this.#nodes.clear();
     this.#next = null;
     this.list.replaceChildren();
@@ -82,11 +82,6 @@ export class Chat {
     // Internal events are shown in debug mode only. CC-12
     const isVisible = visibility === "public" || (visibility === "internal" && this.#includeInternal);
     if (isVisible) this.#thread.addEvent(event);
-  }
-
-  handleRestart(runId, ts) {
-    this.#thread.restart(runId, ts);
-    this.#drawSoon();
   }
 
   setOutbox(outbox) {

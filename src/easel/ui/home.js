@@ -62,10 +62,7 @@ const chat = new Chat({
     byId("message").focus();
   },
 });
-const run = new RunPanel({
-  restarted: (runId, ts) => chat.handleRestart(runId, ts),
-  changed: () => loadActiveRuns(),
-});
+const run = new RunPanel({ changed: () => loadActiveRuns() });
 const overview = new Overview({ created: () => subscriptions.broadcast("canvases") });
 const canvas = new SnapshotPanel({
   open: (id) => go({ canvas: id }),

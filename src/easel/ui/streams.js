@@ -80,7 +80,7 @@ class Stream {
 function isContinuation(last, event) {
   if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
   const isPlain = !event.data.attachments && !last.data.attachments;
-  const isSameAttempt = last.data.attempt === event.data.attempt;
+  const isSameAttempt = last.data.attempt === event.data.attempt && last.data.try === event.data.try;
   const isSameMessage = last.data.message_id === event.data.message_id && isSameAttempt;
   return isPlain && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
