@@ -40,7 +40,12 @@ def _describe(work: Work, action: Action) -> dict[str, Any]:
                 "args": dict(args),
                 "sessionKey": session_key,
             }
-            return {**call, **shell, **UsedSecrets(work.secrets, work.env).to_stored(), **_terms(action)}
+            return {
+                **call,
+                **shell,
+                **UsedSecrets(work.secrets, work.env, work.texts).to_stored(),
+                **_terms(action),
+            }
         case Message(session_key, text):
             message = {"kind": "session.send", "sessionKey": session_key, "message": text}
             return {**message, **_terms(action)}
@@ -56,7 +61,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
             used = UsedSecrets.from_stored(resolved)
             shell_args = tuple[str, ...](resolved.get("shell", ()))
             return ResolvedCall(
-                resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env
+                resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env, used.texts
             )
         case "session.send":
             return Message(resolved["sessionKey"], resolved["message"])

@@ -161,9 +161,9 @@ def _ask_or_start(
     spec: CanvasSpec,
 ) -> StartedExecution:
     definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
-    work = _resolve(canvas, action, start, rules)
-    _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
+    work = _resolve(canvas, action, start, rules, policy=spec if is_accepted else replace(spec, data={}))
+    _check_can_save(canvas, action)
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
@@ -191,12 +191,16 @@ def _definitions(rules: Rules) -> Definitions:
     return rules.definitions
 
 
-def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -> Work:
+def _resolve(
+    canvas: Canvas, action: Action, start: ActionStart, rules: Rules, *, policy: CanvasSpec | None
+) -> Work:
     values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
     match action:
         case CallTool():
             definition = definition_of(action, _definitions(rules))
-            return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
+            return resolve_call(
+                action, definition, values, canvas.session_key, rules.check_arguments, policy=policy
+            )
         case SendMessage():
             return Message(canvas.session_of(action.session_key), resolve_message(action, values))
         case PatchState():

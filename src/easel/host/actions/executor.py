@@ -86,7 +86,7 @@ class ActionExecutor:
     ) -> Any:
         tool_context = replace(
             _tool_context(principal, call.session_key, started, context),
-            secrets=UsedSecrets(call.secrets, call.env),
+            secrets=UsedSecrets(call.secrets, call.env, call.texts),
         )
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000

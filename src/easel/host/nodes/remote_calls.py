@@ -89,7 +89,7 @@ class RemoteCalls:
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
         if watched is not None:
             params["watched"] = asdict(watched)
-        method = INVOKE_WITH_SECRETS if secrets.names else INVOKE
+        method = INVOKE_WITH_SECRETS if secrets else INVOKE
         params |= secrets.to_stored()
         new = NewCall(
             new_call_id(),

@@ -126,7 +126,7 @@ class ToolRegistry:
             raise ToolFailed(
                 tool=name, reason=f"there is no such tool{_why_missing(name)}; there are {known}."
             )
-        if not context.secrets.names:
+        if not context.secrets:
             return await self._call(tool, args, context, timeout_seconds)
         check_takes_secrets(tool.definition, context.secrets)
         if isinstance(tool, RemoteTool):

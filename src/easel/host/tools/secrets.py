@@ -29,7 +29,7 @@ class OpenSecrets:
         self._values = values
         self._streams: list[MaskedStream] = []
         self.mask = SecretMask(values)
-        self.env = {name: values[name] for name in used.env}
+        self.env = {**dict(used.texts), **{name: values[name] for name in used.env}}
 
     def fill(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments with the values in place of the names."""
@@ -60,9 +60,9 @@ async def open_secrets(
 
     Raises `BadInput` for a secret that does not exist.
     """
-    if source is None:
+    if source is None and used.names:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
-    opened = OpenSecrets(used, await source.resolve(user_id, used.names))
+    opened = OpenSecrets(used, await source.resolve(user_id, used.names) if source and used.names else {})
     token = ACTIVE.set(opened.mask)
     try:
         yield opened
@@ -89,8 +89,8 @@ def mask_answer(answer: Answer, mask: SecretMask) -> Answer:
 
 def check_takes_secrets(definition: ToolDefinition, used: UsedSecrets) -> None:
     """Raise `BadInput` if the call has variables, and the tool does not take them."""
-    if used.env and not definition.takes_secrets:
+    if (used.env or used.texts) and not definition.takes_secrets:
         raise BadInput(
-            problem=f"{definition.name} does not take `secrets` of an action: only a tool whose schema has "
+            problem=f"{definition.name} does not take `secrets` or `text` of an action: only a tool whose schema has "
             f'`{X_SECRETS}: true` does, such as Bash of Easel. Use {{"$secret": "NAME"}} in an argument.'
         )
