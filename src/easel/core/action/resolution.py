@@ -146,13 +146,11 @@ class Commands:
                 problem=f"{at}: Easel's own tools store what they get, so {reference} cannot stand here; it is "
                 "for tools of a node and of the machine."
             )
-        if isinstance(reference, SecretRef) and self._reads.read(path) in {
-            Reading.COMMAND,
-            Reading.ARGUMENTS,
-        }:
+        reading = self._reads.read(path)
+        if reading is Reading.COMMAND or (reading is Reading.ARGUMENTS and isinstance(reference, SecretRef)):
             raise BadInput(
-                problem=f"{at}: a shell reads this argument, so {reference} cannot stand here; "
-                "use `secrets` of the action."
+                problem=f"{at}: a shell reads this argument, so {reference} cannot stand here; use a "
+                "placeholder in a text, and `secrets` of the action for a secret."
             )
 
     def check_values(self, args: Any) -> None:

@@ -101,7 +101,8 @@ class Checker:
         self._calls.append(call)
         if name == "exec":  # its redirections are those of all that follows
             self._script.root.redirections += node.redirections
-        if name in {"for", "select"}:
+        if name in {"for", "select"} and len(words) > 1:
+            _refuse(self._in_word(words[1]), "the name of a variable")
             self._assigned.append((words[1].literal or "", words[3:]))
         for before, word in pairwise(words):
             assigns = _ASSIGNMENT.match(word.head)

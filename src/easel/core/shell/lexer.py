@@ -424,6 +424,8 @@ class _Lexer:
                 self._read_quoted(inner, char)
             else:
                 self._read_text(inner, quote)
+        if self._pos >= len(self._text):
+            refuse("a ${ is not closed.")
         self._pos += 1
         for slot in inner.slots:
             slot.is_inner = True

@@ -87,7 +87,7 @@ class ShellTemplate:
         problem = find_plain_problem(value, may_assign=bool(slot.before.strip()), may_be_option=may_be_option)
         if slot.excluded and slot.excluded in value:
             problem = f"has a {slot.excluded}, which would end the expression"
-        if slot.end.endswith(value):
+        if value and slot.end.endswith(value):
             problem = f"would end the here-document at {slot.end}"
         return problem and (
             f"{problem}: it must be plain ({PLAIN}). Change the value, or, if the action needs any text "
