@@ -1,6 +1,6 @@
 """A folder in which a value could do harm, with programs that run what the real ones would run.
 
-Owns the prepared files, the fakes, and the driver that runs many commands in one start of the sandbox. Harm is
+Owns the prepared files, the fakes, and the driver of many commands in one start of the sandbox. Harm is
 a file PWN in the folder of a command.
 """
 
@@ -48,30 +48,43 @@ case "$rest" in *evil*|*touch*|*env*|*repo*|*EASEL*) touch PWN;; esac
 _PASTE = '#!/bin/bash\nsh -c "echo $*" </dev/null\n'  # a recipe that pastes its arguments into a command
 _JOIN = '#!/bin/bash\nshift\n[ $# -gt 0 ] && exec sh -c "$*"\nexec sh\n'
 _NONE = '#!/bin/bash\nprintf "%s\\0" "${0##*/}" "$@" >> "$LOG"\n'
+_QUIET = """npm pip cargo java 7z ffmpeg convert pdflatex nc dig systemctl journalctl mail psql mysql pg_dump
+    terraform helm aws gcloud mosquitto_pub ping nmap scp rsync curl wget node git-push"""
 _VALUED = "-u|-e|-w|-p|-n|-t|-E|-o|-C"
 FAKES: Mapping[str, str] = {
     **dict.fromkeys(("docker", "podman", "kubectl"), _LAUNCH % (1, "-u|-e|-v|-w|-n")),
-    **dict.fromkeys(("sudo", "strace", "ltrace", "unshare", "nsenter", "runuser", "systemd-run", "npx", "uv"), (
-        _LAUNCH % (0, _VALUED))),
+    **dict.fromkeys(
+        ("sudo", "strace", "ltrace", "unshare", "nsenter", "runuser", "systemd-run", "npx", "uv"),
+        (_LAUNCH % (0, _VALUED)),
+    ),
     **dict.fromkeys(("bundle",), _LAUNCH % (0, "-x")),
     **dict.fromkeys(("rails", "ruby", "php", "redis-cli", "osascript", "expect", "yq"), _CODE),
     **dict.fromkeys(("just", "task", "rake", "ant", "mvn", "gradle", "ansible-playbook", "fab"), _PASTE),
     "ssh": _JOIN,
-    **dict.fromkeys(
-        "npm pip cargo java 7z ffmpeg convert pdflatex nc dig systemctl journalctl mail psql mysql pg_dump "
-        "terraform helm aws gcloud mosquitto_pub ping nmap scp rsync curl wget node git-push".split(),
-        _NONE,
-    ),
-}  # fmt: skip
+    **dict.fromkeys(_QUIET.split(), _NONE),
+}
 _EVIL = "#!/bin/sh\ntouch PWN\n.shell touch PWN\n"
 FILES: Mapping[str, str] = {
-    "evil": _EVIL, "x/evil": _EVIL, "install.sh": "#!/bin/sh\n:\n", "run.sh": "echo \"$x\"\n", "deploy": "#!/bin/sh\n:\n",
-    "evil.py": "open('PWN', 'w')\n", "evil.vim": "!touch PWN\n", "manage.py": "import sys\n", "app.py": "",
-    "bin/rails": _CODE, "data.json": '[{"id": "evil", "n": 1}]', "log": "evil\n", "file": "x\n", "f": "x\n",
-    "repo/Makefile": "all:\n\ttouch PWN\n", "repo/.git/HEAD": "ref: refs/heads/main\n",
+    "evil": _EVIL,
+    "x/evil": _EVIL,
+    "install.sh": "#!/bin/sh\n:\n",
+    "run.sh": 'echo "$x"\n',
+    "deploy": "#!/bin/sh\n:\n",
+    "evil.py": "open('PWN', 'w')\n",
+    "evil.vim": "!touch PWN\n",
+    "manage.py": "import sys\n",
+    "app.py": "",
+    "bin/rails": _CODE,
+    "data.json": '[{"id": "evil", "n": 1}]',
+    "log": "evil\n",
+    "file": "x\n",
+    "f": "x\n",
+    "repo/Makefile": "all:\n\ttouch PWN\n",
+    "repo/.git/HEAD": "ref: refs/heads/main\n",
     "repo/.git/config": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch PWN\n",
-    "repo/.git/objects/x": "", "repo/.git/refs/heads/x": "",
-}  # fmt: skip
+    "repo/.git/objects/x": "",
+    "repo/.git/refs/heads/x": "",
+}
 
 _DRIVER = """
 FAKES=$PWD/fakes; cd cases; LOG=$PWD/log; export LOG FAKES
@@ -119,5 +132,5 @@ async def run_all(machine: Machine, groups: Sequence[Sequence[Run]]) -> list[int
             lines.append(f"({''.join(exports)}exec timeout 9 bash -c {shlex.quote(command)})")
         (folder / str(number)).write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
     result = await machine.bash(_DRIVER, timeout=280_000)
-    assert "exit_code" in result and not result.get("stopped"), result
+    assert "stopped" not in result, result
     return sorted(int(line.split()[1]) for line in result["output"].splitlines() if line.startswith("PWN "))

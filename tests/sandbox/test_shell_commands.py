@@ -20,20 +20,57 @@ if TYPE_CHECKING:
     from easel.sandbox.modes import Choice
 
 PLAIN = [
-    "evil", "x/evil", "evil.py", "BASH_ENV=./evil", "SHELL=./evil", "+so./evil.vim", "env", "id--", "repo", ".",
-    ",d", "1/e", "EASEL_TEXT_1",
-]  # fmt: skip
+    "evil",
+    "x/evil",
+    "evil.py",
+    "BASH_ENV=./evil",
+    "SHELL=./evil",
+    "+so./evil.vim",
+    "env",
+    "id--",
+    "repo",
+    ".",
+    ",d",
+    "1/e",
+    "EASEL_TEXT_1",
+]
 # What the names of the placeholders suggest; those with other characters are named in `text`.
 VALUES = {
-    "n": "3", "id": "42", "port": "443", "month": "2026-07", "from": "2026-07-01", "to": "2026-07-31",
-    "host": "web1.example.org", "domain": "example.org", "ip": "10.0.0.7", "repo": "team/app", "file": "in/a.csv",
-    "version": "1.4.2", "tag": "v1.4.2-rc.1", "branch": "feature/login", "archive": "app-1.4.2.tar.gz",
-    "package": "left-pad@1.3.0", "key": "orders:42", "env": "prod", "service": "api", "site": "example.org",
-    "ns": "shop", "container": "web-1", "pod": "api-7d9f-x2", "db": "shop", "app": "orders", "script": "build:css",
-    "room": "living_room", "user": "ann", "name": "Ärzte", "x": "two",
-    "message": "Fix: don't \"quote\" $HOME; it's `fine`", "q": "can't connect", "pattern": "time out *",
+    "n": "3",
+    "id": "42",
+    "port": "443",
+    "month": "2026-07",
+    "from": "2026-07-01",
+    "to": "2026-07-31",
+    "host": "web1.example.org",
+    "domain": "example.org",
+    "ip": "10.0.0.7",
+    "repo": "team/app",
+    "file": "in/a.csv",
+    "version": "1.4.2",
+    "tag": "v1.4.2-rc.1",
+    "branch": "feature/login",
+    "archive": "app-1.4.2.tar.gz",
+    "package": "left-pad@1.3.0",
+    "key": "orders:42",
+    "env": "prod",
+    "service": "api",
+    "site": "example.org",
+    "ns": "shop",
+    "container": "web-1",
+    "pod": "api-7d9f-x2",
+    "db": "shop",
+    "app": "orders",
+    "script": "build:css",
+    "room": "living_room",
+    "user": "ann",
+    "name": "Ärzte",
+    "x": "two",
+    "message": "Fix: don't \"quote\" $HOME; it's `fine`",
+    "q": "can't connect",
+    "pattern": "time out *",
     "since": "2 hours ago",
-}  # fmt: skip
+}
 ANY_TEXT = {"input.message", "input.q", "input.pattern", "input.since"}
 URL_QUERY = "search?q={{input.q}}"  # behind it stands `| jq`, so the words are joined by + as in any address
 MOVED = ("/srv", "/run", "/backup", "/var")  # folders that the sandbox does not have
@@ -109,13 +146,24 @@ async def test_realistic_commands_run_with_realistic_values(world: Machine) -> N
     real = {"sh", "bash", "cat", "echo", "sed", "jq", "awk", "test", "timeout", "cd"}
     record = FAKES["npm"].replace("printf", '[ -t 0 ] || cat >> "$LOG" 2>/dev/null; printf')
     programs = [name for name in sorted(names) if name.isidentifier() or name == "docker"]
-    fakes = {name: record for name in {*programs, "ansible-playbook", "redis-cli"} - real}
+    fakes = dict.fromkeys({*programs, "ansible-playbook", "redis-cli"} - real, record)
     files = {
-        "deploy": record, "deploy.sh": record, "check": record, "orders.json": '{"orders": [{"id": "42"}]}',
-        "package.json": "{}", "access.log": "10.0.0.7 GET\n", "src/a": "can't connect\n", ".env": "VERSION=1\n",
-        "root/run/api.pid": "1", "root/srv/api/x": "", "root/srv/example.org/a.tmp": "", "root/backup/x": "",
-        "root/var/log/time out 1": "", "root/var/log/api.log": "", "scripts/x": "",
-    }  # fmt: skip
+        "deploy": record,
+        "deploy.sh": record,
+        "check": record,
+        "orders.json": '{"orders": [{"id": "42"}]}',
+        "package.json": "{}",
+        "access.log": "10.0.0.7 GET\n",
+        "src/a": "can't connect\n",
+        ".env": "VERSION=1\n",
+        "root/run/api.pid": "1",
+        "root/srv/api/x": "",
+        "root/srv/example.org/a.tmp": "",
+        "root/backup/x": "",
+        "root/var/log/time out 1": "",
+        "root/var/log/api.log": "",
+        "scripts/x": "",
+    }
     prepare(world.folder(), fakes, files)
     await run_all(world, [[command] for command in commands])
     cases = world.folder() / "cases"

@@ -50,6 +50,7 @@ from tests.core.action.examples import (
     events,
     start,
 )
+from tests.core.canvas.specs import BASH, BASH_SCHEMA, TOOLS
 from tests.requirements import case, rule
 
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
@@ -243,15 +244,19 @@ def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
 
 @rule("CV-22", "RS-13")
 def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
-    started = start(canvas_with_actions(act=ACTS), "act", input={"to": "it's"})
+    bash = replace(BASH, schema={**BASH_SCHEMA, "x-secrets": True})
+    rules = replace(RULES, definitions={**TOOLS, BASH.name: bash})
+    snapshot = canvas_with_actions(act={**ACTS, "text": ["input.to"]})
+    started = start(snapshot, "act", rules, input={"to": "it's"})
     [(event_type, data)] = events(started.change)
     assert event_type == "canvas.action.asked"
     assert started.execution.resolved == {
         "kind": "tool.call",
         "tool": "server-a__Bash",
-        "args": {"command": "./deploy api 'it'\\''s'"},
+        "args": {"command": './deploy api "${EASEL_TEXT_1}"'},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
+        "texts": {"EASEL_TEXT_1": "it's"},
         "salt": "",
         "digest": data["digest"],
     }
@@ -259,6 +264,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     assert started.execution.status is ExecutionStatus.ASKED
     assert started.execution.owner_id is None
     assert not started.change.is_mutation
+    assert approve(snapshot, started.execution, rules).work == started.work
 
 
 @rule("CV-22")

@@ -22,21 +22,122 @@ if TYPE_CHECKING:
 PAIRS = 20_000
 NEUTRAL = "Qq0"  # takes the place of the value in the expected tree
 ATOMS = [
-    "{{state.x}}", "{{state.x}}", "{{state.x}}", "'", '"', "`", "$", "$(", ")", "$((", "))", "${v:-", "}", "{", "<(",
-    "(", "[[ ", " ]]", "[ ", " ]", " ", "\n", ";", "|", "||", "&&", "&", ">", "<", ">>", "2>", "<<E\n", "\nE\n", "<<<",
-    "#", "\\", "~", "*", "a", "b=", "show", "show ", "x ", "=", "/", "if ", "then ", "fi", "for v in ", "do ", "done",
-    "case ", " in ", "a) ", "esac", ";;", "function f", "f() ", "let ", "! ", "1", "$v", "$1", "sh -c ", "-c", "eval ",
-    "python3 -c ", "jq ", "awk ", ",", ".",
-]  # fmt: skip
+    "{{state.x}}",
+    "{{state.x}}",
+    "{{state.x}}",
+    "'",
+    '"',
+    "`",
+    "$",
+    "$(",
+    ")",
+    "$((",
+    "))",
+    "${v:-",
+    "}",
+    "{",
+    "<(",
+    "(",
+    "[[ ",
+    " ]]",
+    "[ ",
+    " ]",
+    " ",
+    "\n",
+    ";",
+    "|",
+    "||",
+    "&&",
+    "&",
+    ">",
+    "<",
+    ">>",
+    "2>",
+    "<<E\n",
+    "\nE\n",
+    "<<<",
+    "#",
+    "\\",
+    "~",
+    "*",
+    "a",
+    "b=",
+    "show",
+    "show ",
+    "x ",
+    "=",
+    "/",
+    "if ",
+    "then ",
+    "fi",
+    "for v in ",
+    "do ",
+    "done",
+    "case ",
+    " in ",
+    "a) ",
+    "esac",
+    ";;",
+    "function f",
+    "f() ",
+    "let ",
+    "! ",
+    "1",
+    "$v",
+    "$1",
+    "sh -c ",
+    "-c",
+    "eval ",
+    "python3 -c ",
+    "jq ",
+    "awk ",
+    ",",
+    ".",
+]
 FRAMES = [
-    "{}", "show {} {{{{state.x}}}}", 'show "{}{{{{state.x}}}}"', "show '{}{{{{state.x}}}}'", "show $({} {{{{state.x}}}})",
-    "if show; then show {}{{{{state.x}}}}; fi", "cat <<E\n{} {{{{state.x}}}}\nE\nshow {}", "{} | show {{{{state.x}}}}",
-    "case a in {}{{{{state.x}}}}) show;; esac", "for v in {} {{{{state.x}}}}; do show \"$v\"; done", "show ${{v:-{}{{{{state.x}}}}}}",
-]  # fmt: skip
+    "{}",
+    "show {} {{{{state.x}}}}",
+    'show "{}{{{{state.x}}}}"',
+    "show '{}{{{{state.x}}}}'",
+    "show $({} {{{{state.x}}}})",
+    "if show; then show {}{{{{state.x}}}}; fi",
+    "cat <<E\n{} {{{{state.x}}}}\nE\nshow {}",
+    "{} | show {{{{state.x}}}}",
+    "case a in {}{{{{state.x}}}}) show;; esac",
+    'for v in {} {{{{state.x}}}}; do show "$v"; done',
+    "show ${{v:-{}{{{{state.x}}}}}}",
+]
 VALUES = [
-    "evil", "a,b", "a=b", "x/y", "EOF", "E", "do", "in", "esac", "fi", "then", "a@b", "a+b", "a:b", "a-b", "1", "12",
-    "1.2", "_", "if", "é漢字", "EASEL_TEXT_1", "a" * 40, "A\u0301", "done", "e", "n", "0", "x_y",
-]  # fmt: skip
+    "evil",
+    "a,b",
+    "a=b",
+    "x/y",
+    "EOF",
+    "E",
+    "do",
+    "in",
+    "esac",
+    "fi",
+    "then",
+    "a@b",
+    "a+b",
+    "a:b",
+    "a-b",
+    "1",
+    "12",
+    "1.2",
+    "_",
+    "if",
+    "é漢字",
+    "EASEL_TEXT_1",
+    "a" * 40,
+    "A\u0301",
+    "done",
+    "e",
+    "n",
+    "0",
+    "x_y",
+]
 
 
 def compiled(text: str) -> ShellTemplate | None:
@@ -67,7 +168,7 @@ def neutral(template: ShellTemplate) -> str:
 
 def pairs(seed: int) -> Iterator[tuple[str, str, str]]:
     """Yield a filled command, its value, and the command with a neutral value."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     while True:
         inner = "".join(chance.choices(ATOMS, k=chance.randint(1, 7)))
         template = compiled(chance.choice(FRAMES).format(inner, inner))
@@ -116,7 +217,7 @@ def test_plain_value_changes_nothing_that_a_shell_reads(shell: list[str], tmp_pa
 
 @rule("RS-71")
 def test_plain_value_in_a_string_of_python_changes_nothing_else() -> None:
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     atoms = [
         *"'\"#{}()%\\,+ \n",
         "print(",

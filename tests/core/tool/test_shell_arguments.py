@@ -36,12 +36,18 @@ MARKED = tool(
 @pytest.mark.parametrize(
     "path, expected",
     [
-        (("command",), Reading.COMMAND), (("workdir",), Reading.DATA), (("steps", 3, "run"), Reading.COMMAND),
-        (("both", 0), Reading.COMMAND), (("both", 1), Reading.DATA), (("either",), Reading.COMMAND),
-        (("whole", "deep", 3), Reading.COMMAND), (("matched", "else"), Reading.COMMAND), (("data", "command"), Reading.DATA),
+        (("command",), Reading.COMMAND),
+        (("workdir",), Reading.DATA),
+        (("steps", 3, "run"), Reading.COMMAND),
+        (("both", 0), Reading.COMMAND),
+        (("both", 1), Reading.DATA),
+        (("either",), Reading.COMMAND),
+        (("whole", "deep", 3), Reading.COMMAND),
+        (("matched", "else"), Reading.COMMAND),
+        (("data", "command"), Reading.DATA),
         (("steps", 0, "name"), Reading.WORD),
     ],
-)  # fmt: skip
+)
 def test_mark_in_the_schema_decides(path: tuple[str | int, ...], expected: Reading) -> None:
     assert ShellArguments(MARKED).read(path) is expected
 
@@ -96,7 +102,7 @@ def test_every_text_of_a_tool_that_looks_like_a_shell_counts(
 )
 def test_other_texts_are_data_whatever_their_names(definition: ToolDefinition, path: tuple[str, ...]) -> None:
     assert ShellArguments(definition).read(path) is Reading.DATA
-    assert ShellArguments(definition, shell=[path[0]]).read(path) is Reading.COMMAND
+    assert ShellArguments(definition, [path[0]]).read(path) is Reading.COMMAND
 
 
 @rule("RS-44", "RS-66")

@@ -143,8 +143,8 @@ class Commands:
         at = format_argument_path(self._action.action_id, path)
         if isinstance(reference, SecretRef) and is_own_tool(self._definition.name):
             raise BadInput(
-                problem=f"{at}: Easel's own tools store what they get, so {reference} cannot stand here; it is "
-                "for tools of a node and of the machine."
+                problem=f"{at}: Easel's own tools store what they get, so {reference} cannot stand here; "
+                "it is for tools of a node and of the machine."
             )
         reading = self._reads.read(path)
         if reading is Reading.COMMAND or (reading is Reading.ARGUMENTS and isinstance(reference, SecretRef)):
@@ -154,7 +154,7 @@ class Commands:
             )
 
     def check_values(self, args: Any) -> None:
-        """Raise `BadInput` if an inserted value has a text that a shell reads; numbers and flags have none."""
+        """Raise `BadInput` if an inserted value has a text that a shell reads; numbers have none."""
         for path, reference in find_references(self._action.template):
             for inside in self._reads.find_texts(get_argument(args, path), path):
                 if isinstance(reference, ValueRef):

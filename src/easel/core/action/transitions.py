@@ -162,7 +162,7 @@ def _ask_or_start(
 ) -> StartedExecution:
     definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
-    work = _resolve(canvas, action, start, rules, policy=spec if is_accepted else replace(spec, data={}))
+    work = _resolve(canvas, action, start, rules, spec if is_accepted else replace(spec, data={}))
     _check_can_save(canvas, action)
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
@@ -191,9 +191,7 @@ def _definitions(rules: Rules) -> Definitions:
     return rules.definitions
 
 
-def _resolve(
-    canvas: Canvas, action: Action, start: ActionStart, rules: Rules, *, policy: CanvasSpec | None
-) -> Work:
+def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules, policy: CanvasSpec) -> Work:
     values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
     match action:
         case CallTool():

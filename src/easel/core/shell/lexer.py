@@ -20,10 +20,9 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 DOCUMENTS = frozenset({"<<", "<<-"})
 INPUTS = DOCUMENTS | {"<", "<<<", "<>", "<&"}
 OUTPUTS = frozenset({">", ">>", ">|", "<>", ">&", "&>", "&>>"})
-_OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|<<|<&|<>|>>|>&|>\||&>|&&|\|\||\|&|;;|;&|[<>&|;()\n]")
-_GROUP_ENDS = {"{": "}", "if": "fi", "case": "esac"} | dict.fromkeys(
-    ("while", "until", "for", "select"), "done"
-)
+_OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|<<|<&|<>|>>|>&|>\||&>|&&|\|\||\|&|;;|;&|\([ \t]*\)|[<>&|;()\n]")
+_LOOPS = dict.fromkeys(("while", "until", "for", "select"), "done")
+_GROUP_ENDS = {"{": "}", "if": "fi", "case": "esac", **_LOOPS}
 _SKIPPED = frozenset({"then", "else", "elif", "do", "!", "coproc"})
 _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _RUN = re.compile(r"[^ \t\n;&|<>()'\"\\$`\0={~]+")
@@ -104,6 +103,10 @@ class Node:
     pipeline: list["Node"] = field(default_factory=list["Node"])  # of the group, being read
     is_captured: bool = False  # a substitution: its output becomes a part of a word
 
+    @property
+    def is_open_test(self) -> bool:
+        return bool(self.words) and self.words[0].keyword == "[[" and self.words[-1].keyword != "]]"
+
 
 @dataclass(slots=True)
 class Script:
@@ -157,12 +160,13 @@ class _Lexer:
             key = lexeme if isinstance(lexeme, str) else lexeme.keyword
             if in_pattern and key not in {"esac", ""}:
                 in_pattern = key != ")"
-                _check_pattern(lexeme)
+                if isinstance(lexeme, Word) and lexeme.slots and not (lexeme.is_quoted or lexeme.head):
+                    refuse_slot(lexeme.slots[0], "the beginning of a pattern without quotes")
             elif node and node.end is None and isinstance(lexeme, Word):
                 node.words.append(lexeme)
                 if key == "in" and node.words[0].keyword == "case" and len(node.words) == 3:
                     node, in_pattern = None, True
-            elif node and node.words and _is_open_test(node.words) and lexeme != "":
+            elif node and node.is_open_test and lexeme != "":
                 pass  # `&&`, `(`, `<` and line ends inside of [[ … ]]
             elif key == group.end and (lexeme == key or key):
                 around.pop()
@@ -183,7 +187,12 @@ class _Lexer:
             self._read_redirection(node, operator)
             return node
         if operator == "(":
-            return self._open_parenthesis(around, node)
+            if not (self._text.startswith("(", self._pos) and self._skip_arithmetic("))", self._pos + 1)):
+                around.append(self._add(around[-1], operator := ")"))
+            return node if operator == "(" else None
+        if operator[-1] == ")" and len(operator) > 1:  # `name ()`, or `function name ()`
+            self._name_function(around[-1], node)
+            return None
         if operator == ")":
             refuse("there is a ) too many.")
         if operator not in {"|", "|&"}:
@@ -198,7 +207,8 @@ class _Lexer:
         if key in _SKIPPED:
             return None
         if key == "function":
-            self._add_function(self._next())
+            name = self._next()
+            self._name_function(None, Node(words=[name] if isinstance(name, Word) else []))
             return None
         return self._add_command(around[-1], word)
 
@@ -216,24 +226,14 @@ class _Lexer:
         group.children.append(node)
         return node
 
-    def _add_function(self, name: Word | str) -> None:
-        if isinstance(name, Word) and name.slots:
-            refuse_slot(name.slots[0], "the name of a function")
-        self._script.functions.add(name if isinstance(name, str) else name.literal or "")
-
-    def _open_parenthesis(self, around: list[Node], node: Node | None) -> Node | None:
-        if self._text.startswith("(", self._pos) and self._skip_arithmetic("))", self._pos + 1):
-            return node
-        if node and node.words and self._text.startswith(")", self._pos):  # `name ()`
-            self._pos += 1
+    def _name_function(self, group: Node | None, node: Node | None) -> None:
+        for word in node.words[:1] if node else ():
+            if word.slots:
+                refuse_slot(word.slots[0], "the name of a function")
+            self._script.functions.add(word.literal or "")
+        if group and node:
             self._script.commands.remove(node)
-            around[-1].pipeline.clear()
-            self._add_function(node.words[0])
-        elif self._text.startswith(")", self._pos):  # `function name ()`
-            self._pos += 1
-        else:
-            around.append(self._add(around[-1], ")"))
-        return None
+            group.pipeline = []
 
     def _read_redirection(self, node: Node, operator: str) -> None:
         target = self._next()
@@ -245,7 +245,7 @@ class _Lexer:
             slot.digits = True
         node.redirections.append((operator, target))
 
-    # --- tokens ----------------------------------------------------------------------------------------------
+    # --- tokens ---------------------------------------------------------------------------------------------
 
     def _next(self) -> Word | str:
         """Return the next word, operator or line end; an empty string at the end of the text."""
@@ -278,9 +278,7 @@ class _Lexer:
             if end.literal is None:
                 refuse("the end of a here-document must be literal.")
             tabs = r"\t*" if strips_tabs else ""
-            last = re.compile(rf"^{tabs}{re.escape(end.literal)}$", re.MULTILINE).search(
-                self._text, self._pos
-            )
+            last = re.compile(rf"(?m)^{tabs}{re.escape(end.literal)}$").search(self._text, self._pos)
             if last is None:
                 refuse(f"a here-document has no end: there is no line {end.literal}.")
             while self._pos < last.start():
@@ -380,15 +378,14 @@ class _Lexer:
         after = self._text[self._pos + 1 : self._pos + 2]
         if after == SLOT:
             refuse_slot(self._slots[self._pos + 1], "right after a $, as a name")
-        if (after == "(" and self._text.startswith("((", self._pos + 1)) and self._skip_arithmetic(
-            "))", self._pos + 3
+        is_double = self._text.startswith("((", self._pos + 1)
+        if (is_double and self._skip_arithmetic("))", self._pos + 3)) or (
+            after == "[" and self._skip_arithmetic("]", self._pos + 2)
         ):
             word.pieces.append(Expansion())
         elif after == "(":
             self._pos += 1
             self._read_substitution(word, ")")
-        elif after == "[" and self._skip_arithmetic("]", self._pos + 2):
-            word.pieces.append(Expansion())
         elif after == "{":
             self._read_parameter(word, quote)
         elif after in {"'", '"'} and not quote:
@@ -449,12 +446,3 @@ class _Lexer:
             if depth < 0:
                 return False
         return False
-
-
-def _check_pattern(lexeme: Word | str) -> None:
-    if isinstance(lexeme, Word) and lexeme.slots and not (lexeme.is_quoted or lexeme.head):
-        refuse_slot(lexeme.slots[0], "the beginning of a pattern without quotes")
-
-
-def _is_open_test(words: list[Word]) -> bool:
-    return words[0].keyword == "[[" and words[-1].keyword != "]]"

@@ -12,7 +12,7 @@ A row of the table: programs, a colon, what they are, and options after `=`. A p
     files    options whose value is a command or a file that runs
     folder   runs the code of its folder
     evaluates  every operand is code; `verbs`: after these
-    names    operands are names of variables; `numbers`: operands are arithmetic; `copies`: operands are written
+    names    operands are names of variables; `numbers`: they are arithmetic; `copies`: they are written
     notext   reads a text as code
 """
 
@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 
 TABLE = """
-sh bash dash ash zsh ksh mksh yash fish csh tcsh rbash pwsh: script shell code=c files=--rcfile,--init-file,-o,-O
+sh bash dash ash zsh ksh mksh yash fish tcsh rbash pwsh: script shell code=c files=--rcfile,--init-file,-o,-O
 su runuser script flock: shell code=c
 python pypy: script code=c files=-m,-W,-X
 perl: script code=eE files=-I,-M
@@ -62,7 +62,7 @@ pnpm yarn: launch=0 verbs=exec,dlx folder
 uv lxc ip: launch=0 verbs=run,exec take=--package,--with,--python
 go: launch=0 verbs=run,tool folder files=-exec,-toolexec
 git: launch=0 verbs=run,foreach folder
-git: files=-c,--config-env,--upload-pack,--receive-pack,--exec,-x,--extcmd,--exec-path,-O,--open-files-in-pager
+git: files=-c,--config-env,--upload-pack,--receive-pack,--exec,-x,--extcmd,--exec-path,-O
 make gmake just rake: folder notext files=-f,--file,--makefile,--justfile,--rakefile,-I
 cmake: files=-P,-C
 ninja task ant mvn gradle cargo terraform: folder notext
@@ -76,8 +76,8 @@ helm: files=--post-renderer,--kubeconfig
 sort: nocode files=--compress-program
 split zip: files=--filter,-TT,--unzip-command
 cp mv ln install tee dd sponge: copies
-grep egrep fgrep rg ag ping head tail wc cut ls uniq gzip bzip2 xz zcat zstd cat echo test [ gcc g++ clang: nocode
-cc chmod chown md5sum sha1sum sha256sum sha512sum ss ps netstat df du od diff cmp stat nmap iperf3 ffmpeg nl: nocode
+grep egrep fgrep rg ag ping head tail wc cut ls uniq gzip bzip2 xz zcat zstd cat echo test [ gcc: nocode
+chmod chown md5sum sha1sum sha256sum sha512sum ss ps netstat df du od diff cmp stat nmap ffmpeg nl: nocode
 eval . source trap alias tmux screen crontab enable bind entr: evaluates
 git gh npm salt hash: evaluates=config,alias,set,cmd.run,cmd.shell,-p
 fab salt: notext
@@ -133,15 +133,15 @@ TESTS = frozenset({"[", "[[", "test"})
 NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 NUMBER_VARIABLES = re.compile("S?RANDOM|SECONDS|OPTIND|LINENO|HIST.*|EPOCH.*|COLUMNS|LINES|TMOUT|FUNCNEST")
 UNSAFE_VARIABLES = re.compile(
-    "PATH|CDPATH|FPATH|ENV|BASH.*|HOME|ZDOTDIR|IFS|SHELL|SHELLOPTS|PS[0-4]|EDITOR|VISUAL|.*PAGER|BROWSER|LESS.*|_|"
+    "PATH|CDPATH|FPATH|ENV|BASH.*|HOME|ZDOTDIR|IFS|SHELL|SHELLOPTS|PS[0-4]|EDITOR|VISUAL|.*PAGER|BROWSER|LESS.*|"
     "LD_.*|DYLD_.*|GIT_.*|PYTHON.*|PERL.*|RUBY.*|NODE_.*|KUBE.*|DOCKER_.*|npm_config_.*|NPM_CONFIG_.*|PIP_.*|"
     "COMPOSE_.*|ANSIBLE_.*|CLASSPATH|MAKE(?:FLAGS|FILES)|VIMINIT|EXINIT|OPENSSL_CONF|EASEL_.*|"
-    ".*_(?:OPTIONS|OPTS|COMMAND|WRAPPER|RSH|ASKPASS)"
+    "_|.*_(?:OPTIONS|OPTS|COMMAND|WRAPPER|RSH|ASKPASS)"
 )
 # Files that other programs run without naming them.
 RUN_FILES = re.compile(
-    r"(?:.*/)?(?:(?:GNUm|M|m)akefile|(?:Docker|Container|Vagrant|Jenkins|Rake|just)file|authorized_keys|crontab|"
-    r"\.[a-z]*rc|\.[a-z_]*profile|\.z[a-z]*|(?:sitecustomize|conftest)\.py|"
+    r"(?:.*/)?(?:(?:GNUm|M|m)akefile|(?:Docker|Container|Vagrant|Jenkins|Rake|just)file|authorized_keys|"
+    r"crontab|\.[a-z]*rc|\.[a-z_]*profile|\.z[a-z]*|(?:sitecustomize|conftest)\.py|"
     r"(?:cron\.[a-z]+|hooks|init\.d|profile\.d|sudoers\.d)/.*)"
 )
 DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})

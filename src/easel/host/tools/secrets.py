@@ -91,6 +91,6 @@ def check_takes_secrets(definition: ToolDefinition, used: UsedSecrets) -> None:
     """Raise `BadInput` if the call has variables, and the tool does not take them."""
     if (used.env or used.texts) and not definition.takes_secrets:
         raise BadInput(
-            problem=f"{definition.name} does not take `secrets` or `text` of an action: only a tool whose schema has "
-            f'`{X_SECRETS}: true` does, such as Bash of Easel. Use {{"$secret": "NAME"}} in an argument.'
+            problem=f"{definition.name} takes neither `secrets` nor `text` of an action: only a tool whose "
+            f'schema has `{X_SECRETS}: true` does, such as Bash. Use {{"$secret": "NAME"}} in an argument.'
         )
