@@ -1,4 +1,4 @@
-"""Applies the page of rules to a script: no value names what runs, or is a part of its code. RS-71
+"""The checks of a script by the page of rules: no value names a program, or is a part of code. RS-71
 
 A variable that is assigned a value, and a substitution with one, count as that value. Does not know templates
 or tools.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from easel.core.shell import rules
+from easel.core.shell.code import check_quotes
 from easel.core.shell.lexer import (
     INPUTS,
     NAME,
@@ -31,14 +32,12 @@ _ANY_VALUE = re.compile(
     r"[1-9][0-9]*|[@*_]|REPLY|MAPFILE|OPTARG|BASH_\w+"
 )  # variables that may hold any value
 _VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|tclsh|node)[0-9.]+")
-_REGEX_FOLLOWS = re.compile(r"(?:^|[(,=~!&|{};:?\n]|\b(?:if|and|or|not|s|g)|[%0-9$]s?)\s*$")
-_RUNNING_FLAGS = re.compile(r"/[a-zA-Z0-9]*[ewW][a-zA-Z0-9]*\s*(?:$|[;}\n])|/[a-zA-Z0-9]*[ew]\s")
 _RUNS = "its value would choose what runs"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A program and its arguments. What a launcher starts is a call of its own, too."""
+    """A program and its arguments. A command that a launcher starts is a call of its own."""
 
     name: str
     words: Sequence[Word]
@@ -101,6 +100,13 @@ class Checker:
         self._calls.append(call)
         if name == "exec":  # its redirections are those of all that follows
             self._script.root.redirections += node.redirections
+        is_number = "names" in call.rule and any(re.match("-[a-zA-Z]*i", word.head) for word in words)
+        if (
+            is_number
+            or "numbers" in call.rule
+            or (name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS))
+        ):
+            self._script.numbers.update(re.findall(NAME, " ".join(word.head for word in words[1:])))
         if name in {"for", "select"} and len(words) > 1:
             _refuse(self._in_word(words[1]), "the name of a variable")
             self._assigned.append((words[1].literal or "", words[3:]))
@@ -180,24 +186,34 @@ class Checker:
         starts_input = call.is_fed and "launch" in rule and "verbs" not in rule
         if "input" in rule or (not call.starts and (starts_input or ("joins" in rule and "launch" in rule))):
             self._check_input(call)
-        if "numbers" in rule or ("names" in rule and any(re.match("-[a-zA-Z]*i", w.head) for w in words)):
+        flags = "".join(word.head for word in words if "names" in rule and re.match("-[a-zA-Z]", word.head))
+        if "numbers" in rule or "i" in flags:
             _require_digits(self._in_words(words[1:]))
-        if name in {"cd", "pushd"} and any(
-            "folder" in other.rule or other.words[0].head.startswith(("./", "../")) for other in self._calls
-        ):
-            self._run.append(words[-1])
-            if "/" not in words[-1].head:
-                _refuse(self._in_word(words[-1]), f"a folder without a literal folder before it; {_RUNS}")
+        if "n" in flags:
+            _refuse(self._in_words(words[1:]), "the name of a variable")
+        if name in {".", "source"} and any(word.head.startswith("/dev/") for word in words):
+            self._check_input(call)
+        if name in {"cd", "pushd"}:
+            self._check_folder(words[-1])
+
+    def _check_folder(self, folder: Word) -> None:
+        """Check the folder of `cd`, if a program follows that runs the code of its folder."""
+        if any("folder" in call.rule or call.words[0].head.startswith(("./", "../")) for call in self._calls):
+            self._run.append(folder)
+            if "/" not in folder.head:
+                _refuse(self._in_word(folder), f"a folder without a literal folder before it; {_RUNS}")
 
     def _check_argument(self, call: Call, previous: str, word: Word, slots: list[Slot]) -> None:
         name, rule = call.name, call.rule
         option = word.head.partition("=")[0] if word.head.startswith("-") else ""
-        options = {previous, option}
-        if ("names" in rule and not _ASSIGNMENT.match(word.head)) or (
-            name in {*rules.TESTS, "printf"} and previous in {"-v", "-R"}
-        ):
+        options = {previous, option, "" if option[:2] == "--" else option[:2]}
+        is_variable = name in {*rules.TESTS, "printf"} and previous in {"-v", "-R"}
+        is_variable |= (
+            {"verbs", "nocode"} <= rule.options.keys() and previous in {"-e", "--env"} and not word.head
+        )
+        if is_variable or ("names" in rule and not _ASSIGNMENT.match(word.head)):
             _refuse(slots, f"the name of a variable for `{name}`")
-        if name in rules.TESTS and not rules.NUMBER_TESTS.isdisjoint(other.literal for other in call.words):
+        if name in rules.TESTS and _has_any(call.words, rules.NUMBER_TESTS):
             _require_digits(slots)
         if options & rule["files"] or any(map(rules.FILE_OPTION.fullmatch, options)):
             _refuse(slots, f"the value of {option or previous} of `{name}`; {_RUNS}")
@@ -234,13 +250,9 @@ class Checker:
             if option == "-m" or letters.fullmatch(option) or (option[:2] == "--" and code.fullmatch(option)):
                 return  # the rest is data for the module, or for the code
             index += len(words) if option == "-s" else 2 if option in call.rule["files"] else 1
-        if (
-            call.name in {"deno", "bun"}
-            and words[index:]
-            and words[index].literal in {"run", "serve", "test"}
-        ):
-            index += 1
         rest = words[index:]
+        if call.name in {"deno", "bun"}:
+            rest = [word for word in rest if not word.head.startswith("-") and not _is(word, {"run", "test"})]
         if not rest or any(_is(word, {"-", "/dev/stdin", *rules.CONSOLES}) for word in rest):
             self._check_input(call)
         else:
@@ -252,7 +264,8 @@ class Checker:
         slots = [*self._in_node(call.node), *self._in_words(call.words), *self._inputs(call.node)]
         words = call.words
         targets = [word for node in _chain(call.node) for op, word in node.redirections if op in OUTPUTS]
-        if "copies" in call.rule or (call.name == "git" and any(_is(word, {"clone"}) for word in words)):
+        edits = call.name in {"sed", "perl"} and any(word.head.startswith("-i") for word in words)
+        if edits or "copies" in call.rule or (call.name == "git" and _has_any(words, {"clone"})):
             targets += words[1:]
         targets += [word for before, word in pairwise(words) if _is(before, rules.OUTPUT_OPTIONS)]
         run = [
@@ -262,7 +275,7 @@ class Checker:
         run += [word for other in self._calls if other.name in {".", "source"} for word in other.words[1:2]]
         for target in targets if slots else ():
             name = target.literal or target.tail
-            if rules.RUN_FILES.fullmatch(name):
+            if rules.RUN_FILES.fullmatch(name.rpartition("=")[2]):
                 _refuse(slots, f"written to {name}, which other programs run")
             if any(_may_be_same(target, word) for word in run):
                 _refuse(slots, f"written to `{name}`, which this command runs")
@@ -299,35 +312,6 @@ class Checker:
             for after in node.after:
                 if not after.words or program_name(after.words[0]) not in rules.FILTERS or _writes(after):
                     refuse_slot(slot, "any text in a command whose output goes to a program that may run it")
-
-
-def check_quotes(text: str, slots: Sequence[Slot], *, has_regex: bool) -> None:
-    """Require digits of the slots of code that may be outside of its own quotes or /…/."""
-    has_regex = has_regex and not _RUNNING_FLAGS.search(text)
-    quote, start, parts, is_unclear, position = "", 0, 0, False, -1
-    remaining = iter(slots)
-    while (position := position + 1) < len(text):
-        char = text[position]
-        if char == SLOT:
-            slot = next(remaining)
-            slot.is_inner, slot.excluded = True, "/" if quote == "/" else ""
-            has_code = quote != "/" and rules.CODE_IN_STRING.search(text, start, position)
-            slot.digits |= not quote or is_unclear or bool(has_code)
-        elif quote and char == "\\":
-            position += 1
-            is_unclear |= text[position : position + 1] in {SLOT, "'", '"'}  # in SQL it escapes nothing
-            position -= text[position : position + 1] == SLOT
-        elif quote:
-            parts -= char == quote
-            quote, start = (quote, start) if char != quote else (quote if parts else "", position + 1)
-        elif rules.UNCLEAR.match(text, position):
-            is_unclear = True
-        elif char in "'\"":
-            quote, start, parts = char, position + 1, 1
-        elif char == "/" and has_regex:
-            before = text[:position]
-            is_unclear |= not _REGEX_FOLLOWS.search(before)
-            quote, start, parts = "/", position + 1, 2 if re.search(r"(?:^|[^\w$]|[%0-9$])s$", before) else 1
 
 
 def program_name(word: Word) -> str:
@@ -434,6 +418,10 @@ def _may_be_same(target: Word, run: Word) -> bool:
 
 def _is(word: Word, names: Collection[str]) -> bool:
     return word.literal in names
+
+
+def _has_any(words: Sequence[Word], names: Collection[str]) -> bool:
+    return any(word.literal in names for word in words)
 
 
 def _refuse(slots: Sequence[Slot], where: str) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from easel.errors import BadInput
 
 SLOT = "\0"
-OPAQUE = "\1"  # stands for an expansion in the text of inner code
+OPAQUE = "\1"  # an expansion, in the text of inner code
 MAX_NESTING = 20
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 DOCUMENTS = frozenset({"<<", "<<-"})

@@ -12,9 +12,9 @@ PLAIN = "letters, digits and _ . : / @ + , = -"
 
 
 def find_plain_problem(value: str, *, may_assign: bool = False, may_be_option: bool = False) -> str | None:
-    """Return why a value is not plain, or None.
+    """Return the reason why a value is not plain, or None.
 
-    `may_assign`: it stands behind literal text of its word, so that `=` is no assignment.
+    `may_assign`: literal text of its word is before it, so that `=` is no assignment.
     """
     if not 0 < len(value) <= MAX_LENGTH:
         return f"must have 1 to {MAX_LENGTH} characters" if value else "is empty"

@@ -1,6 +1,7 @@
-"""The page of rules: where in the words of a program a plain value would choose what runs, or be code. RS-71
+"""The page of rules: the places in which a plain value would choose a program, or be code. RS-71
 
-A row of the table: programs, a colon, what they are, and options after `=`. A program may have several rows.
+A row of the table has programs, a colon and members, some with options after `=`. A program may have
+several rows.
 
     script   the first operand is a file that runs; without one the input is code
     input    the input is code
@@ -31,9 +32,9 @@ expect: script code=c notext
 java: script files=-cp,-classpath,--class-path,-javaagent
 tclsh wish jshell: script
 psql mysql mariadb sqlcmd: input notext files=-f,--file
-sqlite sqlite3 duckdb: input notext operand=1 skip=-separator,-cmd files=-init
+sqlite sqlite3 duckdb: input notext operand=1 skip=-separator files=-init
 mongo mongosh sqlplus redis-cli clickhouse-client: input notext
-ed gdb lldb bc dc m4 irb iex ftp lftp telnet gnuplot at batch crontab: input notext files=-f,-x,-ex
+ed gdb lldb bc dc m4 irb iex ftp lftp telnet gnuplot at batch crontab: input notext files=-f,-x,-ex,--args
 jq gojq: operand=0 code=  skip=--indent,--tab files=-f,--from-file,-L
 yq: operand=1 skip=-o,-p
 awk gawk mawk nawk: operand=0 code=e skip=-v,-F files=-f,--file,-i notext
@@ -42,7 +43,8 @@ vim vi nvim view ex less more man emacs: plus notext files=-S,-s,-u,-P,--pager,-
 sudo doas: launch=0 take=-u,-g,-h,-p,-C,-D,-R,-T,-U,-r,-t,--user,--group
 env: launch=0 take=-u,-C,--unset,--chdir notext
 nohup setsid command builtin exec npx bunx uvx ltrace pkexec fakeroot xvfb-run busybox: launch=0 take=-a,-p
-time strace valgrind perf: launch=0 take=-f,-o,-e,-p nocode
+time: launch=0 take=-f,-o
+strace valgrind perf: launch=0 take=-o,-e,-p nocode
 nice ionice stdbuf: launch=0 take=-n,-c,-i,-o,-e,--adjustment,--class nocode
 timeout: launch=1 take=-s,-k,--signal,--kill-after
 flock taskset chrt chroot gosu su-exec setpriv: launch=1 take=-w,-E,--timeout
@@ -59,7 +61,8 @@ kubectl oc: launch=1 verbs=exec,run,debug nocode files=--kubeconfig take=-n,-c,-
 bundle poetry pipenv: launch=0 verbs=exec,run
 npm: launch=0 verbs=exec,x folder
 pnpm yarn: launch=0 verbs=exec,dlx folder
-uv lxc ip: launch=0 verbs=run,exec take=--package,--with,--python
+uv: launch=0 verbs=run take=--package,--with,--python
+lxc ip: launch=1 verbs=exec
 go: launch=0 verbs=run,tool folder files=-exec,-toolexec
 git: launch=0 verbs=run,foreach folder
 git: files=-c,--config-env,--upload-pack,--receive-pack,--exec,-x,--extcmd,--exec-path,-O
@@ -78,7 +81,7 @@ split zip: files=--filter,-TT,--unzip-command
 cp mv ln install tee dd sponge: copies
 grep egrep fgrep rg ag ping head tail wc cut ls uniq gzip bzip2 xz zcat zstd cat echo test [ gcc: nocode
 chmod chown md5sum sha1sum sha256sum sha512sum ss ps netstat df du od diff cmp stat nmap ffmpeg nl: nocode
-eval . source trap alias tmux screen crontab enable bind entr: evaluates
+eval . source trap alias tmux screen crontab enable bind complete entr: evaluates
 git gh npm salt hash: evaluates=config,alias,set,cmd.run,cmd.shell,-p
 fab salt: notext
 read unset export declare typeset local readonly getopts mapfile readarray integer: names
@@ -87,7 +90,7 @@ let shift exit return break continue: numbers
 
 
 class Rule:
-    """What is known of a program."""
+    """The members of all rows of a program."""
 
     def __init__(self) -> None:
         self.options: dict[str, frozenset[str]] = {}
@@ -118,13 +121,13 @@ UNKNOWN = Rule()
 FLAGS = frozenset(
     ["-i", "-t", "-it", "-ti", "-d", "--rm", "-y", "--yes", "-q", "-n", "-E", "-H", "-S", "-r", "-0", "-T"]
 )  # of launchers, without a value
-CODE_OPTION = re.compile(r"--(?:eval|execute|exec|code|cmd|command|expression)|-[ce]|-ex")
+CODE_OPTION = re.compile(r"--(?:eval|execute|exec|code|cmd|command|expression)|-[ce]|-ex|-cmd")
 CODE_COMMANDS = frozenset({"eval", "runner"})  # subcommands whose operand is code
 CONSOLES = frozenset(
     {"shell", "shell_plus", "console", "dbshell", "repl", "tinker"}
 )  # of a script: read code
 FILE_OPTION = re.compile(r"--(?:[a-z-]+-)?(?:rsh|shell|hook|editor|pager|askpass|exec)")
-# Options that name a folder whose code runs: refused unless the value stands behind a literal folder.
+# Options that name a folder with code that runs. A value there needs a literal folder before it.
 FOLDER_OPTIONS = frozenset(
     ["-C", "--git-dir", "--work-tree", "--prefix", "--project-directory", "--directory", "-chdir"]
 )
@@ -133,10 +136,10 @@ TESTS = frozenset({"[", "[[", "test"})
 NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 NUMBER_VARIABLES = re.compile("S?RANDOM|SECONDS|OPTIND|LINENO|HIST.*|EPOCH.*|COLUMNS|LINES|TMOUT|FUNCNEST")
 UNSAFE_VARIABLES = re.compile(
-    "PATH|CDPATH|FPATH|ENV|BASH.*|HOME|ZDOTDIR|IFS|SHELL|SHELLOPTS|PS[0-4]|EDITOR|VISUAL|.*PAGER|BROWSER|LESS.*|"
-    "LD_.*|DYLD_.*|GIT_.*|PYTHON.*|PERL.*|RUBY.*|NODE_.*|KUBE.*|DOCKER_.*|npm_config_.*|NPM_CONFIG_.*|PIP_.*|"
-    "COMPOSE_.*|ANSIBLE_.*|CLASSPATH|MAKE(?:FLAGS|FILES)|VIMINIT|EXINIT|OPENSSL_CONF|EASEL_.*|"
-    "_|.*_(?:OPTIONS|OPTS|COMMAND|WRAPPER|RSH|ASKPASS)"
+    "PATH|CDPATH|FPATH|ENV|BASH.*|HOME|ZDOTDIR|IFS|SHELL|PS[0-4]|EDITOR|VISUAL|.*PAGER|BROWSER|LESS.*|_|"
+    "(?:SHELLOPTS|LD_|DYLD_|GIT_|PYTHON|PERL|RUBY|NODE_|KUBE|DOCKER_|npm_config_|NPM_CONFIG_|PIP_|COMPOSE_|"
+    "ANSIBLE_|EASEL_).*|CLASSPATH|MAKE(?:FLAGS|FILES)|VIMINIT|EXINIT|OPENSSL_CONF|"
+    ".*_(?:OPTIONS|OPTS|COMMAND|WRAPPER|RSH|ASKPASS)"
 )
 # Files that other programs run without naming them.
 RUN_FILES = re.compile(

@@ -1,4 +1,4 @@
-"""Shell commands with placeholders: which values they take, and how these are inserted. RS-16, RS-57, RS-71
+"""Shell commands with placeholders: their values, and how these are inserted. RS-16, RS-57, RS-71
 
 A value is plain and inserted as it is: no shell sees anything in it but a part of one word. A placeholder
 that the action names in `text` takes any text, which reaches the command as a variable of its environment.
@@ -22,7 +22,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # control characters except
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an action says about its placeholders, such as `input.note`. RS-71"""
+    """The terms of an action for its placeholders, such as `input.note`. RS-71"""
 
     texts: tuple[str, ...] = ()  # that take any text
     options: tuple[str, ...] = ()  # whose values may begin with `-`
@@ -119,7 +119,7 @@ def _in_quotes(slot: Slot, variable: str) -> str:
 
 @lru_cache(maxsize=256)
 def compile_template(template: Template, at: str, terms: Terms | None = None) -> ShellTemplate:
-    """Compile a shell template. Raises `BadInput` if a value would choose what runs, or be code. RS-71"""
+    """Compile a shell template. Raises `BadInput` if a value would choose a program or be code. RS-71"""
     terms = terms or Terms()
     try:
         return ShellTemplate(template, _find_slots(template, terms), terms)
