@@ -50,7 +50,7 @@ from tests.core.action.examples import (
     events,
     start,
 )
-from tests.core.canvas.specs import BASH, BASH_SCHEMA, TOOLS
+from tests.core.canvas.specs import BASH, BASH_SCHEMA, TOOLS, example
 from tests.requirements import case, rule
 
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
@@ -265,6 +265,18 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     assert started.execution.owner_id is None
     assert not started.change.is_mutation
     assert approve(snapshot, started.execution, rules).work == started.work
+
+
+@rule("RS-71", "RS-59")
+def test_argument_counts_as_data_only_when_a_person_has_accepted_that() -> None:
+    policy = {**example()["toolPolicy"], "data": {"server-a__Bash": ["workdir"]}}
+    act = {**ACTS, "args": {"command": "ls", "workdir": "{{input.to}}"}}
+    spec: dict[str, Any] = {"actions": {"act": act}, "refresh": ..., "bindings": ..., "toolPolicy": policy}
+    accepted = start(canvas(**spec), "act", input={"to": "a b"})
+    assert accepted.execution.status is ExecutionStatus.ASKED
+    unaccepted = start(canvas(accepted=False, **spec), "act", input={"to": "a b"})
+    assert unaccepted.execution.status is ExecutionStatus.FAILED
+    assert '"toolPolicy": {"data": …}' in str(unaccepted.problem)
 
 
 @rule("CV-22")

@@ -40,6 +40,7 @@ class ShellTemplate:
     template: Template
     slots: tuple[Slot, ...]
     terms: Terms
+    is_command: bool = True  # False: the tool makes a command of it
 
     @classmethod
     def of_word(cls, template: Template, terms: Terms) -> "ShellTemplate":
@@ -50,7 +51,7 @@ class ShellTemplate:
             for index, part in enumerate(template.parts)
             if isinstance(part, Placeholder)
         )
-        return cls(template, tuple(slots), terms)
+        return cls(template, tuple(slots), terms, is_command=False)
 
     def fill(self, texts: Sequence[str | None], at: str) -> tuple[str, Mapping[str, str]]:
         """Return the command and the variables with any text. None is a missing value. RS-57"""
@@ -89,10 +90,14 @@ class ShellTemplate:
             problem = f"has a {slot.excluded}, which would end the expression"
         if value and slot.end.endswith(value):
             problem = f"would end the here-document at {slot.end}"
-        return problem and (
-            f"{problem}: it must be plain ({PLAIN}). Change the value, or, if the action needs any text "
-            f'there, name it in "text": ["{name.key}"]{_option_hint(value)}.'
+        if problem is None:
+            return None
+        remedy = (
+            f'if the action needs any text there, name it in "text": ["{name.key}"]'
+            if self.is_command
+            else 'if no shell reads this argument, let a person name it in "toolPolicy": {"data": …}'
         )
+        return f"{problem}: it must be plain ({PLAIN}). Change the value, or, {remedy}{_option_hint(value)}."
 
 
 def _find_text_problem(slot: Slot, value: str, *, may_be_option: bool) -> str | None:
