@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from easel.core.shell.template import (
@@ -13,6 +15,7 @@ from easel.core.shell.template import (
 )
 from easel.core.values.template import Template, parse_template
 from easel.errors import BadInput
+from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
 TEXT = Terms(texts=("state.x",))
@@ -396,3 +399,33 @@ def test_command_is_bounded() -> None:
         with pytest.raises(BadInput):
             command(text)
     fill("echo " + "{{state.x}} 'a' $b " * 150, "a")
+
+
+LONG = {
+    "launchers": "sudo " * 3_000,
+    "options": "sudo -a sudo " * 1_500,
+    "groups": "(" * 15_000,
+    "arithmetic": "$[ " * 6_000,
+    "opens": "$((" * 6_000,
+    "variables": "".join(f"a{n}=$a{n + 1};" for n in range(1_200)),
+    "code": "sed '" + "/e" * 9_000 + "' ",
+    "flags": "sed 's/" + "e" * 18_000 + "' ",
+    "blanks": " ;" * 9_000,
+    "quotes": "'" * 18_000,
+    "finds": "find -exec " * 1_700,
+    "braces": "${" * 9_000,
+    "arrays": "a=(" * 6_000,
+    "documents": "cat <<E\n" * 2_000,
+    "words": "echo a " + "a=$a " * 3_000,
+}
+
+
+@rule("RS-71")
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_command_is_checked_quickly(text: str) -> None:
+    def check() -> None:
+        compile_template.cache_clear()
+        with contextlib.suppress(BadInput):
+            command(f"a{len(text)}={{{{state.x}}}}; {text}{{{{state.x}}}}")
+
+    assert least_seconds(check, enough=1) < 1

@@ -7,25 +7,15 @@ or tools.
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from easel.core.shell import rules
 from easel.core.shell.code import check_quotes
-from easel.core.shell.lexer import (
-    INPUTS,
-    NAME,
-    OPAQUE,
-    OUTPUTS,
-    SLOT,
-    Expansion,
-    Node,
-    Script,
-    Slot,
-    Word,
-    read_script,
-    refuse_slot,
-)
+from easel.core.shell.lexer import INPUTS, MAX_NESTING, NAME, OPAQUE, OUTPUTS, SLOT, read_script
+from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
 
+MAX_WORDS = 20_000  # of all programs that a command may start
+MAX_STARTED = 20  # readings of the options of one launcher
 Piece = str | Slot | Expansion
 _ASSIGNMENT = re.compile(rf"({NAME})\+?=")
 _ANY_VALUE = re.compile(
@@ -61,6 +51,7 @@ class Checker:
         self._texts = texts
         self._options = options
         self._calls: list[Call] = []
+        self._word_count = 0
         self._assigned: list[tuple[str, Sequence[Word]]] = []
         self._values: dict[str, list[Slot]] = {}  # by variable
         self._run: list[Word] = []  # files and folders of which something runs
@@ -86,6 +77,7 @@ class Checker:
     def _add_script(self, script: Script) -> None:
         self._script.functions |= script.functions
         self._script.numbers |= script.numbers
+        self._script.pointers |= script.pointers
         for node in script.commands:
             self._add_call(node.words, node)
 
@@ -96,16 +88,16 @@ class Checker:
         if not words:
             return
         name = program_name(words[0])
-        call = Call(name, words, node, is_fed, list(_find_started(name, words)))
+        call = Call(name, words, node, is_fed, list(islice(_find_started(name, words), MAX_STARTED)))
+        self._word_count += len(words)
+        if self._word_count > MAX_WORDS or len(call.starts) == MAX_STARTED:
+            refuse("the command starts too many programs; put it into a script.")
         self._calls.append(call)
         if name == "exec":  # its redirections are those of all that follows
             self._script.root.redirections += node.redirections
         is_number = "names" in call.rule and any(re.match("-[a-zA-Z]*i", word.head) for word in words)
-        if (
-            is_number
-            or "numbers" in call.rule
-            or (name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS))
-        ):
+        is_test = name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS)
+        if is_number or is_test or "numbers" in call.rule:
             self._script.numbers.update(re.findall(NAME, " ".join(word.head for word in words[1:])))
         if name in {"for", "select"} and len(words) > 1:
             _refuse(self._in_word(words[1]), "the name of a variable")
@@ -136,13 +128,14 @@ class Checker:
             if call.name in {"read", "mapfile", "readarray"}:
                 found = list(self._inputs(call.node))
                 self._values |= {word.literal: found for word in call.words[1:] if word.literal and found}
-        while True:
+        for _ in range(MAX_NESTING):
             before = sum(map(len, self._values.values()))
             for name, words in self._assigned:
                 found = [*self._values.get(name, ()), *self._in_words(words)]
                 self._values |= {name: list(dict.fromkeys(found))} if found else {}
             if sum(map(len, self._values.values())) == before:
                 return
+        refuse("the variables of the command are assigned in too many steps; put it into a script.")
 
     def _in_words(self, words: Iterable[Word]) -> list[Slot]:
         return [slot for word in words for slot in self._in_word(word)]
@@ -235,7 +228,7 @@ class Checker:
             self._check_input(call)
         if "shell" not in call.rule:
             for variable, found in self._values.items():
-                if re.search(rf"\b{variable}\b", text):
+                if re.search(rf"\b{re.escape(variable)}\b", text):
                     _refuse(found, f"in the variable {variable}, which the code of `{call.name}` uses")
             check_quotes(text, _slots_of(pieces), has_regex=call.name in rules.SLASH_PROGRAMS)
 

@@ -8,10 +8,11 @@ import re
 from collections.abc import Sequence
 
 from easel.core.shell import rules
-from easel.core.shell.lexer import SLOT, Slot
+from easel.core.shell.lexer import SLOT
+from easel.core.shell.words import Slot
 
 _REGEX_FOLLOWS = re.compile(r"(?:^|[(,=~!&|{};:?\n]|\b(?:if|and|or|not|s|g)|[%0-9$]s?)\s*$")
-_RUNNING_FLAGS = re.compile(r"/[a-zA-Z0-9]*[ewW][a-zA-Z0-9]*\s*(?:$|[;}\n])|/[a-zA-Z0-9]*[ew]\s")
+_RUNNING_FLAGS = re.compile(r"/[a-zA-Z0-9]{0,9}[ewW][a-zA-Z0-9]{0,9}\s*(?:$|[;}\n])|/[a-zA-Z0-9]{0,9}[ew]\s")
 
 
 def check_quotes(text: str, slots: Sequence[Slot], *, has_regex: bool) -> None:
@@ -38,6 +39,6 @@ def check_quotes(text: str, slots: Sequence[Slot], *, has_regex: bool) -> None:
         elif char in "'\"":
             quote, start, parts = char, position + 1, 1
         elif char == "/" and has_regex:
-            before = text[:position]
+            before = text[max(0, position - 100) : position]
             is_unclear |= not _REGEX_FOLLOWS.search(before)
             quote, start, parts = "/", position + 1, 2 if re.search(r"(?:^|[^\w$]|[%0-9$])s$", before) else 1

@@ -8,14 +8,14 @@ Does not know programs.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn
 
-from easel.errors import BadInput
+from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
 
 SLOT = "\0"
 OPAQUE = "\1"  # an expansion, in the text of inner code
-MAX_NESTING = 20
+MAX_NESTING = 20  # of substitutions
+MAX_GROUPS = 100
+MAX_ARITHMETIC = 2_000  # characters
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 DOCUMENTS = frozenset({"<<", "<<-"})
 INPUTS = DOCUMENTS | {"<", "<<<", "<>", "<&"}
@@ -28,103 +28,6 @@ _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _RUN = re.compile(r"[^ \t\n;&|<>()'\"\\$`\0={~]+")
 _PARAMETER = re.compile(rf"(?P<sign>[!#]?)(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>:?[-=+?]|[#%/^,])?")
 _VARIABLE = re.compile(rf"({NAME})|[0-9@*#?$!-]")
-
-
-@dataclass(slots=True, eq=False)
-class Slot:
-    """The position of a placeholder, and what its value must be there."""
-
-    name: str
-    quote: str | None = None  # around it: empty, ' or "; None while the slot is not found
-    before: str = ""  # the character before it in its word, if that is literal text
-    digits: bool = False  # the value must be digits
-    excluded: str = ""  # a character that the value must not contain
-    end: str = ""  # of its here-document, which no value must complete
-    is_inner: bool = False  # in a substitution, in inner code, in a comment: no place for any text
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """`$name`, `${name…}`, `$(…)`, `<(…)`, an array."""
-
-    name: str = ""
-    words: "tuple[Word, ...]" = ()  # inside of the braces
-    group: "Node | None" = None  # the commands of a substitution
-    is_bare: bool = False  # `$name` without braces: a letter behind it would belong to the name
-
-
-@dataclass(slots=True, eq=False)
-class Word:
-    """A word without its quotes. In `NAME=…`, `assigns` is the name."""
-
-    pieces: list[str | Slot | Expansion] = field(default_factory=list[str | Slot | Expansion])
-    is_quoted: bool = False
-    assigns: str | None = None
-
-    def add(self, text: str) -> None:
-        if self.pieces and isinstance(self.pieces[-1], str):
-            text = str(self.pieces.pop()) + text
-        self.pieces.append(text)
-
-    @property
-    def slots(self) -> list[Slot]:
-        return [piece for piece in self.pieces if isinstance(piece, Slot)]
-
-    @property
-    def head(self) -> str:
-        """The literal text before the first slot or expansion."""
-        return self.pieces[0] if self.pieces and isinstance(self.pieces[0], str) else ""
-
-    @property
-    def tail(self) -> str:
-        return self.pieces[-1] if self.pieces and isinstance(self.pieces[-1], str) else ""
-
-    @property
-    def literal(self) -> str | None:
-        """The text of the word, or None if it has slots or expansions."""
-        return self.head if len(self.pieces) == bool(self.head) else None
-
-    @property
-    def keyword(self) -> str | None:
-        return None if self.is_quoted else self.literal
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """A command, or a group of commands: `{ … }`, `( … )`, a loop, a substitution."""
-
-    parent: "Node | None" = None
-    end: str | None = None  # the word or operator that ends the group; None: a command
-    words: list[Word] = field(default_factory=list[Word])
-    redirections: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
-    children: list["Node"] = field(default_factory=list["Node"])
-    before: list["Node"] = field(default_factory=list["Node"])  # in the same pipeline
-    after: list["Node"] = field(default_factory=list["Node"])
-    pipeline: list["Node"] = field(default_factory=list["Node"])  # of the group, being read
-    is_captured: bool = False  # a substitution: its output becomes a part of a word
-
-    @property
-    def is_open_test(self) -> bool:
-        return bool(self.words) and self.words[0].keyword == "[[" and self.words[-1].keyword != "]]"
-
-
-@dataclass(slots=True)
-class Script:
-    """All commands of a text, with those of its substitutions."""
-
-    commands: list[Node] = field(default_factory=list[Node])
-    functions: set[str] = field(default_factory=set[str])
-    numbers: set[str] = field(default_factory=set[str])  # variables that arithmetic evaluates
-    pointers: set[str] = field(default_factory=set[str])  # variables that hold a name: `${!name}`
-    root: Node = field(default_factory=Node)
-
-
-def refuse(problem: str) -> NoReturn:
-    raise BadInput(problem=problem)
-
-
-def refuse_slot(slot: Slot, where: str) -> NoReturn:
-    refuse(f"{slot.name} must not be {where}.")
 
 
 def read_script(text: str, slots: Sequence[Slot], parent: Node | None = None, depth: int = 0) -> Script:
@@ -149,13 +52,13 @@ class _Lexer:
 
     def read(self, outer: Node) -> None:
         """Read the commands of a group up to its end."""
-        self._depth += 1
-        if self._depth > MAX_NESTING:
-            refuse(f"the command is nested deeper than {MAX_NESTING} levels.")
+        self._enter()
         around = [outer]
         node: Node | None = None  # what words and redirections belong to
         in_pattern = False
         while around:
+            if len(around) > MAX_GROUPS:
+                refuse(f"the command has more than {MAX_GROUPS} groups in one another.")
             group, lexeme = around[-1], self._next()
             key = lexeme if isinstance(lexeme, str) else lexeme.keyword
             if in_pattern and key not in {"esac", ""}:
@@ -179,6 +82,11 @@ class _Lexer:
                 in_pattern = group.end == "esac" and lexeme in {";;", ";&", ";;&"}
                 node = self._read_operator(around, node, lexeme)
         self._depth -= 1
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            refuse(f"the command is nested deeper than {MAX_NESTING} levels.")
 
     def _read_operator(self, around: list[Node], node: Node | None, operator: str) -> Node | None:
         """Return what the words after an operator belong to, if that is known."""
@@ -365,12 +273,14 @@ class _Lexer:
 
     def _read_parentheses(self, word: Word) -> None:
         """Read the elements of an array, or the patterns of `@(…)`."""
+        self._enter()
         inner: list[Word] = []
         while (lexeme := self._next()) != ")":
             if lexeme == "":
                 refuse("a ( is not closed.")
             inner += [lexeme] if isinstance(lexeme, Word) else []
         word.pieces.append(Expansion(words=tuple(inner)))
+        self._depth -= 1
 
     # --- expansions -----------------------------------------------------------------------------------------
 
@@ -409,6 +319,7 @@ class _Lexer:
         word.pieces.append(Expansion(group=group))
 
     def _read_parameter(self, word: Word, quote: str) -> None:
+        self._enter()
         self._pos += 2
         found = _PARAMETER.match(self._text, self._pos)
         if found is None and self._text.startswith(SLOT, self._pos):
@@ -432,6 +343,7 @@ class _Lexer:
         if found and found["sign"] == "!":
             self._script.pointers.add(found["name"])
         word.pieces.append(Expansion(found["name"] if found else "", (inner,)))
+        self._depth -= 1
 
     def _skip_arithmetic(self, end: str, start: int) -> bool:
         """Skip an arithmetic expression. Returns False if the text is none."""
@@ -442,6 +354,8 @@ class _Lexer:
                 self._script.numbers.update(re.findall(rf"{NAME}|\$[0-9@*]", self._text[start:index]))
                 self._pos = index + len(end)
                 return True
+            if index - start > MAX_ARITHMETIC:
+                refuse(f"an arithmetic expression must have at most {MAX_ARITHMETIC} characters.")
             depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(self._text[index], 0)
             if depth < 0:
                 return False

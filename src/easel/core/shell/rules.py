@@ -89,6 +89,10 @@ let shift exit return break continue: numbers
 """
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 class Rule:
     """The members of all rows of a program."""
 
@@ -118,22 +122,17 @@ def _read(table: str) -> Mapping[str, Rule]:
 
 RULES = _read(TABLE)
 UNKNOWN = Rule()
-FLAGS = frozenset(
-    ["-i", "-t", "-it", "-ti", "-d", "--rm", "-y", "--yes", "-q", "-n", "-E", "-H", "-S", "-r", "-0", "-T"]
-)  # of launchers, without a value
+# Options of launchers without a value.
+FLAGS = _words("-i -t -it -ti -d --rm -y --yes -q -n -E -H -S -r -0 -T")
 CODE_OPTION = re.compile(r"--(?:eval|execute|exec|code|cmd|command|expression)|-[ce]|-ex|-cmd")
-CODE_COMMANDS = frozenset({"eval", "runner"})  # subcommands whose operand is code
-CONSOLES = frozenset(
-    {"shell", "shell_plus", "console", "dbshell", "repl", "tinker"}
-)  # of a script: read code
+CODE_COMMANDS = _words("eval runner")  # subcommands whose operand is code
+CONSOLES = _words("shell shell_plus console dbshell repl tinker")  # of a script: their input is code
 FILE_OPTION = re.compile(r"--(?:[a-z-]+-)?(?:rsh|shell|hook|editor|pager|askpass|exec)")
 # Options that name a folder with code that runs. A value there needs a literal folder before it.
-FOLDER_OPTIONS = frozenset(
-    ["-C", "--git-dir", "--work-tree", "--prefix", "--project-directory", "--directory", "-chdir"]
-)
-OUTPUT_OPTIONS = frozenset({"-o", "-O", "--output", "--output-document"})
-TESTS = frozenset({"[", "[[", "test"})
-NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+FOLDER_OPTIONS = _words("-C --git-dir --work-tree --prefix --project-directory --directory -chdir")
+OUTPUT_OPTIONS = _words("-o -O --output --output-document")
+TESTS = _words("[ [[ test")
+NUMBER_TESTS = _words("-eq -ne -lt -le -gt -ge")
 NUMBER_VARIABLES = re.compile("S?RANDOM|SECONDS|OPTIND|LINENO|HIST.*|EPOCH.*|COLUMNS|LINES|TMOUT|FUNCNEST")
 UNSAFE_VARIABLES = re.compile(
     "PATH|CDPATH|FPATH|ENV|BASH.*|HOME|ZDOTDIR|IFS|SHELL|PS[0-4]|EDITOR|VISUAL|.*PAGER|BROWSER|LESS.*|_|"
@@ -147,28 +146,9 @@ RUN_FILES = re.compile(
     r"crontab|\.[a-z]*rc|\.[a-z_]*profile|\.z[a-z]*|(?:sitecustomize|conftest)\.py|"
     r"(?:cron\.[a-z]+|hooks|init\.d|profile\.d|sudoers\.d)/.*)"
 )
-DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-FILTERS = frozenset(
-    ["grep", "head", "tail", "sort", "uniq", "wc", "tr", "cut", "cat", "mail"]
-)  # where any text may be piped to
-# In code: what opens a regular expression, and what makes it unclear where its quotes are.
-SLASH_PROGRAMS = frozenset(
-    [
-        "awk",
-        "gawk",
-        "mawk",
-        "nawk",
-        "sed",
-        "gsed",
-        "vim",
-        "vi",
-        "nvim",
-        "ex",
-        "perl",
-        "ruby",
-        "node",
-        "nodejs",
-    ]
-)
+DEVICES = _words("/dev/null /dev/stdout /dev/stderr /dev/tty")
+FILTERS = _words("grep head tail sort uniq wc tr cut cat mail")  # any text may be piped to these
+# In code: regular expressions in /…/, and marks that make it unclear where its quotes are.
+SLASH_PROGRAMS = _words("awk gawk mawk nawk sed gsed vim vi nvim ex perl ruby node nodejs")
 UNCLEAR = re.compile(r"#|//|/\*|--|<<|\$\$|%\W|\?['\"]|\b(?:q[qwxr]?|m|y|tr)\s*[^\w\s,;=)]|'''|\"\"\"")
 CODE_IN_STRING = re.compile(r"\\\(|\{|\$\(")

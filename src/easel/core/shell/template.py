@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from easel.core.shell.checker import Checker
-from easel.core.shell.lexer import SLOT, Slot, read_script
+from easel.core.shell.lexer import SLOT, read_script
 from easel.core.shell.plain import PLAIN, find_plain_problem, is_number
+from easel.core.shell.words import Slot
 from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 

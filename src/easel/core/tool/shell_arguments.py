@@ -14,45 +14,22 @@ from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import RESERVED, split_tool_name
 from easel.core.tool.schemas import find_alternatives, inner_schemas, list_of, members_of, prefix_items
 
-SHELL_WORDS = frozenset(
-    [
-        "ash",
-        "bash",
-        "cli",
-        "cmd",
-        "cmdline",
-        "command",
-        "commandline",
-        "commands",
-        "console",
-        "cmds",
-        "dash",
-        "exec",
-        "execute",
-        "fish",
-        "ksh",
-        "powershell",
-        "pwsh",
-        "script",
-        "scripts",
-        "sh",
-        "shell",
-        "shells",
-        "ssh",
-        "sudo",
-        "terminal",
-        "tmux",
-        "tty",
-        "zsh",
-    ]
-)
-# Names of arguments that are a command of such a tool; the others are words of one.
-COMMAND_WORDS = SHELL_WORDS | frozenset(
-    ["args", "argv", "code", "input", "line", "lines", "program", "run", "stdin"]
-)
-NAME_WORDS = SHELL_WORDS | {"process", "subprocess", "repl"}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ArgumentPath = tuple[str | int, ...]
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of a name or a sentence, in small letters: of `runShellScript` run, shell, script."""
+    return {word.lower() for word in _WORD.findall(text)}
+
+
+SHELL_WORDS = words_of(
+    "ash bash cli cmd cmdline cmds command commandline commands console dash exec execute fish ksh "
+    "powershell pwsh script scripts sh shell shells ssh sudo terminal tmux tty zsh"
+)
+# Names of arguments that are a command of such a tool; the others are words of one.
+COMMAND_WORDS = SHELL_WORDS | words_of("args argv code input line lines program run stdin")
+NAME_WORDS = SHELL_WORDS | words_of("process subprocess repl")
 
 
 class Reading(StrEnum):
@@ -120,11 +97,6 @@ class ShellArguments:
             own = {schema[X_SHELL] for schema in found if isinstance(schema.get(X_SHELL), bool)}
             self._places[path] = found, marks | own
         return self._places[path]
-
-
-def words_of(text: str) -> set[str]:
-    """Return the words of a name or a sentence, in small letters: of `runShellScript` run, shell, script."""
-    return {word.lower() for word in _WORD.findall(text)}
 
 
 def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
