@@ -15,7 +15,7 @@ from tests.edges.gateway.node_peer import NodePeer, call_tool, new_tool, node_to
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session, script
 from tests.requirements import case, rule
-from tests.support.gateway import WAIT_SECONDS, GatewayClient
+from tests.support.gateway import WAIT_SECONDS, GatewayClient, Refused
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ async def test_node_that_does_not_mark_its_command_receives_plain_values_only(sm
         assert (await action)["status"] == "completed"
         patch = [{"op": "replace", "path": "/version", "value": "1.0; touch PWN; #"}]
         await client.call("canvas.patch", canvasId=name, statePatch=patch)
-        with pytest.raises(Refused, match=r"{{state\.version}} has the character ';'"):
+        with pytest.raises(Refused, match=r"{{state\.version}} has the character"):
             await client.call("canvas.action", canvasId=name, actionId="deploy")
 
 
