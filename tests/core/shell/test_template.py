@@ -364,6 +364,8 @@ NO_TEXT = [
     "env A={{state.x}} b",
     "ansible-playbook a -e b={{state.x}}",
     "xargs echo {{state.x}}",
+    'eval "$EASEL_TEXT_1"; echo {{state.x}}',
+    "echo $((EASEL_TEXT_1)); echo {{state.x}}",
 ]
 
 

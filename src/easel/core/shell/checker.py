@@ -19,7 +19,7 @@ MAX_STARTED = 20  # readings of the options of one launcher
 Piece = str | Slot | Expansion
 _ASSIGNMENT = re.compile(rf"({NAME})\+?=")
 _ANY_VALUE = re.compile(
-    r"[1-9][0-9]*|[@*_]|REPLY|MAPFILE|OPTARG|BASH_\w+"
+    r"[1-9][0-9]*|[@*_]|REPLY|MAPFILE|OPTARG|(?:BASH|EASEL)_\w+"
 )  # variables that may hold any value
 _VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|tclsh|node)[0-9.]+")
 _RUNS = "its value would choose what runs"
@@ -64,7 +64,7 @@ class Checker:
                 _refuse(found, f"in the variable {name}, which changes how programs run")
             if name in self._script.numbers or rules.NUMBER_VARIABLES.fullmatch(name):
                 _require_digits(found)
-        if any(name.startswith("$") for name in self._script.numbers):
+        if any(name.startswith(("$", "EASEL_")) for name in self._script.numbers):
             _require_digits(self._slots)
         for call in self._calls:
             self._check_call(call)
