@@ -175,6 +175,21 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 "Hosts that the actions may [fetch from](../guide/actions.md#http). `*.` stands for every "
                 "name below a domain; without a port: that of the scheme.",
             ),
+            Member(
+                "shell",
+                "object of lists of arguments, by tool",
+                {},
+                {"laptop__Print": ["line"]},
+                "Arguments that a [shell](../guide/actions.md#values-in-commands) reads too.",
+            ),
+            Member(
+                "data",
+                "object of lists of arguments, by tool",
+                {},
+                {"laptop__Publish": ["payload"]},
+                "Arguments that no shell reads, of a tool that looks like one; counts when a person has "
+                "accepted the spec.",
+            ),
         ],
     ),
     "action": (
@@ -226,11 +241,19 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 "arguments it is empty text.",
             ),
             Member(
+                "text",
+                f"list of placeholders, at most {actions.MAX_NAMED}",
+                [],
+                ["state.name"],
+                "Placeholders that take [any text](../guide/actions.md#values-in-commands) in a command: it "
+                "reaches the command as a variable. Others must be plain there.",
+            ),
+            Member(
                 "allowOptions",
-                BOOLEAN,
-                False,
-                True,
-                "Whether a value in a shell argument may start with `-`.",
+                f"list of placeholders, at most {actions.MAX_NAMED}",
+                [],
+                ["state.name"],
+                "Placeholders whose values may start with `-` in a command.",
             ),
             Member(
                 "secrets",
@@ -328,6 +351,8 @@ def with_member(place: str, name: str, value: Any) -> dict[str, Any]:
         target = raw["actions"]["more"] = deepcopy(KINDS.get(place, LOOK))
         if name in ("saveMode", "parse"):
             target["saveAs"] = "last"
+        if name in {"text", "allowOptions"}:
+            target["args"] = {"value": "{{state.name}}"}
         if name == "secrets":
             raw["toolPolicy"]["secrets"] = ["DEPLOY_KEY"]
     target.pop(name, None) if value is ABSENT else target.update({name: value})

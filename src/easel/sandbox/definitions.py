@@ -41,7 +41,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
             "command": _text(
                 "The command line.", minLength=1, maxLength=MAX_COMMAND_LENGTH, **{X_SHELL: True}
             ),
-            "workdir": _path("The folder it starts in."),
+            "workdir": {**_path("The folder it starts in."), X_SHELL: False},
             "timeout": {
                 **_number("Milliseconds after which it is stopped.", 1, MAX_TIMEOUT_MS),
                 "default": TIMEOUT_MS,

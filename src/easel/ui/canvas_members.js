@@ -23,6 +23,8 @@ export const ACTION_MEMBERS = {
   message: row("Message"),
   patch: row("Changes the state"),
   secrets: row("Uses your secrets", list("none")),
+  text: row("Takes any text", list("nothing")),
+  texts: (texts) => Object.entries(texts).map(([name, text]) => [`With $${name} =`, text]), // of a question
   allowOptions: row("A value may be an option of a program", list("none")),
   missing: row("Where a value is missing", { fail: "it fails", empty: "it goes on with an empty text" }),
   saveAs: row("Stores its result as"),
@@ -42,6 +44,8 @@ export const POLICY_MEMBERS = {
   connect: row("Its page may connect to", list("nothing")),
   hosts: row("Its actions may fetch from", list("nothing")),
   secrets: row("Its actions may send your secrets to its tools", list("none")),
+  shell: row("Arguments that a shell reads too"),
+  data: row("Arguments in which no shell reads a value", (value) => value),
 };
 
 /** Return rows of names and values for all members that are given, in the order of the table. */

@@ -201,11 +201,13 @@ def test_spec_must_not_allow_a_tool_that_its_author_may_not_call() -> None:
 
 @rule("RS-16", "RS-45")
 @case("X1")
-def test_spec_with_a_command_that_would_evaluate_a_value_is_refused() -> None:
+def test_spec_with_a_command_whose_program_a_value_would_choose_is_refused() -> None:
     spec = parse_spec(
-        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "echo $(ls {{state.x}})"})
+        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "sudo {{state.x}}"})
     )
-    with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: {{state\.x}} must not be in \$\(…\)"):
+    with pytest.raises(
+        BadInput, match=r"^actions\.act\.args\.command: {{state\.x}} must not be where a command"
+    ):
         check_templates(spec, TOOLS)
     assert any("server-a__Bash does not exist" in warning for warning in check_templates(spec, {}))
 
@@ -218,9 +220,6 @@ def test_spec_with_a_reference_in_a_command_is_refused(reference: dict[str, str]
     spec = parse_spec(raw)
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: a shell reads this argument"):
         check_templates(spec, TOOLS)
-    unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
-    with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
-        check_templates(spec, {"server-a__Bash": unmarked})
     elsewhere = with_action(kind="tool.call", tool="server-a__Bash", args={"workdir": reference})
     check_templates(parse_spec({**elsewhere, "toolPolicy": raw["toolPolicy"]}), TOOLS)
 
@@ -276,15 +275,15 @@ def test_command_without_placeholders_is_not_checked() -> None:
     )
 
 
-@rule("RS-65")
-def test_author_is_warned_about_a_program_that_may_run_its_arguments() -> None:
-    spec = parse_spec(
-        with_action(kind="tool.call", tool="server-a__Bash", args={"command": "frob {{state.x}}"})
-    )
-    assert any(
-        warning.startswith("actions.act.args.command: the program `frob` is not known to take plain data")
-        for warning in check_templates(spec, TOOLS)
-    )
+@rule("RS-71")
+def test_author_is_warned_about_a_value_in_the_state_that_does_not_fit() -> None:
+    args = {"command": "frob {{state.x}} {{state.y}} {{state.z}} {{input.x}}"}
+    raw = with_action(kind="tool.call", tool="server-a__Bash", args=args)
+    spec = parse_spec({**raw, "state": {"x": "it's", "y": 5}})
+    warnings = [text for text in check_templates(spec, TOOLS) if text.startswith("actions.act.args")]
+    assert len(warnings) == 1
+    assert "the value of {{state.x}} in the spec's state has the character" in warnings[0]
+    assert '"text": ["state.x"]' in warnings[0]
 
 
 @rule("RS-45")

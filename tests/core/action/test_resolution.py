@@ -33,66 +33,135 @@ def resolve(
     return resolve_call(action, definition, Values(state or {}, values, NOW), "agent:main:main").args
 
 
-@rule("RS-16", "RS-45")
+@rule("RS-71", "RS-45")
 @case("X1")
-def test_command_that_would_evaluate_a_value_is_refused() -> None:
+def test_command_whose_program_a_value_would_choose_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: "):
-        resolve(call(args={"command": "echo $(ls {{state.x}})"}), {"x": "a"})
+        resolve(call(args={"command": "echo; {{state.x}}"}), {"x": "a"})
 
 
-@rule("CV-26", "RS-16")
-def test_placeholders_become_one_quoted_argument_each() -> None:
+@rule("CV-26", "RS-71")
+def test_plain_values_are_inserted_as_they_are_and_others_fail_the_action() -> None:
     deploy = admit(parse_spec(example()), "deploy")
     assert isinstance(deploy, CallTool)
     assert resolve(deploy, {"service": "api", "version": "1.2.7"}) == {"command": "./deploy api 1.2.7"}
-    assert resolve(deploy, {"service": "my service", "version": "$(x)"}) == {
-        "command": "./deploy 'my service' '$(x)'"
+    with pytest.raises(
+        BadInput, match=r"^actions\.deploy\.args\.command: the value of {{state\.version}} has"
+    ):
+        resolve(deploy, {"service": "api", "version": "$(x)"})
+
+
+@rule("RS-71", "RS-44")
+def test_any_text_is_a_variable_of_the_command_and_other_arguments_have_it_as_it_is() -> None:
+    args = {"command": "cat '{{input.a}}' {{input.b}}", "note": "{{input.a}}", "n": 5}
+    action = call(args=args, text=["input.b", "input.a"])
+    takes = {**BASH_SCHEMA, "x-secrets": True}
+    takes["properties"] = {**takes["properties"], "note": {"type": "string", "x-shell": False}}
+    values = Values({}, {"a": "a b; $(ls)", "b": "it's"}, NOW)
+    resolved = resolve_call(action, replace(BASH, schema=takes), values, "agent:main:main")
+    command = """cat ''"${EASEL_TEXT_2}"'' "${EASEL_TEXT_1}\""""
+    assert resolved.args == {"command": command, "note": "a b; $(ls)", "n": 5}
+    assert resolved.texts == (("EASEL_TEXT_1", "it's"), ("EASEL_TEXT_2", "a b; $(ls)"))
+    with pytest.raises(BadInput, match=r"server-a__Bash takes no variables"):
+        resolve_call(action, BASH, values, "agent:main:main")
+
+
+def look(name: str, **properties: Any) -> ToolDefinition:
+    return ToolDefinition(f"node__{name}", "", {"type": "object", "properties": properties})
+
+
+# What the third review ran on a node: the value became a command.
+INJECTED: list[tuple[ToolDefinition, dict[str, Any]]] = [
+    (look("shell", command={"type": "array"}), {"command": ["bash", "-lc", "echo deploy {{state.v}}"]}),
+    (look("shell", command={"type": "array"}), {"command": ["bash", "-lc", "{{state.v}}"]}),
+    (look("local_shell", action={}), {"action": {"command": ["sh", "-c", "{{state.v}}"]}}),
+    (look("Bash", command={}), {"command": {"text": "echo {{state.v}}"}}),
+    (look("run_command", CommandLine={}), {"CommandLine": "echo {{state.v}}"}),
+    (look("batch", commands={}), {"commands": ["echo a", "echo {{state.v}}"]}),
+    (look("interact_with_process", input={}), {"input": "echo {{state.v}}"}),
+    (look("zsh", line={}), {"line": "{{state.v}}"}),
+    (look("ssh", host={}), {"host": "{{state.v}}"}),
+    (look("exec", any={}), {"any": {"$value": "state.v"}}),
+]
+
+
+@rule("RS-71")
+@pytest.mark.parametrize("definition, args", INJECTED, ids=lambda value: getattr(value, "name", None))
+def test_no_value_becomes_a_command_of_a_tool_that_looks_like_a_shell(
+    definition: ToolDefinition, args: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInput, match=r"^actions\.act\.args\."):
+        resolve(call(args=args), {"v": "1.0; echo RAN-$((6*7))"}, definition=definition)
+
+
+@rule("RS-71")
+def test_plain_values_numbers_and_flags_reach_a_tool_that_looks_like_a_shell_as_they_are() -> None:
+    args = {
+        "command": ["sh", "-c", "echo {{state.v}}"],
+        "cwd": "/srv/{{state.v}}",
+        "n": {"$value": "state.n"},
     }
-
-
-@rule("RS-44", "RS-16", "CV-27")
-def test_only_shell_arguments_are_quoted() -> None:
-    action = call(args={"command": "cat {{input.a}}", "workdir": "{{input.a}}", "n": 5})
-    assert resolve(action, values={"a": "a b; ls"}) == {
-        "command": "cat 'a b; ls'",
-        "workdir": "a b; ls",
+    assert resolve(call(args=args), {"v": "1.0", "n": 5}, definition=look("shell", command={})) == {
+        "command": ["sh", "-c", "echo 1.0"],
+        "cwd": "/srv/1.0",
         "n": 5,
     }
-    no_shell = replace(BASH, schema={"properties": {"command": {"type": "string", "x-shell": False}}})
-    assert resolve(action, values={"a": "a b; ls"}, definition=no_shell)["command"] == "cat a b; ls"
 
 
-@rule("RS-65")
-def test_node_that_does_not_mark_its_command_gets_quoted_values() -> None:
-    unmarked = replace(BASH, schema={"properties": {"command": {"type": "string"}}})
-    action = call(args={"command": "./deploy {{state.version}}"})
-    assert resolve(action, {"version": "1.0; touch PWN; #"}, definition=unmarked) == {
-        "command": "./deploy '1.0; touch PWN; #'"
+@rule("RS-71")
+def test_person_says_by_the_policy_which_arguments_a_shell_reads() -> None:
+    def run(definition: ToolDefinition, policy: dict[str, Any]) -> Any:
+        raw = {
+            "toolPolicy": policy,
+            "actions": {"a": {"kind": "tool.call", "tool": definition.name, "args": args}},
+        }
+        spec = parse_spec(raw)
+        action = spec.actions["a"]
+        assert isinstance(action, CallTool)
+        return resolve_call(action, definition, Values({"x": "a b"}, {}, NOW), "s", policy=spec).args
+
+    args = {"line": "echo {{state.x}}"}
+    assert run(look("Print", line={}), {}) == {"line": "echo a b"}
+    with pytest.raises(BadInput, match="must be plain"):
+        run(look("Print", line={}), {"shell": {"node__Print": ["line"]}})
+    with pytest.raises(BadInput, match="must be plain"):
+        run(look("shell", line={}), {"data": {"node__shell": ["other"]}})
+    assert run(look("shell", line={}), {"data": {"node__shell": ["line"]}}) == {"line": "echo a b"}
+
+
+@rule("RS-71")
+def test_data_may_have_any_names_and_texts() -> None:
+    publish = look("Publish", topic={"type": "string"}, payload={"type": "object"})
+    payload = {"command": "say {{state.x}}", "script": "{{state.x}}", "shell": {"$value": "state"}}
+    payload["shell"] = {"$value": "state.p"}
+    action = call(args={"topic": "a/{{state.x}}", "payload": payload})
+    assert resolve(action, {"x": "living room", "p": {"cmd": "it's"}}, definition=publish) == {
+        "topic": "a/living room",
+        "payload": {"command": "say living room", "script": "living room", "shell": {"cmd": "it's"}},
     }
 
 
 @rule("RS-57", "CV-28")
 def test_missing_value_is_refused_in_a_command_only() -> None:
-    action = call(args={"command": "rm -r build/{{state.name}}", "workdir": "/srv/{{state.name}}"})
+    action = call(args={"command": "rm -r build/{{state.name}}"})
     for state in ({}, {"name": None}):
         with pytest.raises(BadInput, match=r"^actions\.act\.args\.command: {{state\.name}} has no value"):
             resolve(action, state)
-    assert resolve(call(args={"workdir": "/srv/{{state.name}}"})) == {"workdir": "/srv/"}
+    assert resolve(call(args={"note": "/srv/{{state.name}}"}), definition=SEARCH) == {"note": "/srv/"}
     lenient = call(args={"command": "rm -r build/{{state.name}}"}, missing="empty")
     assert resolve(lenient) == {"command": "rm -r build/''"}
 
 
-@rule("RS-16")
+@rule("RS-71", "RS-16")
 @case("X2")
-def test_value_that_looks_like_an_option_is_refused_unless_allowed() -> None:
+def test_value_that_looks_like_an_option_is_refused_unless_the_placeholder_is_named() -> None:
     action = call(args={"command": "cat {{input.a}}"})
     with pytest.raises(
         BadInput, match=r"actions\.act\.args\.command: the value of {{input\.a}} begins with -"
     ):
-        resolve(action, values={"a": "--output=/etc/x"})
-    assert resolve(call(args={"command": "cat {{input.a}}"}, allowOptions=True), values={"a": "-n"}) == {
-        "command": "cat -n"
-    }
+        resolve(action, values={"a": "--output"})
+    allowed = call(args={"command": "cat {{input.a}}"}, allowOptions=["input.a"])
+    assert resolve(allowed, values={"a": "-n"}) == {"command": "cat -n"}
 
 
 @rule("CV-24", "CV-26")
@@ -112,16 +181,13 @@ def test_message_is_filled_as_plain_text() -> None:
         resolve_message(action, Values({"a": "x" * 100}, None, NOW), limit=50)
 
 
-def test_nested_shell_arguments_are_quoted_too() -> None:
-    tool = replace(
-        BASH,
-        schema={
-            "properties": {"steps": {"items": {"properties": {"run": BASH_SCHEMA["properties"]["command"]}}}}
-        },
-    )
-    action = call(args={"steps": [{"run": "ls {{input.a}}", "name": "{{input.a}}"}]})
-    assert resolve(action, values={"a": "a b"}, definition=tool) == {
-        "steps": [{"run": "ls 'a b'", "name": "a b"}]
+@rule("RS-44", "RS-71")
+def test_marked_argument_inside_of_a_list_is_a_command() -> None:
+    item = {"run": {"type": "string", "x-shell": True}, "name": {"type": "string"}}
+    tool = look("Deploy", steps={"items": {"properties": item}})
+    action = call(args={"steps": [{"run": "ls {{input.a}}", "name": "{{input.b}}"}]})
+    assert resolve(action, values={"a": "a", "b": "a b"}, definition=tool) == {
+        "steps": [{"run": "ls a", "name": "a b"}]
     }
     bad = call(args={"steps": [{"run": "eval {{input.a}}"}]})
     with pytest.raises(BadInput, match=r"^actions\.act\.args\.steps\[0\]\.run: "):
@@ -170,44 +236,28 @@ def test_call_has_the_names_of_its_secrets_and_their_exact_paths() -> None:
     assert resolved.secrets == (SecretUse(("filter", "a.b", 0), "TOKEN"),)
 
 
-IN_A_COMMAND: list[tuple[dict[str, Any], str]] = [
-    ({"command": {"$value": "state.x"}}, "command"),
-    ({"command": {"$secret": "TOKEN"}}, "command"),
-    ({"command": [{"$value": "state.x"}]}, "command[0]"),
-]
-ABOVE_A_COMMAND: list[tuple[dict[str, Any], str]] = [
-    ({"steps": {"$value": "state.x"}}, "steps"),
-    ({"steps": [{"$secret": "TOKEN"}]}, "steps[0]"),
-    ({"steps": [{"run": {"$value": "state.x"}}]}, "steps[0].run"),
-    ({"command": {"$value": "state.x"}}, "command"),  # by its name
-]
-
-
-@rule("RS-66", "RS-16", "RS-65")
+@rule("RS-66", "RS-71")
 @pytest.mark.parametrize(
-    "args, at, definition",
-    [(*row, BASH) for row in IN_A_COMMAND] + [(*row, SEARCH) for row in ABOVE_A_COMMAND],
+    "args, at",
+    [
+        ({"command": {"$value": "state.x"}}, "command"),
+        ({"command": {"$secret": "TOKEN"}}, "command"),
+        ({"command": [{"$value": "state.x"}]}, r"command\[0\]"),
+    ],
 )
-@pytest.mark.parametrize("value", [5, True, None, "x", ["ls"], {"run": "ls"}], ids=repr)
-def test_reference_in_or_above_a_command_is_refused_whatever_its_value(
-    args: dict[str, Any], at: str, definition: ToolDefinition, value: Any
-) -> None:
-    with pytest.raises(BadInput) as refused:
-        resolve(call(args=args), {"x": value}, definition=definition)
-    assert refused.value.message.startswith(f"actions.act.args.{at}: a shell reads this argument")
+def test_reference_in_place_of_a_command_is_refused(args: dict[str, Any], at: str) -> None:
+    with pytest.raises(BadInput, match=rf"^actions\.act\.args\.{at}: a shell reads this argument"):
+        resolve(call(args=args), {"x": "ls"})
 
 
-@rule("RS-66", "RS-65")
-@pytest.mark.parametrize("name", ["command", "cmd", "script", "shell"])
-def test_value_with_a_text_that_counts_as_a_command_is_refused(name: str) -> None:
-    action = call(args={"filter": {"$value": "state.x"}})
+@rule("RS-66", "RS-71")
+def test_inserted_value_with_a_text_that_a_shell_reads_is_refused() -> None:
+    action = call(args={"steps": {"$value": "state.x"}})
     with pytest.raises(
-        BadInput, match=rf"^actions\.act\.args\.filter\.deep\[1\]\.{name}: a shell reads this text"
+        BadInput, match=r"^actions\.act\.args\.steps\[1\]\.run: a shell reads this text.*toolPolicy"
     ):
-        resolve(action, {"x": {"deep": [0, {name: "ls"}]}}, definition=SEARCH)
-    assert resolve(action, {"x": {name: 5}}, definition=SEARCH) == {"filter": {name: 5}}
-    note = call(args={"note": {"$value": "state.x"}})
-    assert resolve(note, {"x": {name: "ls"}}, definition=SEARCH) == {"note": {name: "ls"}}
+        resolve(action, {"x": [0, {"run": "ls"}]}, definition=SEARCH)
+    assert resolve(action, {"x": [{"run": 5}]}, definition=SEARCH) == {"steps": [{"run": 5}]}
 
 
 @rule("RS-66")

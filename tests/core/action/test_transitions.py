@@ -50,7 +50,7 @@ from tests.core.action.examples import (
     events,
     start,
 )
-from tests.core.canvas.specs import TOOLS
+from tests.core.canvas.specs import BASH, BASH_SCHEMA, TOOLS, example
 from tests.requirements import case, rule
 
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
@@ -244,16 +244,20 @@ def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
 
 @rule("CV-22", "RS-13")
 def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
-    started = start(canvas_with_actions(act=ACTS), "act", input={"to": "it's"})
+    bash = replace(BASH, schema={**BASH_SCHEMA, "x-secrets": True})
+    rules = replace(RULES, definitions={**TOOLS, BASH.name: bash})
+    snapshot = canvas_with_actions(act={**ACTS, "text": ["input.to"]})
+    started = start(snapshot, "act", rules, input={"to": "it's"})
     [(event_type, data)] = events(started.change)
     assert event_type == "canvas.action.asked"
     assert started.execution.resolved == {
         "kind": "tool.call",
         "tool": "server-a__Bash",
-        "args": {"command": "./deploy api 'it'\\''s'"},
+        "args": {"command": './deploy api "${EASEL_TEXT_1}"'},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
         "hints": {"readOnly": False, "idempotent": False, "destructive": True},
+        "texts": {"EASEL_TEXT_1": "it's"},
         "salt": "",
         "digest": data["digest"],
     }
@@ -261,6 +265,19 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     assert started.execution.status is ExecutionStatus.ASKED
     assert started.execution.owner_id is None
     assert not started.change.is_mutation
+    assert approve(snapshot, started.execution, rules).work == started.work
+
+
+@rule("RS-71", "RS-59")
+def test_argument_counts_as_data_only_when_a_person_has_accepted_that() -> None:
+    policy = {**example()["toolPolicy"], "data": {"server-a__Bash": ["workdir"]}}
+    act = {**ACTS, "args": {"command": "ls", "workdir": "{{input.to}}"}}
+    spec: dict[str, Any] = {"actions": {"act": act}, "refresh": ..., "bindings": ..., "toolPolicy": policy}
+    accepted = start(canvas(**spec), "act", input={"to": "a b"})
+    assert accepted.execution.status is ExecutionStatus.ASKED
+    unaccepted = start(canvas(accepted=False, **spec), "act", input={"to": "a b"})
+    assert unaccepted.execution.status is ExecutionStatus.FAILED
+    assert '"toolPolicy": {"data": …}' in str(unaccepted.problem)
 
 
 @rule("CV-22")

@@ -25,7 +25,7 @@ BEFORE: dict[str, Any] = {
 }
 AFTER: dict[str, Any] = {
     "version": 1,
-    "toolPolicy": {"allow": ["a__Read", "local__Bash"]},
+    "toolPolicy": {"allow": ["a__Read", "local__Bash"], "data": {"a__sh": ["line"]}},
     "actions": {"go": {**GO, "confirm": "never"}, "new": {**GO, "confirm": "always"}},
     "refresh": [{"id": "r", "everyMs": 5_000, "action": "go"}],
     "writable": ["n"],
@@ -47,6 +47,7 @@ def test_changed_spec_is_described_by_what_it_allows_now() -> None:
         "allow": {"added": ["local__Bash"], "removed": ["a__Grep"]},
         "confirm": {"go": "never", "new": "always"},
         "connect": {"removed": ["https://a.example.org"]},
+        "data": {"added": ["a__sh"]},
         "actions": {"added": ["new"], "removed": ["old"], "changed": ["go"]},
         "refresh": {"changed": ["r"]},
         "members": ["writable"],

@@ -66,7 +66,7 @@ def test_action_has_defaults() -> None:
         Confirm.AUTO,
         None,
     )
-    assert (action.missing, action.allows_options) == (WhenMissing.FAIL, False)
+    assert (action.missing, action.texts, action.options) == (WhenMissing.FAIL, (), ())
 
 
 REFUSED = [
@@ -123,7 +123,15 @@ REFUSED = [
      "actions.act.saveMode: `prepend` is not one of replace, merge, append"),
     (with_action(**CALL, saveMode="merge"), "actions.act.saveMode: needs saveAs"),
     (with_action(**CALL, missing="skip"), "actions.act.missing: `skip` is not one of"),
-    (with_action(**CALL, allowOptions="true"), "actions.act.allowOptions: must be true or false"),
+    (with_action(**CALL, allowOptions=True),
+     'actions.act.allowOptions: must be a list of placeholders, such as ["state.folder"]'),
+    (with_action(**CALL, text="input.x"), "actions.act.text: must be a list"),
+    (with_action(**CALL, text=["note"]), "actions.act.text[0]: `note` must be a path"),
+    (with_action(**CALL, text=["input.note"]),
+     "actions.act.text: no argument has the placeholder {{input.note}}"),
+    (example(toolPolicy={"shell": ["a__B"]}), "toolPolicy.shell: must be an object"),
+    (example(toolPolicy={"data": {"a__*": ["x"]}}), "toolPolicy.data: `a__*` is not a tool name"),
+    (example(toolPolicy={"data": {"a__B": [5]}}), "toolPolicy.data.a__B[0]: must be text"),
     (with_action(**CALL, args={"a": ["{{state.__proto__.x}}"]}),
      "actions.act.args.a[0]: `__proto__` must not"),
     (with_action(kind="session.send"), "actions.act.message: must be text"),
@@ -178,7 +186,9 @@ def test_invalid_spec_is_refused_with_the_location(raw: Any, because: str) -> No
 
 ACCEPTED = [
     with_action(**CALL, args={"a": [1, {"b": None}]}, saveAs="a.b", saveMode="append", confirm="never"),
-    with_action(**CALL, timeoutMs=1, missing="empty", allowOptions=True),
+    with_action(**CALL, timeoutMs=1, missing="empty",
+                args={"a": "{{input.x}}"}, allowOptions=["input.x"], text=["input.x"]),
+    example(toolPolicy={"shell": {"a__B": ["line"]}, "data": {"a__C": ["query", "note"]}}),
     with_action(**CALL, title="Deploy", description=""),
     with_action(**SEND, sessionKey="agent:main:ops", saveAs="a", saveMode="merge"),
     with_action(**SEND, confirm="always", timeoutMs=3_600_000),

@@ -6,11 +6,8 @@ are always used.
 
 import json
 import shutil
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "shell-values.json"
 
@@ -42,29 +39,13 @@ OURS = [
 ]  # fmt: skip
 OPTIONS = ["--output=PWN", "-rf", "-", "--", "-e", "--config=x", "-o PWN", "@file", "@/etc/passwd"]
 
-CONTEXTS = {
-    "unquoted": "./deploy {{x}}",
-    "double": './deploy "{{x}}"',
-    "single": "./deploy '{{x}}'",
-    "mid_word": "./deploy v-{{x}}-z",
-    "assignment": 'V={{x}}; ./deploy "$V"',
-    "cmd_subst": './deploy "$(echo {{x}})"',
-    "nested_sh": 'bash -c "./deploy {{x}}"',
-    "heredoc": './deploy "$(cat <<EOF\n{{x}}\nEOF\n)"',
-    "arith": './deploy "$(( {{x}} ))"',
-}
-EVALUATED = {"cmd_subst", "nested_sh", "heredoc", "arith"}  # in these contexts the spec is refused
-
 DEPLOY = "#!/bin/sh\nfor a; do printf '%s\\0' \"$a\"; done\n"
-PRELUDE = "show() { for a; do printf '%s\\0' \"$a\"; done; }\n"
 
 
-def corpus() -> tuple[dict[str, str], list[str]]:
-    """Return the contexts and values: the ones above and the shared ones."""
-    shared: dict[str, Any] = (
-        json.loads(SHARED.read_text(encoding="utf-8")) if SHARED.exists() else {"contexts": {}, "values": []}
-    )
-    return CONTEXTS | shared["contexts"], list(dict.fromkeys([*OURS, *OPTIONS, *shared["values"]]))
+def corpus() -> list[str]:
+    """Return the values: the ones above and the shared ones."""
+    shared: list[str] = json.loads(SHARED.read_text(encoding="utf-8"))["values"] if SHARED.exists() else []
+    return list(dict.fromkeys([*OURS, *OPTIONS, *shared]))
 
 
 def installed_shells() -> list[list[str]]:
@@ -97,33 +78,9 @@ class ShellFolder:
 
     path: Path
 
-    def run(self, shell: Sequence[str], command: str, *, path: str = "/usr/bin:/bin") -> bytes:
-        process = subprocess.run(
-            [*shell, "-c", command],
-            cwd=self.path,
-            env={"PATH": path, "HOME": "/no/home", "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=100,  # hundreds of programs, on a machine that may be busy
-            check=False,
-        )
-        return process.stdout
-
-    def arguments(self, shell: Sequence[str], command: str) -> list[str]:
-        return self.run(shell, command).decode("utf-8", "surrogateescape").split("\0")[:-1]
-
     @property
     def is_breached(self) -> bool:
         return (self.path / "PWN").exists()
-
-
-def search_path_with(folder: Path, *programs: str) -> str:
-    """Return a search path with only these programs."""
-    folder.mkdir(exist_ok=True)
-    for program in programs:
-        if not (folder / program).exists():
-            (folder / program).symlink_to(shutil.which(program) or program)
-    return str(folder)
 
 
 def shell_folder(folder: Path) -> ShellFolder:

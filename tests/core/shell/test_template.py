@@ -1,245 +1,433 @@
-"""Slots that a shell template accepts and refuses."""
+"""Templates of commands: where a value may stand, what it must be there, and how it is inserted. RS-71"""
+
+from __future__ import annotations
+
+import contextlib
 
 import pytest
 
-from easel.core.shell import template as shell
-from easel.core.shell.template import MAX_COMMAND_LENGTH, compile_template
+from easel.core.shell.template import (
+    MAX_COMMAND_LENGTH,
+    MAX_TEXT_BYTES,
+    ShellTemplate,
+    Terms,
+    compile_template,
+)
 from easel.core.values.template import Template, parse_template
 from easel.errors import BadInput
 from tests.core.stream.costs import least_seconds
 from tests.requirements import case, rule
 
-
-def template(text: str) -> Template:
-    parsed = parse_template(text, "command")
-    assert isinstance(parsed, Template)
-    return parsed
+TEXT = Terms(texts=("state.x",))
 
 
-REFUSED = [
-    # template, and a part of the message
-    ("show $(echo {{state.x}})",                                    "{{state.x}} must not be in $(…)"),
-    ('show "$(echo \'{{state.x}}\')"',                              "must not be in $(…)"),
-    ("show $(echo $(echo {{state.x}}))",                            "must not be in $(…)"),
-    ("show `echo {{state.x}}`",                                     "in backticks"),
-    ('show "`echo {{state.x}}`"',                                   "in backticks"),
-    ("show $((1 + {{state.x}}))",                                   "in arithmetic"),
-    ("show $[1 + {{state.x}}]",                                     "$[ is not supported"),
-    ("((a = {{state.x}}))",                                         "((…)) is not supported"),
-    ("let a={{state.x}}",                                           "`let`, which evaluates"),
-    ("a[{{state.x}}]=1",                                            "unquoted ["),
-    ("show ${V:-{{state.x}}}",                                      "in ${…}"),
-    ('show "${V:-{{state.x}}}"',                                    "in ${…}"),
-    ("cat <<EOF\n{{state.x}}\nEOF",                                 "in a here-document"),
-    ("cat <<'EOF'\n{{state.x}}\nEOF",                               "in a here-document"),
-    ("cat <<-EOF\n\t{{state.x}}\n\tEOF",                            "in a here-document"),
-    ("cat <<EOF {{state.x}}\nEOF",                                  "after <<"),
-    ("cat <<{{state.x}}\nEOF",                                      "plain word, such as EOF"),
-    ("show $(cat <<EOF\nEOF\n) {{state.x}}",                        "here-document inside $(…)"),
-    ("cat {{state.x}} <<EOF\nEO",                                   "no line EOF"),
-    ("show a # for {{state.x}}",                                    "in a comment"),
-    ("diff <(echo {{state.x}}) f",                                  "process substitution"),
-    ("eval ls {{state.x}}",                                         "`eval`, which evaluates"),
-    ("sh -c 'ls {{state.x}}'",                                      "`sh`, which evaluates"),
-    ("sh -c 'ls \"$1\"' sh {{state.x}}",                            "`sh`, which evaluates"),
-    ("/usr/bin/bash -lc \"ls {{state.x}}\"",                        "`bash`, which evaluates"),
-    ("b'a'\"s\"\\h -c {{state.x}}",                                 "`bash`, which evaluates"),
-    ("env A=1 bash -c {{state.x}}",                                 "`bash`, which evaluates"),
-    ("sudo -u root sh -c {{state.x}}",                              "`sh`, which evaluates"),
-    ("docker exec web sh -c 'ls {{state.x}}'",                      "`sh`, which evaluates"),
-    ("sh <<< {{state.x}}",                                          "`sh`, which evaluates"),
-    ("echo {{state.x}} | sh",                                       "must not follow a pipe"),
-    ("echo {{state.x}} | cat | sudo -n bash",                       "must not follow a pipe"),
-    ("echo {{state.x}} | { cat; sh; }",                             "must not follow a pipe"),
-    ("echo {{state.x}} | sudo -s",                                  "must not follow a pipe"),
-    ("echo {{state.x}} | xargs rm",                                 "must not follow a pipe"),
-    ("echo {{state.x}} | eval \"$(cat)\"",                          "must not follow a pipe"),
-    ("python3.11 -c 'print(\"{{state.x}}\")'",                      "`python`, which evaluates"),
-    ("perl -e 'print {{state.x}}'",                                 "`perl`, which evaluates"),
-    ("awk '/{{state.x}}/' f",                                       "`awk`, which evaluates"),
-    ("sed -n {{state.x}}p f",                                       "`sed`, which evaluates"),
-    ("make V={{state.x}}",                                          "`make`, which evaluates"),
-    ("ssh host ls {{state.x}}",                                     "`ssh`, which evaluates"),
-    ("trap 'rm {{state.x}}' EXIT",                                  "`trap`, which evaluates"),
-    (". {{state.x}}",                                               "`.`, which evaluates"),
-    ("find . -exec {{state.x}} ;",                                  "after -exec"),
-    ("printf \"{{state.x}}\"",                                      "the format or a variable of `printf`"),
-    ("printf -v V '%s' {{state.x}}",                                "the format or a variable of `printf`"),
-    ("[ {{state.x}} -eq 1 ]",                                       "an operand of -eq"),
-    ("export {{state.x}}=1",                                        "a variable name for `export`"),
-    ("read {{state.x}}",                                            "`read`, which evaluates"),
-    ("unset {{state.x}}",                                           "`unset`, which evaluates"),
-    ("{{state.x}} a",                                               "where a command's name belongs"),
-    ("./{{state.x}}/run",                                           "where a command's name belongs"),
-    ("\"{{state.x}}\" a",                                           "where a command's name belongs"),
-    ("cd /srv && {{state.x}}",                                      "where a command's name belongs"),
-    ("if {{state.x}}; then ls; fi",                                 "where a command's name belongs"),
-    ("A=1 {{state.x}}",                                             "where a command's name belongs"),
-    ("> log {{state.x}}",                                           "where a command's name belongs"),
-    ("sudo -u {{state.u}} {{state.x}}",                             "{{state.x}} must not be where"),
-    ("timeout -k 5 5 {{state.x}}",                                  "where a command's name belongs"),
-    ("sudo --weird ls {{state.x}}",                                 "option of `sudo`"),
-    ("$CMD {{state.x}}",                                            "write the program's name out"),
-    ("PATH={{state.x}} ls",                                         "in the variable PATH"),
-    ("env LD_PRELOAD={{state.x}} ls",                               "in the variable LD_PRELOAD"),
-    ("RANDOM={{state.x}}",                                          "in the variable RANDOM"),
-    ("for IFS in {{state.x}}; do ls; done",                         "in the variable IFS"),
-    ("show {a,{{state.x}}}",                                        "unquoted {"),
-    ("ls [{{state.x}}]*",                                           "unquoted ["),
-    ("ls ~{{state.x}}",                                             "right after ~"),
-    ("V=a:~{{state.x}}",                                            "right after ~"),
-    ("show ${{state.x}}",                                           "right after a $"),
-    ('show "${{state.x}}"',                                         "right after a $"),
-    ("show $'{{state.x}}'",                                         "$' is not supported"),
-    ('show $"{{state.x}}"',                                         '$" is not supported'),
-    ("show \\{{state.x}}",                                          "right after a backslash"),
-    ('show "\\{{state.x}}"',                                        "right after a backslash"),
-    ("show a\\\n{{state.x}}",                                       "continued inside a word"),
-    ("show $\\\n{{state.x}}",                                       "not supported"),
-    ('show "$\\\n{{state.x}}"',                                     "not supported"),
-    ("show a >&{{state.x}}",                                        "file descriptor"),
-    ("show '{{state.x}}",                                           "' is not closed"),
-    ('show "{{state.x}}',                                           '" is not closed'),
-    ("(show {{state.x}}",                                           "not closed"),
-    ("f() { eval \"$1\"; }; f {{state.x}}",                         "a function"),
-    ("function f { ls; }; f {{state.x}}",                           "`function` is not supported"),
-    ("a=({{state.x}})",                                             "an array"),
-    ("[[ {{state.x}} == a ]]",                                      "`[[` is not supported"),
-    ("alias a=b; a {{state.x}}",                                    "`alias` changes"),
-    ("ls !({{state.x}})",                                           "a pattern"),
-    ("show $(case a in a) ls;; esac) {{state.x}}",                  "`case` inside $(…)"),
-    ("show $(ls # it's\n) {{state.x}}",                             "comment inside $(…)"),
-    ("show `echo '`'` {{state.x}}",                                 "backticks with quotes"),
-    ("show ${V@P} {{state.x}}",                                     "${V@P} is not supported"),
-    ("show ${!V} {{state.x}}",                                      "${!V} is not supported"),
-    ("cat {{state.x}} <<EOF\n$(ls)\nEOF",                           "quote its end"),
-    ("show {{state.x}}\r\n",                                        "control characters"),
-    ("show \0 {{state.x}}",                                         "control characters"),
-    ("show -{{state.x}}",                                           "is the name of an option"),
-    ("show --{{state.x}}",                                          "is the name of an option"),
-    # tainted variables
-    ("V={{state.x}}; show $V",                                      '$V may contain the value'),
-    ("V={{state.x}}; show \"$(echo \"$V\")\"",                      '$V may contain the value'),
-    ("V={{state.x}}; show $((V + 1))",                              '$V may contain the value'),
-    ("V={{state.x}}; cat <<EOF\n$V\nEOF",                           '$V may contain the value'),
-    ("V={{state.x}}; show `echo $V`",                               '$V may contain the value'),
-    ("V={{state.x}}; show \"${V%a}\"",                              '$V may contain the value'),
-    ("V={{state.x}}; eval \"$V\"",                                  "$V, which may contain"),
-    ("V={{state.x}}; trap 'echo $V' EXIT",                          "`trap` evaluates a text"),
-    ("V={{state.x}}; \"$V\" a",                                     "$V, which may contain"),
-    ("V={{state.x}}; W=\"$V\"; X=\"a$W\"; sh -c \"$X\"",            "$X, which may contain"),
-    ("while ls $W; do W=\"$V\"; V={{state.x}}; done",               '$W may contain the value'),
-    ("for f in a {{state.x}}; do show $f; done",                    '$f may contain the value'),
-    ("export V={{state.x}}; eval \"$V\"",                           "$V, which may contain"),
-    ("echo {{state.x}} | while read -r l; do eval \"$l\"; done",    "$l, which may contain"),
-    ("echo {{state.x}} | { read; eval \"$REPLY\"; }",               "$REPLY, which may contain"),
-    ("show {{state.x}}; eval $_",                                   "$_ may contain the value"),
-    ("V={{state.x}}; PATH=\"$V\" ls",                               "in the variable PATH"),
-]  # fmt: skip
+def command(text: str, terms: Terms | None = None) -> ShellTemplate:
+    template = parse_template(text, "command")
+    assert isinstance(template, Template)
+    return compile_template(template, "command", terms or Terms())
 
 
-@rule("RS-16")
-@case("X1")
-@pytest.mark.parametrize("text, because", REFUSED)
-def test_template_with_an_unsafe_slot_is_refused(text: str, because: str) -> None:
-    with pytest.raises(BadInput) as refusal:
-        compile_template(template(text), "actions.deploy.args.command")
-    assert refusal.value.message.startswith("actions.deploy.args.command: ")
-    assert because in refusal.value.message
+def fill(text: str, value: str | None, terms: Terms | None = None) -> str:
+    template = command(text, terms)
+    return template.fill([value] * len(template.slots), "command")[0]
 
 
 ACCEPTED = [
-    "./deploy {{state.service}} {{state.version}}",
-    "journalctl -u {{state.service}} -n 80",
-    "cd {{state.folder}} && git pull && npm run build",
-    "kubectl -n {{state.ns}} rollout restart deploy/{{state.app}}",
-    "docker run --rm -e NAME={{state.x}} image:{{state.tag}} ./run {{state.x}}",
-    "curl -fsS --data-urlencode q={{input.q}} https://example.com/ > {{state.out}} 2>&1",
-    "python3 tool.py {{state.x}}; python3 -m tool {{state.x}}; bash ./x.sh {{state.x}}",
-    "node x.js {{state.x}}",
-    "sudo -u deploy -n systemctl restart {{state.unit}}",
-    "find . -name {{state.x}} -exec ls {} +",
-    'eval "$(ssh-agent)"; git push origin {{state.branch}}',
-    "set -eu; trap 'rm -f /tmp/lock' EXIT; ./deploy {{state.x}}",
-    'while read -r line; do echo "$line" {{state.x}}; done < list',
-    'case {{state.env}} in prod|live) ./a {{state.x}};; (dev) ./b;; *) exit 1;; esac',
-    "if ! grep -q {{state.x}} f; then echo {{state.x}} >> f; elif [ -f a ]; then ./b; else ./c; fi",
-    "until curl -f {{state.url}}; do sleep 1; done",
-    "(cd a; ./b {{state.x}}) | tee log | tail -n 5",
-    "{ ./a; ./b {{state.x}}; } > out 2>> err < /dev/null",
-    "time ./a {{state.x}}; nohup ./b {{state.x}} &",
-    "show {{state.x}} ; # and so on: don't",
-    'grep -- "{{state.x}}" f | wc -l',
-    "echo {{state.x}} | while read l; do echo \"$l\"; done",
-    "show $(date +%s) `date` $((1 + (2 * 3))) ${A:-b} ${#A} ${A##*/} $? $# $1 {{state.x}}",
-    'jq -r .name <<< {{state.json}}',
-    '"$HOME"/bin/run {{state.x}}',
-    "./a {{state.x}} |& cat; ./b &> log",
-]  # fmt: skip
+    "kill -HUP $(cat /run/{{state.x}}.pid)",
+    'OUT=$(docker inspect {{state.x}}); echo "$OUT"',
+    "echo `cat {{state.x}}`",
+    "diff <(cat a) <(cat {{state.x}})",
+    'python -c "import sys; print(sys.argv[1])" {{state.x}}',
+    "echo a # {{state.x}}",
+    "sh -c 'echo \"$1\"' sh {{state.x}}",
+    "awk -v ip={{state.x}} '$1 == ip' f",
+    "ssh {{state.x}} uptime",
+    'cat <<EOF > f.json\n{"a": "{{state.x}}"}\nEOF',
+    "cat <<-'E'\n\t{{state.x}}!\n\tE\necho {{state.x}}",
+    'for s in api {{state.x}}; do restart "$s"; done',
+    'while read -r l; do echo "$l"; done < log/{{state.x}}',
+    'f() { echo "$1"; }; f {{state.x}}',
+    'case {{state.x}} in a|"{{state.x}}") echo 1;; *) echo 2;; esac | cat',
+    "if [ -f {{state.x}} ]; then cat {{state.x}}; elif test {{state.x}}; then :; fi > /tmp/{{state.x}}",
+    'echo ${V:-{{state.x}}} "${V%{{state.x}}}" ${HOME}{{state.x}}',
+    "echo $'a\\n{{state.x}}' $\"{{state.x}}\"",
+    "[[ {{state.x}} == a && ( b < c || -f d ) ]] && echo {{state.x}}",
+    'a=(x {{state.x}}); echo "${a[@]}"',
+    "echo {{state.x}} | xargs -n 1 echo",
+    "find . -name {{state.x}} -exec rm {} \\;",
+    "(cd /srv/{{state.x}} && make)",
+    "make deploy VERSION={{state.x}}",
+    "echo {{state.x}} 2>&1 >/dev/null",
+    "git config user.name {{state.x}}",
+    "echo {{state.x}} | ssh web 'cat > f'",
+    "curl -o out/{{state.x}}.json https://a/{{state.x}} && ./run.sh",
+    "jq '.[] | select(.id == \"{{state.x}}\")' f",
+    "sed -n '/{{state.x}}/p' f",
+    "sed 's/a/{{state.x}}/g' f",
+    "awk '/{{state.x}}/ { print \"{{state.x}}\" }' f",
+    "docker run -e NAME={{state.x}} alpine sh -c 'echo \"$NAME\"'",
+    "head -c {{state.x}} f; grep -e {{state.x}} f; ping -c 1 {{state.x}}",
+    "echo a; esac {{state.x}}",
+]
 
 
-@rule("RS-16")
+@rule("RS-71")
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_common_commands_are_accepted(text: str) -> None:
-    compile_template(template(text), "command")
+def test_value_is_inserted_as_it_is(text: str) -> None:
+    assert fill(text, "w-1") == text.replace("{{state.x}}", "w-1")
 
 
-@rule("RS-16")
-def test_option_values_are_allowed_by_the_action() -> None:
-    assert (
-        compile_template(template("head -{{state.n}} f"), "c", allows_options=True).fill(
-            ["5"], "c", missing_is_empty=False
-        )
-        == "head -5 f"
+REFUSED = {
+    "command's name": [
+        "{{state.x}}",
+        "a; {{state.x}} b",
+        "./{{state.x}}.sh",
+        "sudo -u app {{state.x}}",
+        "env A=1 {{state.x}}",
+        "timeout 5 nice {{state.x}}",
+        "docker exec -it web {{state.x}}",
+        "docker run --rm --gpus all img {{state.x}}",
+        "kubectl exec -n a pod -- {{state.x}}",
+        "git bisect run {{state.x}}",
+        "x={{state.x}}; $x",
+        "f() { $1; }; f {{state.x}}",
+        "for c in {{state.x}}; do $c; done",
+        "$(echo {{state.x}}) a",
+        "sh -c '{{state.x}} a'",
+        "ssh host {{state.x}}",
+        "watch {{state.x}}",
+        "if {{state.x}}; then a; fi",
+        "echo $({{state.x}})",
+        "{{state.x}}=1 env",
+        "xargs sudo {{state.x}}",
+        "strace -f {{state.x}}",
+        "ip netns exec a {{state.x}}",
+        "lxc exec a -- {{state.x}}",
+    ],
+    "operand of": [
+        "eval echo {{state.x}}",
+        ". {{state.x}}",
+        "source a/{{state.x}}",
+        "trap {{state.x}} EXIT",
+        "alias a={{state.x}}",
+        'y={{state.x}}; z=$y; eval "$z"',
+        "tmux send-keys {{state.x}}",
+        "crontab {{state.x}}",
+        "git config a.b {{state.x}}",
+    ],
+    "in the script of": [
+        "python {{state.x}}",
+        "bash -x a-{{state.x}}",
+        "node --inspect {{state.x}}",
+        "bash <(echo {{state.x}})",
+    ],
+    "piped or redirected": [
+        "echo {{state.x}} | sh",
+        "sh <<< {{state.x}}",
+        "bash <<E\n{{state.x}}\nE",
+        "sh < {{state.x}}",
+        "psql < {{state.x}}",
+        "cat {{state.x}} | (cd /tmp; bash)",
+        "{ sh; } < {{state.x}}",
+        "echo {{state.x}} | ssh web",
+        "exec < {{state.x}}; sh",
+        "echo {{state.x}} | python manage.py shell",
+        "echo {{state.x}} | xargs sh -c 'echo {}'",
+        "echo {{state.x}} | xargs env",
+        "source /dev/stdin <<< {{state.x}}",
+        "for i in 1; do echo {{state.x}}; done | docker exec -i a bash",
+    ],
+    "name": [
+        "${{{state.x}}}",
+        "echo ${{state.x}}",
+        'echo "$HOME{{state.x}}"',
+        "unset {{state.x}}",
+        "read {{state.x}}",
+        "export {{state.x}}",
+        "declare -n a={{state.x}}",
+        "docker run -e {{state.x}} a",
+        "printf -v {{state.x}} a",
+        "[ -v {{state.x}} ]",
+        "for {{state.x}} in a; do :; done",
+        "{{state.x}}() { a; }",
+        "function {{state.x}} { a; }",
+        "rm -{{state.x}}",
+    ],
+    "in the variable": [
+        "PATH={{state.x}} a",
+        "GIT_DIR={{state.x}} git status",
+        "export LD_PRELOAD={{state.x}}",
+        "env ENV={{state.x}} sh a",
+        "make SHELL={{state.x}}",
+        "npm_config_x={{state.x}} npm i",
+        "for IFS in {{state.x}}; do :; done",
+        "docker run -e BASH_ENV={{state.x}} a",
+        "x={{state.x}}; echo ${!x}",
+        "x={{state.x}} python -c 'import os; e[\"x\"]'",
+    ],
+    "the value of": [
+        "git -c a={{state.x}} log",
+        "tar -I {{state.x}} -xf a",
+        "tar -I{{state.x}} -xf a",
+        "rsync -e {{state.x}} a b",
+        "ssh -oProxyCommand={{state.x}} h",
+        "gdb --args {{state.x}}",
+        "make -f {{state.x}}",
+        "java -cp {{state.x}} Main",
+        "kubectl --kubeconfig={{state.x}} get pods",
+        "python -m {{state.x}}",
+    ],
+    "folder": [
+        "git -C {{state.x}} status",
+        "make -C {{state.x}}",
+        "cd {{state.x}} && ./run",
+        "cd {{state.x}}; git pull",
+    ],
+    "which this command runs": [
+        "echo {{state.x}} > a.sh; bash a.sh",
+        "echo {{state.x}} | tee -a d/a.sh; ./a.sh",
+        "cp {{state.x}} a.py && python a.py",
+        "curl {{state.x}} -o a && sh a",
+        "echo a{{state.x}} > {{state.x}} && ./deploy",
+        "git clone h:{{state.x}} d && d/a",
+    ],
+    "which other programs run": [
+        "echo {{state.x}} > Makefile",
+        "cp {{state.x}} .git/hooks/a",
+        "echo {{state.x}} >> ~/.bashrc",
+    ],
+    "right": ["echo \\{{state.x}}", "echo ~{{state.x}}", "echo {{state.x}}>f", "echo 1{{state.x}}<f"],
+    "pattern": ["case a in {{state.x}}) b;; esac"],
+    "not closed": ["echo '{{state.x}}", 'echo "{{state.x}}', "echo ${a{{state.x}}"],
+    "the command ends": [
+        "(echo {{state.x}}",
+        "echo $(a {{state.x}}",
+        "if a {{state.x}}",
+        "echo `a {{state.x}}",
+    ],
+    "here-document": ["cat <<E\n{{state.x}}"],
+}
+
+
+@rule("RS-71", "RS-16")
+@case("X1")
+@pytest.mark.parametrize("where, text", [(where, text) for where, texts in REFUSED.items() for text in texts])
+def test_template_in_which_a_value_would_choose_a_program_is_refused(where: str, text: str) -> None:
+    with pytest.raises(BadInput, match=r"^command: ") as refused:
+        command(text)
+    assert where in refused.value.message
+    with pytest.raises(BadInput):
+        command(text, TEXT)
+
+
+DIGITS = [
+    "echo $(( {{state.x}} + 1 ))",
+    "(( a = {{state.x}} ))",
+    "let a={{state.x}}",
+    "[[ {{state.x}} -eq 5 ]]",
+    "[ {{state.x}} -gt 5 ]",
+    "echo ${a[{{state.x}}]} ${a:{{state.x}}}",
+    "echo $[ {{state.x}} ]",
+    "echo a{1..{{state.x}}}",
+    "n={{state.x}}; echo $((n + 1))",
+    "f() { echo $(($1)); }; f {{state.x}}",
+    "declare -i n={{state.x}}",
+    "x={{state.x}}; let y=x",
+    "x={{state.x}}; [[ x -eq 1 ]]",
+    "RANDOM={{state.x}}",
+    "jq '.[{{state.x}}]' f",
+    'jq ".{{state.x}}" f',
+    "jq '\"\\({{state.x}})\"' f",
+    "python -c 'print({{state.x}})'",
+    "python -c \"print(f'{{{state.x}}}')\"",
+    "sed -n '{{state.x}}p' f",
+    "sed 's/a/{{state.x}}/e' f",
+    "psql -c 'a = {{state.x}}'",
+    "awk '{print ${{state.x}}}' f",
+    "sqlite3 db '.read {{state.x}}'",
+    'perl -e "# \'\n{{state.x}}"',
+    "vim -c {{state.x}} f",
+    "python -c \"'''a'b' {{state.x}}\"",
+    "exit {{state.x}}",
+    "echo 2>&{{state.x}}",
+    "for ((i=0; i<{{state.x}}; i++)); do a; done",
+]
+
+
+@rule("RS-71")
+@pytest.mark.parametrize("text", DIGITS)
+def test_value_must_be_digits_where_it_is_code(text: str) -> None:
+    assert fill(text, "42") == text.replace("{{state.x}}", "42")
+    for value in ("EASEL_TEXT_1", "-1", "1.5", "a", "٣"):
+        with pytest.raises(BadInput, match="must be digits"):
+            fill(text, value)
+    with pytest.raises(BadInput):
+        command(text, TEXT)
+
+
+@rule("RS-71")
+def test_value_must_not_end_a_regular_expression_or_a_here_document() -> None:
+    with pytest.raises(BadInput, match="would end the expression"):
+        fill("sed 's/x/{{state.x}}/' f", "1/e")
+    with pytest.raises(BadInput, match="would end the here-document at EOF"):
+        fill("cat <<EOF\n{{state.x}}\nEOF", "EOF")
+
+
+@rule("RS-71")
+def test_error_names_the_placeholder_and_both_ways_out() -> None:
+    with pytest.raises(BadInput) as refused:
+        fill("echo {{state.x}}", "it's")
+    assert refused.value.message == (
+        'command: the value of {{state.x}} has the character "\'": it must be plain (letters, digits and '
+        "_ . : / @ + , = -). Change the value, or, if the action needs any text there, name it in "
+        '"text": ["state.x"].'
     )
+    with pytest.raises(BadInput, match="allowOptions"):
+        fill("echo {{state.x}}", "-n")
+    assert fill("echo {{state.x}}", "-n", Terms(options=("state.x",))) == "echo -n"
 
 
-@rule("RS-16")
-@case("X2")
-def test_adjacent_values_cannot_form_an_option() -> None:
-    command = compile_template(template('show {{state.a}}"{{state.b}}"$HOME{{state.c}}'), "c")
-    with pytest.raises(BadInput, match=r"the value of {{state\.b}} begins with -"):
-        command.fill(["", "-rf", "x"], "c", missing_is_empty=False)
-    with pytest.raises(BadInput, match=r"the value of {{state\.c}} begins with -"):
-        command.fill(["", "", "-rf"], "c", missing_is_empty=False)
-    command.fill(["a", "-rf", "-x"], "c", missing_is_empty=False)
-    with pytest.raises(BadInput, match="a file of arguments"):
-        compile_template(template("curl --data={{state.a}}"), "c").fill(
-            ["@/etc/passwd"], "c", missing_is_empty=False
-        )
+@rule("RS-71")
+def test_options_are_refused_for_programs_whose_options_run_a_command() -> None:
+    for text in (
+        "tar cf b.tar {{state.x}}",
+        "git log {{state.x}}",
+        "python a.py {{state.x}}",
+        "sudo {{state.x}}",
+    ):
+        with pytest.raises(BadInput):
+            command(text, Terms(options=("state.x",)))
+    assert fill("ls -{{state.x}}", "la", Terms(options=("state.x",))) == "ls -la"
 
 
-def test_hostile_template_is_refused_quickly() -> None:
-    nested = [
-        f"{'$(' * 5_000}{{{{state.x}}}}",
-        f"{'(' * 5_000}show {{{{state.x}}}}",
-        f"{'case a in a) ' * 1_000}show {{{{state.x}}}}",
-    ]
-    long = [
-        "show {{state.x}} " + "a" * MAX_COMMAND_LENGTH,
-        "show {{state.x}} " + "a" * (MAX_COMMAND_LENGTH - 20),
-        "${" * 9_000 + "{{state.x}}",
-    ]
-    many = [
-        "show" + " {{state.x}}" * 200,
-        "V={{state.x}};" * 200,
-        "show {{state.x}}|cat " * 200,
-        "cat <<EOF {{state.x}}\n" * 200,
-    ]
-    signs = [
-        "show " + "-=" * 9_000 + " {{state.x}}",
-        "show " + "sh - " * 3_500 + "{{state.x}}",
-        "eval a|" * 2_500 + "show {{state.x}}",
-    ]
-    chain = ["".join(f'V{n}="$V{n - 1}";' for n in range(1_200, 0, -1)) + 'V0={{state.x}}; show "$V1200"']
-    chain += [chain[0] + "eval '$a';" * 300]
+@rule("RS-57")
+def test_missing_value_fails_unless_the_action_says_that_it_is_empty() -> None:
+    empty = Terms(missing_is_empty=True)
+    with pytest.raises(BadInput, match=r"{{state\.x}} has no value"):
+        fill("rm -r build/{{state.x}}", None)
+    with pytest.raises(BadInput, match="is empty"):
+        fill("rm -r build/{{state.x}}", "")
+    for value in ("", None):
+        assert fill('rm -r build/{{state.x}} "{{state.x}}"', value, empty) == "rm -r build/'' \"\""
 
-    def refuse() -> None:
-        shell._compile.cache_clear()  # pyright: ignore[reportPrivateUsage]
-        for text in (*signs, *chain, *nested, *long, *many):
-            try:
-                compile_template(template(text), "c")
-            except BadInput:
-                continue
 
-    assert least_seconds(refuse, enough=2) < 2
+@rule("RS-71")
+@pytest.mark.parametrize(
+    "text, filled",
+    [
+        ('git commit -m "{{state.x}}"', 'git commit -m "${EASEL_TEXT_1}"'),
+        ("git commit -m {{state.x}}", 'git commit -m "${EASEL_TEXT_1}"'),
+        ("echo '{{state.x}}' | mail a", "echo ''\"${EASEL_TEXT_1}\"'' | mail a"),
+        ('curl --data-urlencode "q={{state.x}}" a', 'curl --data-urlencode "q=${EASEL_TEXT_1}" a'),
+        (
+            "grep {{state.x}} f 2>/dev/null | sort | head -n 3",
+            'grep "${EASEL_TEXT_1}" f 2>/dev/null | sort | head -n 3',
+        ),
+        ("sh -c 'echo \"$1\"' sh {{state.x}} && a > f", 'sh -c \'echo "$1"\' sh "${EASEL_TEXT_1}" && a > f'),
+    ],
+)
+def test_any_text_reaches_the_command_through_its_environment(text: str, filled: str) -> None:
+    template = command(text, TEXT)
+    value = "it's $(touch PWN)\n`\"\\"
+    assert template.fill([value], "command") == (filled, {"EASEL_TEXT_1": value})
+
+
+NO_TEXT = [
+    "echo a{{state.x}}",
+    "echo {{state.x}}b",
+    "echo --a-{{state.x}}",
+    "V={{state.x}}; a",
+    "export V={{state.x}}",
+    "cat <<E\n{{state.x}}\nE",
+    "cat <<< {{state.x}}",
+    "echo {{state.x}} > f",
+    "echo {{state.x}} 2>> f",
+    "a > {{state.x}}",
+    "echo {{state.x}} | tee f",
+    "echo {{state.x}} | sort > f",
+    "{ echo {{state.x}}; } > f",
+    "(echo {{state.x}}) | jq .",
+    "a=$(echo {{state.x}})",
+    "echo $(a {{state.x}})",
+    "sh -c 'echo {{state.x}}'",
+    "ssh h echo {{state.x}}",
+    "awk {{state.x}}",
+    "exec > f; echo {{state.x}}",
+    'f() { echo "$1" > a; }; f {{state.x}}',
+    "for a in {{state.x}}; do b; done",
+    "make A={{state.x}}",
+    "perl -ne 1 {{state.x}}",
+    "echo ${a:-{{state.x}}}",
+    "jq '\"{{state.x}}\"' f",
+    "echo a # {{state.x}}",
+    "psql -v a={{state.x}} -f q",
+    "env A={{state.x}} b",
+    "ansible-playbook a -e b={{state.x}}",
+    "xargs echo {{state.x}}",
+    'eval "$EASEL_TEXT_1"; echo {{state.x}}',
+    "echo $((EASEL_TEXT_1)); echo {{state.x}}",
+]
+
+
+@rule("RS-71")
+@pytest.mark.parametrize("text", NO_TEXT)
+def test_any_text_is_refused_where_something_could_read_it_as_code(text: str) -> None:
+    with pytest.raises(BadInput):
+        command(text, TEXT)
+
+
+@rule("RS-71")
+def test_text_that_is_no_argument_is_refused() -> None:
+    for value, why in (
+        ("a\0", "character"),
+        ("\ud800", "character"),
+        ("-n", "an option"),
+        ("x" * (MAX_TEXT_BYTES + 1), "bytes"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            fill("echo {{state.x}}", value, TEXT)
+    with pytest.raises(BadInput, match=r"segment \.\."):
+        fill("cat notes/{{state.x}}", "a/../../b", TEXT)
+    assert fill("echo {{state.x}}", "", TEXT) == 'echo "${EASEL_TEXT_1}"'
+
+
+@rule("RS-71")
+def test_command_is_bounded() -> None:
+    for text in (
+        "echo {{state.x}}" + "a" * MAX_COMMAND_LENGTH,
+        "echo {{state.x}} \x1b",
+        "$(" * 30 + "a {{state.x}}",
+    ):
+        with pytest.raises(BadInput):
+            command(text)
+    fill("echo " + "{{state.x}} 'a' $b " * 150, "a")
+
+
+LONG = {
+    "launchers": "sudo " * 3_000,
+    "options": "sudo -a sudo " * 1_500,
+    "groups": "(" * 15_000,
+    "arithmetic": "$[ " * 6_000,
+    "opens": "$((" * 6_000,
+    "variables": "".join(f"a{n}=$a{n + 1};" for n in range(1_200)),
+    "code": "sed '" + "/e" * 9_000 + "' ",
+    "flags": "sed 's/" + "e" * 18_000 + "' ",
+    "blanks": " ;" * 9_000,
+    "quotes": "'" * 18_000,
+    "finds": "find -exec " * 1_700,
+    "braces": "${" * 9_000,
+    "arrays": "a=(" * 6_000,
+    "documents": "cat <<E\n" * 2_000,
+    "words": "echo a " + "a=$a " * 3_000,
+}
+
+
+@rule("RS-71")
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_command_is_checked_quickly(text: str) -> None:
+    def check() -> None:
+        compile_template.cache_clear()
+        with contextlib.suppress(BadInput):
+            command(f"a{len(text)}={{{{state.x}}}}; {text}{{{{state.x}}}}")
+
+    assert least_seconds(check, enough=1) < 1

@@ -35,7 +35,11 @@ HOLD_SECONDS = 60.0
 ANY: dict[str, Any] = {"type": "object"}
 SHELL: dict[str, Any] = {
     "type": "object",
-    "properties": {"command": {"type": "string", "x-shell": True}, "note": {"type": "string"}},
+    "properties": {
+        "command": {"type": "string", "x-shell": True},
+        "note": {"type": "string", "x-shell": False},
+    },
+    "x-secrets": True,
     "required": ["command"],
     "additionalProperties": False,
 }
@@ -169,7 +173,7 @@ class ControlledTools:
             subprocess.run,
             ["bash", "-c", args["command"]],
             cwd=self.folder,
-            env={"PATH": "/usr/bin:/bin", "HOME": "/no/home", "LC_ALL": "C.UTF-8"},
+            env={"PATH": "/usr/bin:/bin", "HOME": "/no/home", "LC_ALL": "C.UTF-8", **(context.env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=HOLD_SECONDS,

@@ -141,6 +141,7 @@ async def test_confirmed_call_runs_even_if_the_state_has_changed(
     action = call_tool(
         tools.bash,
         args={"command": "printf '%s\\0' {{state.service}} {{input.to}}"},
+        text=["input.to"],
         confirm="auto",
         saveAs="out",
     )
@@ -148,7 +149,8 @@ async def test_confirmed_call_runs_even_if_the_state_has_changed(
     await canvas.listen()
     count = len(tools.bash.calls)
     pending = await canvas.run("go", to="it's; touch PWN")
-    assert pending["resolved"]["args"] == {"command": "printf '%s\\0' api 'it'\\''s; touch PWN'"}
+    assert pending["resolved"]["args"] == {"command": "printf '%s\\0' api \"${EASEL_TEXT_1}\""}
+    assert pending["resolved"]["texts"] == {"EASEL_TEXT_1": "it's; touch PWN"}
     assert (len(tools.bash.calls), await canvas.revision()) == (count, 1)
     [waiting] = await canvas.confirmations()
     assert (waiting["confirmationId"], waiting["resolved"], waiting["status"]) == (

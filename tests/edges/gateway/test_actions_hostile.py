@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.errors import ToolFailed
-from tests.core.shell.hostile import OPTIONS, corpus, shell_folder
+from tests.core.shell.hostile import corpus, shell_folder
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,
@@ -28,27 +28,25 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from tests.edges.gateway.action_fixtures import ControlledTools
 
-CONTEXTS, ALL_VALUES = corpus()
-VALUES = ALL_VALUES[::4]  # the tests of core/shell run all of them in all contexts
+VALUES = corpus()[::4]
+HOSTILE = [value for value in VALUES if "PWN" in value]
 AT_ONCE = 16
-
-
-def command(context: str) -> str:
-    return CONTEXTS[context].replace("{{x}}", "{{input.x}}")
 
 
 # --- shell values ---------------------------------------------------------------------------------
 
 
-@rule("RS-16", "RS-44", "CV-27")
+@rule("RS-71", "RS-44", "CV-27")
 @case("X1", "X2")
-@pytest.mark.parametrize("context", ["unquoted", "mid_word"])
-async def test_hostile_values_reach_the_program_unchanged(
-    action_client: GatewayClient, tools: ControlledTools, context: str
+async def test_hostile_values_reach_the_program_unchanged_as_text_and_are_refused_otherwise(
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
     place = shell_folder(tools.folder)
-    actions = {"any": call_tool(tools.bash, args={"command": command(context)}, allowOptions=True)}
-    actions["plain"] = call_tool(tools.bash, args={"command": command(context)})
+    args = {"command": "./deploy '{{input.x}}'"}
+    actions = {
+        "any": call_tool(tools.bash, args=args, text=["input.x"], allowOptions=["input.x"]),
+        "plain": call_tool(tools.bash, args=args),
+    }
     canvas = await CanvasClient.create(action_client, actions)
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -60,25 +58,18 @@ async def test_hostile_values_reach_the_program_unchanged(
                 return problem.code
 
     received = await asyncio.gather(*(run("any", value) for value in VALUES))
-    expected = [f"v-{value}-z" if context == "mid_word" else value for value in VALUES]
-    mangled = [
-        value for value, actual, text in zip(VALUES, received, expected, strict=True) if actual != [text]
-    ]
-    assert mangled == [], "no value is changed or refused"
-    plain = await asyncio.gather(*(run("plain", value) for value in OPTIONS))
-    assert plain == (
-        [[f"v-{value}-z"] for value in OPTIONS] if context == "mid_word" else [400] * len(OPTIONS)
-    )
+    assert received == [[value] for value in VALUES], "no value is changed or refused"
+    plain = await asyncio.gather(*(run("plain", value) for value in HOSTILE))
+    assert plain == [400] * len(HOSTILE)
     assert not place.is_breached, "no value was executed"
 
 
-@rule("RS-16", "RS-45")
+@rule("RS-71", "RS-45")
 @case("X1")
-@pytest.mark.parametrize("context", ["cmd_subst"])
-async def test_spec_with_a_placeholder_that_a_shell_evaluates_is_refused(
-    action_client: GatewayClient, tools: ControlledTools, context: str
+async def test_spec_with_a_placeholder_that_names_a_program_is_refused(
+    action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    spec = make_spec({"go": call_tool(tools.bash, args={"command": command(context)})})
+    spec = make_spec({"go": call_tool(tools.bash, args={"command": "sudo {{input.x}}"})})
     problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
     assert (problem.code, problem.error["message"].startswith("actions.go.args.command: ")) == (400, True)
 
@@ -88,7 +79,7 @@ async def test_spec_with_a_placeholder_that_a_shell_evaluates_is_refused(
 async def test_missing_value_fails_a_command_and_is_empty_elsewhere(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    args = {"command": "printf '%s\\0' rm -rf {{state.dir}}/ end", "note": "in {{state.dir}}/"}
+    args = {"command": "printf '%s\\0' rm -rf build/{{state.dir}} end", "note": "in {{state.dir}}/"}
     actions = {
         "no": call_tool(tools.bash, args=args),
         "yes": call_tool(tools.bash, args=args, missing="empty"),
@@ -98,7 +89,7 @@ async def test_missing_value_fails_a_command_and_is_empty_elsewhere(
     problem = await expect_refusal(canvas.run("no"))
     assert (problem.code, "{{state.dir}} has no value" in problem.error["message"]) == (400, True)
     assert len(tools.bash.calls) == count
-    assert (await canvas.run("yes"))["result"]["arguments"] == ["rm", "-rf", "/", "end"], (
+    assert (await canvas.run("yes"))["result"]["arguments"] == ["rm", "-rf", "build/", "end"], (
         "as the action declares"
     )
     assert tools.bash.args[-1]["note"] == "in /"

@@ -15,7 +15,7 @@ from tests.edges.gateway.node_peer import NodePeer, call_tool, new_tool, node_to
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session, script
 from tests.requirements import case, rule
-from tests.support.gateway import WAIT_SECONDS, GatewayClient
+from tests.support.gateway import WAIT_SECONDS, GatewayClient, Refused
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
 
 @rule("RS-65")
 @case("X1")
-async def test_node_that_does_not_mark_its_command_receives_a_quoted_value(small: LiveEasel) -> None:
+async def test_node_that_does_not_mark_its_command_receives_plain_values_only(small: LiveEasel) -> None:
     name = new_session()
     bash = new_tool(
         "Bash", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -198,7 +198,7 @@ async def test_node_that_does_not_mark_its_command_receives_a_quoted_value(small
     spec = {
         "version": 1,
         "toolPolicy": {"allow": ["laptop__Bash"]},
-        "state": {"version": "1.0; touch PWN; #"},
+        "state": {"version": "1.0"},
         "actions": {
             "deploy": {
                 "kind": "tool.call",
@@ -214,8 +214,12 @@ async def test_node_that_does_not_mark_its_command_receives_a_quoted_value(small
     ):
         await client.call("canvas.create", canvasId=name, spec=spec)
         action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="deploy"))
-        assert (await node.echo_next_call())["args"] == {"command": "./deploy '1.0; touch PWN; #'"}
+        assert (await node.echo_next_call())["args"] == {"command": "./deploy 1.0"}
         assert (await action)["status"] == "completed"
+        patch = [{"op": "replace", "path": "/version", "value": "1.0; touch PWN; #"}]
+        await client.call("canvas.patch", canvasId=name, statePatch=patch)
+        with pytest.raises(Refused, match=r"{{state\.version}} has the character"):
+            await client.call("canvas.action", canvasId=name, actionId="deploy")
 
 
 async def test_concurrent_calls_are_answered_in_any_order(caller: tuple[LiveEasel, int]) -> None:

@@ -237,9 +237,7 @@ async def test_argument_that_is_no_longer_read_by_a_shell_asks(
     text = {"type": "string"}
     redeclare(services, tool, schema={"type": "object", "properties": {"line": {**text, "x-shell": True}}})
     go = {**GO, "args": {"line": "deploy {{state.v}}"}}
-    await services.create(
-        {"toolPolicy": {"allow": [TOOL]}, "actions": {"go": go}, "state": {"v": "1; rm -rf /"}}
-    )
+    await services.create({"toolPolicy": {"allow": [TOOL]}, "actions": {"go": go}, "state": {"v": "1.2"}})
     assert not await asks(services)
     redeclare(services, tool, schema={"type": "object", "properties": {"line": text}})
     assert await asks(services)

@@ -21,7 +21,7 @@ Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
 # The members of a confirmation that are not terms of its action.
-_RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env"}
+_RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env", "texts"}
 _WORK = _RESOLVED | {"shell", "hints", "because", "salt", "digest"}
 
 
@@ -46,7 +46,8 @@ def _describe(work: Work, definition: ToolDefinition | None) -> dict[str, Any]:
             call = {"kind": "tool.call", "tool": tool, "args": dict(args), "sessionKey": session_key}
             shell = {"shell": list(work.shell_args)} if work.shell_args else {}
             hints = {} if definition is None else {"hints": _hints(definition)}
-            return {**call, **shell, **hints, **UsedSecrets(work.secrets, work.env).to_stored()}
+            used = UsedSecrets(work.secrets, work.env, work.texts)
+            return {**call, **shell, **hints, **used.to_stored()}
         case Message(session_key, text):
             return {"kind": "session.send", "sessionKey": session_key, "message": text}
         case _:
@@ -65,7 +66,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
             used = UsedSecrets.from_stored(resolved)
             shell_args = tuple[str, ...](resolved.get("shell", ()))
             return ResolvedCall(
-                resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env
+                resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env, used.texts
             )
         case "session.send":
             return Message(resolved["sessionKey"], resolved["message"])

@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from easel.core.action.fetch import check_fetch
-from easel.core.action.resolution import check_reference, format_argument_path
+from easel.core.action.resolution import Commands, format_argument_path
 from easel.core.action.secrets import require_variables
 from easel.core.action.warnings import find_warnings
 from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.problems import Problems
-from easel.core.shell.arguments import is_shell
-from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import why_missing
 from easel.core.validation import refuse
-from easel.core.values.references import find_references
-from easel.core.values.template import Template, leaves
+from easel.core.values.paths import MISSING, get_at
+from easel.core.values.references import STATE, find_references
+from easel.core.values.template import Template, as_text, leaves
 from easel.core.web.hosts import FETCH, READ_METHODS
 from easel.errors import Forbidden, NotFound, Unavailable
 
@@ -175,16 +174,16 @@ def collect_problems(
     spec: CanvasSpec, definitions: Definitions, problems: Problems, *, floor: Confirm = Confirm.NEVER
 ) -> list[str]:
     """Add the problems of a spec, or of its valid parts, with the tool definitions. Returns warnings."""
-    unknown_programs: list[str] = []
+    values: list[str] = []
     for action in spec.actions.values():
         if isinstance(action, CallTool) and (definition := definitions.get(action.tool)):
-            unknown_programs += _check_commands(action, definition, problems)
+            values += _check_commands(action, definition, spec, problems)
     for number, refresh in enumerate(spec.refreshes):
         if refresh.action_id in spec.actions:
             at = f"refresh[{number}].action"
             action = spec.actions[refresh.action_id]
             problems.take(None, _check_unattended, at, action, definitions, floor=floor)
-    return [*find_warnings(spec, definitions), *unknown_programs]
+    return [*find_warnings(spec, definitions), *values]
 
 
 def _check_unattended(at: str, action: Action, definitions: Definitions, *, floor: Confirm) -> None:
@@ -198,22 +197,23 @@ def _check_unattended(at: str, action: Action, definitions: Definitions, *, floo
         )
 
 
-def _check_commands(action: CallTool, definition: ToolDefinition, problems: Problems) -> Iterator[str]:
-    """Check the templates that a shell reads, and that no reference is in place of them. RS-65, RS-66
+def _check_commands(
+    action: CallTool, definition: ToolDefinition, spec: CanvasSpec, problems: Problems
+) -> Iterator[str]:
+    """Check the templates that a shell reads, and that no reference is in place of them. RS-66, RS-71
 
-    Yields a warning for each program with unknown habits.
+    Yields a warning for each value in the spec's state that does not fit its place.
     """
+    commands, take = Commands(action, definition, spec), problems.take
     for path, reference in find_references(action.template):
-        problems.take(None, check_reference, action, definition, path, reference)
+        take(None, commands.check_reference, path, reference)
     if action.secrets:
-        problems.take(None, require_variables, action.action_id, definition)
-    problems.take(None, check_fetch, action)
+        take(None, require_variables, action.action_id, definition)
+    take(None, check_fetch, action)
     for path, leaf in leaves(action.template):
-        if isinstance(leaf, Template) and is_shell(definition, path):
+        if isinstance(leaf, Template) and (command := take(None, commands.compile, leaf, path)):
             at = format_argument_path(action.action_id, path)
-            command = problems.take(None, compile_template, leaf, at, allows_options=action.allows_options)
-            for program in command.unknown_programs if command else ():
-                yield (
-                    f"{at}: the program `{program}` is not known to take plain data; if it runs its arguments"
-                    " as a command, put the command into a script and pass the value as its argument."
-                )
+            for slot, name in zip(command.slots, leaf.placeholders, strict=True):
+                value = as_text(get_at(spec.state, name.path) if name.source == STATE else MISSING)
+                if value and (problem := command.find_problem(slot, value, name)):
+                    yield f"{at}: the value of {name} in the spec's state {problem}"

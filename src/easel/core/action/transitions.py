@@ -141,7 +141,7 @@ def start_execution(
     )
     try:
         rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
-        return _ask_or_start(canvas, execution, action, start, rules, spec=spec)
+        return _ask_or_start(canvas, execution, action, start, rules, spec)
     except Forbidden:
         raise
     except HostError as problem:
@@ -151,18 +151,12 @@ def start_execution(
 
 
 def _ask_or_start(
-    canvas: Canvas,
-    execution: Execution,
-    action: Action,
-    start: ActionStart,
-    rules: Rules,
-    *,
-    spec: CanvasSpec,
+    canvas: Canvas, execution: Execution, action: Action, start: ActionStart, rules: Rules, spec: CanvasSpec
 ) -> StartedExecution:
     definition = _definition_of(action, rules) if isinstance(action, CallTool) else None
-    work = _resolve(canvas, action, start, rules)
-    _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
+    work = _resolve(canvas, action, start, rules, spec if is_accepted else replace(spec, data={}))
+    _check_can_save(canvas, action)
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
     check_is_accepted(action, is_accepted=is_accepted)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
@@ -192,12 +186,14 @@ def _definition_of(action: CallTool, rules: Rules) -> ToolDefinition:
     return definition_of(action, rules.definitions, rules.missing_tools)
 
 
-def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -> Work:
+def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules, policy: CanvasSpec) -> Work:
     values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
     match action:
         case CallTool():
             definition = _definition_of(action, rules)
-            return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
+            return resolve_call(
+                action, definition, values, canvas.session_key, rules.check_arguments, policy=policy
+            )
         case SendMessage():
             return Message(canvas.session_of(action.session_key), resolve_message(action, values))
         case PatchState():

@@ -16,22 +16,37 @@ from easel.core.validation import (
     quote_value,
     refuse,
     require_choice,
-    require_flag,
     require_id,
+    require_list,
     require_number,
     require_object,
     require_text,
 )
 from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
-from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
-from easel.core.values.template import Template, has_braces, parse_template, parse_templates
+from easel.core.values.references import (
+    NAMES,
+    SecretRef,
+    ValueRef,
+    find_references,
+    parse_references,
+    parse_value_path,
+    walk_unresolved,
+)
+from easel.core.values.template import (
+    Template,
+    find_placeholders,
+    has_braces,
+    parse_template,
+    parse_templates,
+)
 
 # Characters of a message to a session, before its placeholders are filled.
 MAX_MESSAGE_LENGTH = 32_000
 MAX_TITLE_LENGTH = 200
 MAX_DESCRIPTION_LENGTH = 2_000
 MAX_TIMEOUT_MS = 3_600_000
+MAX_NAMED = 50  # placeholders in `text` and `allowOptions`
 _TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
 
@@ -84,9 +99,10 @@ class CallTool:
     confirm: Confirm
     timeout_ms: int | None
     missing: WhenMissing
-    allows_options: bool
     title: str | None
     terms: Mapping[str, Any] = field(compare=False)
+    texts: tuple[str, ...] = ()  # placeholders that take any text in a command. RS-71
+    options: tuple[str, ...] = ()  # placeholders whose values may begin with `-` there
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
     hosts: frozenset[str] = frozenset()  # toolPolicy.hosts of its spec. RS-74
 
@@ -124,7 +140,7 @@ Action = CallTool | SendMessage | PatchState
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
 _SAVES = frozenset({"saveAs", "saveMode", "parse", "timeoutMs"})
 _KNOWN = {
-    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions", "secrets"},
+    ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "text", "allowOptions", "secrets"},
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
@@ -220,11 +236,27 @@ def _read_call(
             WhenMissing,
             f"{at}.missing",
         ),
-        allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
         title=title,
         terms=_terms(declared),
+        texts=take((), _parse_placeholders, declared, "text", at),
+        options=take((), _parse_placeholders, declared, "allowOptions", at),
         secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
     )
+
+
+def _parse_placeholders(declared: Mapping[str, Any], name: str, at: str) -> tuple[str, ...]:
+    """Return the placeholders that `text` or `allowOptions` names, such as `input.note`. RS-71"""
+    raw = declared.get(name, [])
+    if isinstance(raw, bool):
+        refuse(f"{at}.{name}", 'must be a list of placeholders, such as ["state.folder"].')
+    named = require_list(raw, f"{at}.{name}", max_items=MAX_NAMED)
+    for number, path in enumerate(named):
+        parse_value_path(path, f"{at}.{name}[{number}]")
+    texts = [text for _, text in walk_unresolved(declared.get("args", {})) if isinstance(text, str)]
+    used = {key for text in texts for key in find_placeholders(text)}
+    if unused := [path for path in named if path not in used]:
+        refuse(f"{at}.{name}", f"no argument has the placeholder {{{{{unused[0]}}}}}.")
+    return tuple(dict.fromkeys(named))
 
 
 def _read_message(

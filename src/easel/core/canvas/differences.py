@@ -68,6 +68,8 @@ def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[s
         "connect": _compare_lists(*(_list(policy.get("connect")) for policy in policies)),
         "secrets": _compare_lists(*(_list(policy.get("secrets")) for policy in policies)),
         "hosts": _compare_lists(*(_list(policy.get("hosts")) for policy in policies)),
+        "shell": _compare_members(*(object_or_empty(policy.get("shell")) for policy in policies)),
+        "data": _compare_members(*(object_or_empty(policy.get("data")) for policy in policies)),
         "actions": _compare_members(*actions),
         "refresh": _compare_members(*jobs),
         "members": _limit(

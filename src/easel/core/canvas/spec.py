@@ -123,6 +123,9 @@ class CanvasSpec:
     connect: tuple[str, ...] = ()  # toolPolicy.connect
     secrets: tuple[str, ...] = ()  # toolPolicy.secrets: names that its actions may use. RS-66
     hosts: frozenset[str] = frozenset()  # toolPolicy.hosts: that its fetches may reach. RS-74
+    # toolPolicy.shell and .data: arguments by tool that a shell reads, and that none does. RS-71
+    shell: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -161,7 +164,8 @@ def read_spec(raw: Any, limits: SpecLimits, problems: Problems) -> CanvasSpec:
     ):
         if name in members:
             take("", require_text, members[name], name, max_length=max_length, may_be_empty=True)
-    tools, connect, secrets, hosts = _read_policy(members.get("toolPolicy", {}), limits, problems)
+    policy = take(dict[str, Any](), require_object, members.get("toolPolicy", {}), "toolPolicy")
+    tools, connect, secrets, hosts = _read_policy(policy, limits, problems)
     actions = {name: _read_action(name, action, hosts, problems) for name, action in declared.items()}
     _check_secrets(actions, secrets, problems)
     return CanvasSpec(
@@ -170,6 +174,8 @@ def read_spec(raw: Any, limits: SpecLimits, problems: Problems) -> CanvasSpec:
         connect=connect,
         secrets=secrets,
         hosts=hosts,
+        shell=_read_arguments(policy, "shell", problems),
+        data=_read_arguments(policy, "data", problems),
         state=take(dict[str, Any](), require_object, members.get("state", {}), "state"),
         actions={name: action for name, action in actions.items() if action is not None},
         bindings=_read_bindings(members.get("bindings", {}), declared, limits, problems),
@@ -218,11 +224,10 @@ def _size(value: Any, at: str) -> int:
 
 
 def _read_policy(
-    raw: Any, limits: SpecLimits, problems: Problems
+    members: Mapping[str, Any], limits: SpecLimits, problems: Problems
 ) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...], frozenset[str]]:
     take = problems.take
-    members = take(dict[str, Any](), require_object, raw, "toolPolicy")
-    problems.check_members(members, {"allow", "connect", "secrets", "hosts"}, "toolPolicy")
+    problems.check_members(members, {"allow", "connect", "secrets", "hosts", "shell", "data"}, "toolPolicy")
     allow, origins = members.get("allow", []), members.get("connect", [])
     tools = _read_list(allow, "toolPolicy.allow", parse_tool_name, limits.tools, problems)
     connect = _read_list(origins, "toolPolicy.connect", require_origin, limits.tools, problems)
@@ -234,6 +239,23 @@ def _read_policy(
 def _read_action(name: str, raw: Any, hosts: frozenset[str], problems: Problems) -> Action | None:
     action = read_action(name, raw, problems)
     return replace(action, hosts=hosts) if isinstance(action, CallTool) else action
+
+
+def _read_arguments(
+    policy: Mapping[str, Any], name: str, problems: Problems
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the arguments by tool that `toolPolicy.shell` or `.data` names. RS-71"""
+    at = f"toolPolicy.{name}"
+    declared = problems.take(dict[str, Any](), require_object, policy.get(name, {}), at, max_items=500)
+    return {
+        tool: tuple(_read_list(arguments, f"{at}.{tool}", _parse_argument, MAX_DEPTH, problems))
+        for tool, arguments in declared.items()
+        if problems.take(None, parse_tool_name, tool, at)
+    }
+
+
+def _parse_argument(raw: Any, at: str) -> str:
+    return require_text(raw, at, max_length=MAX_CONTROL_LENGTH)
 
 
 def _check_secrets(

@@ -1,385 +1,427 @@
-"""The rules for the positions of values in a shell command, checked when a template is compiled.
+"""The checks of a script by the page of rules: no value names a program, or is a part of code. RS-71
 
-A value is the text that replaces a placeholder. It may be an argument, a file name, an assignment, or a word
-of `for` or `case`, or a part of one. It must not be part of a program's name, and no program may evaluate it
-as code, neither as an argument nor from a pipe or a file that the script writes. A variable that may contain
-a value is tainted: the same rules apply to it, and it must be in double quotes. Does not know the syntax of
-the shell: the script is parsed already. RS-16, RS-65
+A variable that is assigned a value, and a substitution with one, count as that value. Does not know templates
+or tools.
 """
 
-import math
 import re
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from typing import NoReturn, cast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
 
-from easel.core.shell.files import Call, find_run_after_write, outputs
-from easel.core.shell.lexer import NAME, Word
-from easel.core.shell.parser import Command, Script
-from easel.core.shell.programs import (
-    ALWAYS_TAINTED,
-    COMMAND_OPTION,
-    DATA_PROGRAMS,
-    ENVIRONMENT_EVALUATORS,
-    EVALUATING_MODULES,
-    EVALUATING_PROGRAMS,
-    EVALUATORS,
-    FIND_PROGRAMS,
-    IMPLICIT_FOLDERS,
-    IMPLICIT_SCRIPTS,
-    INTERPRETERS,
-    LAUNCHERS,
-    OPEN_FILE,
-    PROGRAM_SUBCOMMANDS,
-    RISKY_OPTIONS,
-    RISKY_SUBCOMMANDS,
-    SYNTAX_CHANGING_BUILTINS,
-    TEST_ARITHMETIC,
-    UNSAFE_VARIABLES,
-    WRAPPERS,
-    after_wrapper,
-    file_name,
-    folder_name,
-    is_own_script,
-    program_name,
-)
+from easel.core.shell import rules
+from easel.core.shell.code import check_quotes
+from easel.core.shell.lexer import INPUTS, MAX_NESTING, NAME, OPAQUE, OUTPUTS, SLOT, read_script
+from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
 
-KNOWN_PROGRAMS = DATA_PROGRAMS | LAUNCHERS | EVALUATORS | INTERPRETERS
-INNER_PROGRAMS = INTERPRETERS | EVALUATING_PROGRAMS
-REMEDY = "put the command into a script and pass the value as its argument"
+MAX_WORDS = 20_000  # of all programs that a command may start
+MAX_STARTED = 20  # readings of the options of one launcher
+Piece = str | Slot | Expansion
+_ASSIGNMENT = re.compile(rf"({NAME})\+?=")
+_ANY_VALUE = re.compile(
+    r"[1-9][0-9]*|[@*_]|REPLY|MAPFILE|OPTARG|(?:BASH|EASEL)_\w+"
+)  # variables that may hold any value
+_VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|tclsh|node)[0-9.]+")
+_RUNS = "its value would choose what runs"
 
 
-class TemplateChecker:
-    """Checks the slots and variables of one script. `check` raises `BadInput` for the first violation."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A program and its arguments. A command that a launcher starts is a call of its own."""
 
-    def __init__(self, script: Script) -> None:
+    name: str
+    words: Sequence[Word]
+    node: Node
+    is_fed: bool  # a program appends its input to the arguments
+    starts: Sequence[Sequence[Word]]  # the commands that it may start
+
+    @property
+    def rule(self) -> rules.Rule:
+        return rules.RULES.get(self.name, rules.UNKNOWN)
+
+
+class Checker:
+    """Checks the slots of a script. `check` raises `BadInput` for the first in a forbidden place."""
+
+    def __init__(
+        self, script: Script, slots: list[Slot], texts: Collection[Slot], options: Collection[Slot]
+    ) -> None:
         self._script = script
-        self._tainted = self._find_tainted_variables()
-        self._assignments: set[int] = set()
-        self._first_pipe = self._first_pipe_after_value()
-        # Programs that received a value and are in none of the lists.
-        self.unknown_programs: list[str] = []
-
-    def is_assignment(self, word: Word) -> bool:
-        """Return whether a word assigns a variable, so that its value begins after the `=`."""
-        return id(word) in self._assignments
+        self._slots = slots
+        self._texts = texts
+        self._options = options
+        self._calls: list[Call] = []
+        self._word_count = 0
+        self._assigned: list[tuple[str, Sequence[Word]]] = []
+        self._values: dict[str, list[Slot]] = {}  # by variable
+        self._run: list[Word] = []  # files and folders of which something runs
 
     def check(self) -> None:
-        for use in self._script.uses:
-            if not use.is_plain and self._is_tainted(use.name):
-                self._script.refuse(
-                    f"${use.name} may contain the value of a placeholder; "
-                    f'write it as "${use.name}", and only as an argument.'
-                )
-        for loop in self._script.loops:
-            self._check_variable(loop.name, loop.words)
-        # An unquoted value could be read as a keyword in these positions.
-        for word in (*self._script.compared, *(word for loop in self._script.loops for word in loop.words)):
-            for slot in word.slots:
-                slot.needs_quoting = True
-        calls = [self._to_call(command) for command in self._script.commands]
-        for call in calls:
+        self._add_script(self._script)
+        self._find_values()
+        for name, found in self._values.items():
+            if rules.UNSAFE_VARIABLES.fullmatch(name) or name in self._script.pointers:
+                _refuse(found, f"in the variable {name}, which changes how programs run")
+            if name in self._script.numbers or rules.NUMBER_VARIABLES.fullmatch(name):
+                _require_digits(found)
+        if any(name.startswith(("$", "EASEL_")) for name in self._script.numbers):
+            _require_digits(self._slots)
+        for call in self._calls:
             self._check_call(call)
-        self._check_files(calls)
+        for call in self._calls:
+            self._check_files(call)
+        self._check_texts()
 
-    # --- tainted words and variables ------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------------------
 
-    def _is_tainted(self, name: str) -> bool:
-        return name in self._tainted or name in ALWAYS_TAINTED
+    def _add_script(self, script: Script) -> None:
+        self._script.functions |= script.functions
+        self._script.numbers |= script.numbers
+        self._script.pointers |= script.pointers
+        for node in script.commands:
+            self._add_call(node.words, node)
 
-    def _carries_value(self, word: Word) -> bool:
-        return bool(word.slots) or any(self._is_tainted(use.name) for use in word.uses)
-
-    def _find_tainted_variables(self) -> frozenset[str]:
-        """Return the variables that may contain a value: assigned directly, or copied from a variable."""
-        targets: dict[str, set[str]] = {}  # variable -> the variables that are assigned from it
-        waiting = {name for command in self._script.commands for name in _names_read(command)}
-        for name, words in self._script_assignments():
-            if any(word.slots for word in words):
-                waiting.add(name)
-            for use in (use for word in words for use in word.uses):
-                targets.setdefault(use.name, set()).add(name)
-        waiting |= {name for always in ALWAYS_TAINTED for name in targets.get(always, ())}
-        reached: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            reached.add(name)
-            waiting |= targets.get(name, set()) - reached
-        return frozenset(reached)
-
-    def _script_assignments(self) -> Iterator[tuple[str, Sequence[Word]]]:
-        for command in self._script.commands:
-            yield from ((word.assigns, (word,)) for word in command.words if word.assigns)
-        yield from ((loop.name, loop.words) for loop in self._script.loops)
-
-    def _first_pipe_after_value(self) -> float:
-        """Return the position of the first pipe after a value or tainted variable, or infinity.
-
-        A value in a redirection of a group or of `exec` reaches commands at any position: -1.
-        """
-        for command in self._script.commands:
-            is_shared = not command.words or program_name(command.words[0]) == "exec"
-            if is_shared and any(map(self._carries_value, command.redirections)):
-                return -1
-        words = [
-            word for command in self._script.commands for word in (*command.words, *command.redirections)
-        ]
-        values = [slot.position for word in words for slot in word.slots]
-        values += [use.position for use in self._script.uses if use.name in self._tainted]
-        first = min(values, default=math.inf)
-        return min((pipe for pipe in self._script.pipes if pipe > first), default=math.inf)
-
-    def _is_first_after_pipe(self, command: Command) -> bool:
-        """Return whether a command reads from a pipe after a value."""
-        pipe = max((pipe for pipe in self._script.pipes if pipe <= command.position), default=-1)
-        return pipe >= self._first_pipe and not any(
-            pipe <= other.position < command.position for other in self._script.commands
-        )
-
-    def _refuse(self, words: Sequence[Word], where: str) -> NoReturn:
-        """Raise `BadInput` that names the first placeholder or tainted variable in the words."""
-        for word in words:
-            if word.slots:
-                self._script.refuse_slot(where, word.slots[0].number)
-            for use in word.uses:
-                if self._is_tainted(use.name):
-                    self._script.refuse(
-                        f"${use.name}, which may contain the value of a placeholder, must not be {where}."
-                    )
-        raise AssertionError(where)
-
-    # --- commands -------------------------------------------------------------------------------------------
-
-    def _to_call(self, command: Command) -> Call:
-        """Check the assignments and wrappers of a command. Returns the call without them."""
-        words = command.words
+    def _add_call(self, words: Sequence[Word], node: Node, *, is_fed: bool = False) -> None:
         while words and words[0].assigns:
-            self._check_assignment(words[0])
+            self._assigned.append((words[0].assigns, words[:1]))
             words = words[1:]
-        words = self._unwrap(words, command.redirections)
-        carries_value = command.position >= self._first_pipe or any(
-            map(self._carries_value, (*words, *command.redirections))
-        )
-        return Call(command, program_name(words[0]) if words else None, words, carries_value)
-
-    def _check_call(self, call: Call) -> None:
-        name, words = call.name, call.words
         if not words:
             return
-        if name in SYNTAX_CHANGING_BUILTINS:
-            self._script.refuse(
-                f"`{name}` changes how the rest of the command is read; "
-                "a command with placeholders must not use it."
-            )
-        tainted_words = self._tainted_words(words[1:], call.command)
-        if self._evaluates(name, words):
-            self._check_evaluator(name or "", call.command, words, tainted_words)
-        elif call.carries_value:
-            self._check_inner_programs(call)
-        if name in ENVIRONMENT_EVALUATORS and self._tainted:
-            self._script.refuse(
-                f"`{name}` could run a variable that may contain the value of a placeholder; {REMEDY}."
-            )
-        if tainted_words:
-            self._check_options(name, words)
-            self._check_arguments(name, words, tainted_words)
-        is_known = name is None or name in KNOWN_PROGRAMS or is_own_script(words[0])
-        if not is_known and (tainted_words or self._is_first_after_pipe(call.command)):
-            self.unknown_programs.append(name or "")
+        name = program_name(words[0])
+        call = Call(name, words, node, is_fed, list(islice(_find_started(name, words), MAX_STARTED)))
+        self._word_count += len(words)
+        if self._word_count > MAX_WORDS or len(call.starts) == MAX_STARTED:
+            refuse("the command starts too many programs; put it into a script.")
+        self._calls.append(call)
+        if name == "exec":  # its redirections are those of all that follows
+            self._script.root.redirections += node.redirections
+        is_number = "names" in call.rule and any(re.match("-[a-zA-Z]*i", word.head) for word in words)
+        is_test = name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS)
+        if is_number or is_test or "numbers" in call.rule:
+            self._script.numbers.update(re.findall(NAME, " ".join(word.head for word in words[1:])))
+        if name in {"for", "select"} and len(words) > 1:
+            _refuse(self._in_word(words[1]), "the name of a variable")
+            self._assigned.append((words[1].literal or "", words[3:]))
+        for before, word in pairwise(words):
+            assigns = _ASSIGNMENT.match(word.head)
+            if assigns and ("names" in call.rule or "launch" in call.rule or name == "make"):
+                is_own = "verbs" not in call.rule or before.literal in {"-e", "--env"}
+                self._assigned += [(assigns[1], [word])] if is_own else []
+        for inner in call.starts:
+            if "joins" in call.rule:
+                self._add_code([piece for word in inner for piece in (*word.pieces, " ")], node)
+            else:
+                self._add_call(inner, node, is_fed=is_fed or "feeds" in call.rule)
+        for pieces in _find_code(call) if "shell" in call.rule else ():
+            self._add_code(pieces, node)
 
-    def _tainted_words(self, words: Sequence[Word], command: Command) -> list[Word]:
-        return [word for word in (*words, *command.redirections) if self._carries_value(word)]
+    def _add_code(self, pieces: Sequence[Piece], node: Node) -> None:
+        slots = _slots_of(pieces)
+        self._add_script(read_script(_text_of(pieces), slots, node, 1))
+        for slot in slots:
+            slot.is_inner = True
 
-    def _check_assignment(self, word: Word) -> None:
-        self._assignments.add(id(word))
-        self._check_variable(word.assigns or "", [word])
+    # --- values ---------------------------------------------------------------------------------------------
 
-    def _check_variable(self, name: str, words: Sequence[Word]) -> None:
-        if UNSAFE_VARIABLES.fullmatch(name) and any(map(self._carries_value, words)):
-            self._refuse(
-                words, f"in the variable {name}, which selects a program or is evaluated by the shell"
-            )
+    def _find_values(self) -> None:
+        for call in self._calls:
+            if call.name in {"read", "mapfile", "readarray"}:
+                found = list(self._inputs(call.node))
+                self._values |= {word.literal: found for word in call.words[1:] if word.literal and found}
+        for _ in range(MAX_NESTING):
+            before = sum(map(len, self._values.values()))
+            for name, words in self._assigned:
+                found = [*self._values.get(name, ()), *self._in_words(words)]
+                self._values |= {name: list(dict.fromkeys(found))} if found else {}
+            if sum(map(len, self._values.values())) == before:
+                return
+        refuse("the variables of the command are assigned in too many steps; put it into a script.")
 
-    def _unwrap(self, words: tuple[Word, ...], redirections: tuple[Word, ...]) -> tuple[Word, ...]:
-        """Return the command without `sudo`, `env`, `timeout` and other wrappers."""
-        while words:
-            if self._carries_value(words[0]):
-                self._refuse(words[:1], "where a command's name belongs")
-            name = program_name(words[0])
-            tainted_words = [word for word in (*words[1:], *redirections) if self._carries_value(word)]
-            if name is None and tainted_words:
-                self._refuse(
-                    tainted_words,
-                    "an argument of a program that the shell computes; write the program's name out",
-                )
-            if name is None or name not in WRAPPERS:
-                break
-            inner = after_wrapper(WRAPPERS[name], words)
-            if inner is None and not tainted_words:
-                break
-            if inner is None:
-                self._refuse(
-                    tainted_words, f"after an option of `{name}` that is not supported here; {REMEDY}"
-                )
-            for word in words[: len(words) - len(inner)]:
-                if word.assigns:
-                    self._check_assignment(word)
-            words = inner
-        return words
+    def _in_words(self, words: Iterable[Word]) -> list[Slot]:
+        return [slot for word in words for slot in self._in_word(word)]
 
-    # --- programs that evaluate -----------------------------------------------------------------------------
+    def _in_word(self, word: Word) -> list[Slot]:
+        found = word.slots
+        for part in (piece for piece in word.pieces if isinstance(piece, Expansion)):
+            found += self._slots if _ANY_VALUE.fullmatch(part.name) else self._values.get(part.name, ())
+            found += self._in_words(part.words)
+            found += self._in_node(part.group) if part.group else ()
+        return found
 
-    def _evaluates(self, name: str | None, words: tuple[Word, ...]) -> bool:
-        """Return whether a program evaluates its arguments or its standard input as code."""
-        if name not in INTERPRETERS:
-            # A wrapper that `_unwrap` did not remove has an unknown option, which may start a shell.
-            return name in EVALUATORS or name in WRAPPERS
-        if name == "python" and len(words) > 2 and words[1].literal == "-m" and words[2].literal:
-            return words[2].literal.partition(".")[0] in EVALUATING_MODULES
-        if len(words) < 2 or not words[1].literal or words[1].literal.startswith("-"):
-            return True
-        return OPEN_FILE.fullmatch(file_name(words[1]) or "") is not None
+    def _in_node(self, node: Node) -> list[Slot]:
+        words = (*node.words, *(word for _, word in node.redirections))
+        return [*self._in_words(words), *(slot for child in node.children for slot in self._in_node(child))]
 
-    def _check_evaluator(
-        self, name: str, command: Command, words: tuple[Word, ...], tainted_words: Sequence[Word]
-    ) -> None:
-        if tainted_words:
-            self._refuse(
-                tainted_words, f"among the arguments of `{name}`, which evaluates them again; {REMEDY}"
-            )
-        if name != "read" and command.position >= self._first_pipe:
-            self._script.refuse(
-                f"`{name}` must not follow a pipe "
-                f"through which it could read the value of a placeholder as a command; {REMEDY}."
-            )
-        for word in words[1:]:
-            text = "".join(piece for piece in word.pieces if isinstance(piece, str))
-            if ("$" in text or "`" in text) and not self._tainted.isdisjoint(re.findall(NAME, text)):
-                self._script.refuse(
-                    f"`{name}` evaluates a text with a variable that may contain the value of a placeholder."
-                )
+    def _inputs(self, node: Node) -> Iterator[Slot]:
+        for around in _chain(node):
+            for operator, word in around.redirections:
+                yield from self._in_word(word) if operator in INPUTS else ()
+            for before in around.before:
+                yield from self._in_node(before)
 
-    # --- programs that run another program ------------------------------------------------------------------
+    # --- the rules ------------------------------------------------------------------------------------------
 
-    def _check_inner_programs(self, call: Call) -> None:
-        """Refuse a value for a shell among the arguments of a program, as in `docker exec web sh`. RS-65"""
-        if call.name in DATA_PROGRAMS or call.name in INTERPRETERS:
-            return
-        reads_pipe = call.command.position >= self._first_pipe
-        for index, word in enumerate(call.words[1:], 1):
-            program = program_name(word) if word.literal else None
-            is_entrypoint = call.words[index - 1].literal == "--entrypoint"
-            if (word.literal or "").startswith("--entrypoint="):
-                program, is_entrypoint = file_name(word), True
-            if program not in INNER_PROGRAMS:
-                continue
-            if not is_entrypoint and not self._evaluates(program, call.words[index : index + 3]):
-                continue
-            # A script of the author may have a word such as `node` for its own use.
-            if is_own_script(call.words[0]) and not _has_option(call.words[index : index + 2]):
-                continue
-            if tainted_words := self._tainted_words(call.words[index:], call.command):
-                self._refuse(
-                    tainted_words, f"among the arguments of `{program}`, which evaluates them again; {REMEDY}"
-                )
-            if reads_pipe:
-                self._script.refuse(
-                    f"`{program}` must not follow a pipe "
-                    f"through which it could read the value of a placeholder as a command; {REMEDY}."
-                )
+    def _check_call(self, call: Call) -> None:
+        name, rule, words = call.name, call.rule, call.words
+        if name not in {"for", "select", "case"}:
+            _refuse(self._in_word(words[0]), f"where a command's name begins; {_RUNS}")
+        verbs = {word.literal or word.head for word in words[1:4]}
+        is_evaluated = "evaluates" in rule and (not rule["evaluates"] or verbs & rule["evaluates"])
+        if is_evaluated and not {"user.name", "user.email"} & verbs:  # of `git config`
+            _refuse(self._in_words(words[1:]), f"an operand of `{name}`; {_RUNS}")
+        for previous, word in pairwise(words):
+            if slots := self._in_word(word):
+                self._check_argument(call, previous.literal or "", word, slots)
+        for pieces in _find_code(call):
+            self._check_code(call, pieces)
+        if "script" in rule:
+            self._check_script(call)
+        starts_input = call.is_fed and "launch" in rule and "verbs" not in rule
+        if "input" in rule or (not call.starts and (starts_input or ("joins" in rule and "launch" in rule))):
+            self._check_input(call)
+        flags = "".join(word.head for word in words if "names" in rule and re.match("-[a-zA-Z]", word.head))
+        if "numbers" in rule or "i" in flags:
+            _require_digits(self._in_words(words[1:]))
+        if "n" in flags:
+            _refuse(self._in_words(words[1:]), "the name of a variable")
+        if name in {".", "source"} and any(word.head.startswith("/dev/") for word in words):
+            self._check_input(call)
+        if name in {"cd", "pushd"}:
+            self._check_folder(words[-1])
 
-    def _check_options(self, name: str | None, words: tuple[Word, ...]) -> None:
-        """Refuse a value in an option, or after a subcommand, that is run as a command. RS-65"""
-        risky = RISKY_OPTIONS.get(name or "", frozenset())
-        if name not in KNOWN_PROGRAMS and not is_own_script(words[0]):
-            risky |= {"-c"}
-        subcommands = RISKY_SUBCOMMANDS.get(name or "", frozenset())
-        for index, word in enumerate(words[1:], 1):
-            text = _start(word)
-            option = text.partition("=")[0]
-            # Most programs accept the beginning of a long option: `tar --to-com=`.
-            is_begun = len(option) > 4 and any(name.startswith(option) for name in risky)
-            is_risky = option in risky or is_begun or COMMAND_OPTION.fullmatch(option)
-            is_joined = text[:2] in risky and not text.startswith("--")
-            where = words[index : index + 2] if is_risky else words[index : index + 1] if is_joined else ()
-            if word.literal in subcommands:
-                where = words[index:]
-            if word.literal in PROGRAM_SUBCOMMANDS.get(name or "", ()):
-                operands = [word for word in words[index + 1 :] if not _start(word).startswith("-")]
-                where = operands[:1]
-            if tainted_words := [word for word in where if self._carries_value(word)]:
-                self._refuse(tainted_words, f"after `{option[:40]}` of `{name}`, which may run it; {REMEDY}")
+    def _check_folder(self, folder: Word) -> None:
+        """Check the folder of `cd`, if a program follows that runs the code of its folder."""
+        if any("folder" in call.rule or call.words[0].head.startswith(("./", "../")) for call in self._calls):
+            self._run.append(folder)
+            if "/" not in folder.head:
+                _refuse(self._in_word(folder), f"a folder without a literal folder before it; {_RUNS}")
 
-    def _check_files(self, calls: Sequence[Call]) -> None:
-        """Refuse a script that runs a file which it may have written with a value. RS-65"""
-        for call in calls:
-            for target in outputs(call):
-                if file_name(target) in IMPLICIT_SCRIPTS or folder_name(target) in IMPLICIT_FOLDERS:
-                    self._script.refuse(
-                        f"a command with placeholders must not write `{file_name(target)}`, "
-                        f"which other programs run; {REMEDY}."
-                    )
-        if problem := find_run_after_write(calls, self._carries_value):
-            self._script.refuse(
-                f"the command could run the value of a placeholder from a file: {problem}; {REMEDY}."
-            )
-
-    # --- other programs -------------------------------------------------------------------------------------
-
-    def _check_arguments(
-        self, name: str | None, words: tuple[Word, ...], tainted_words: Sequence[Word]
-    ) -> None:
-        literals = [word.literal for word in words]
-        match name:
-            case "test" | "[":
-                if sign := next((literal for literal in literals if literal in TEST_ARITHMETIC), None):
-                    self._refuse(
-                        tainted_words,
-                        f"an operand of {sign}, which some shells evaluate; compare with = instead",
-                    )
-            case "find":
-                start = next(
-                    (index for index, literal in enumerate(literals) if literal in FIND_PROGRAMS), len(words)
-                )
-                if arguments := [word for word in words[start:] if self._carries_value(word)]:
-                    self._refuse(arguments, f"after {literals[start]} of `find`, which runs it")
-            case "printf":
-                if any((literal or "").startswith("-v") for literal in literals[1:2]) or any(
-                    map(self._carries_value, words[1:3] if "--" in literals else words[1:2])
-                ):
-                    self._refuse(
-                        tainted_words,
-                        "the format or a variable of `printf`; use a literal format such as '%s\\n'",
-                    )
-            case "export" | "readonly":
-                self._check_exports(name, words)
-            case _:
-                pass
-
-    def _check_exports(self, name: str, words: tuple[Word, ...]) -> None:
-        for word in words[1:]:
-            if word.assigns:
-                self._check_assignment(word)
-            elif self._carries_value(word):
-                self._refuse([word], f"a variable name for `{name}`")
-
-
-def _start(word: Word) -> str:
-    """Return the literal text before the first slot or expansion of a word."""
-    return "".join(cast(str, piece) for piece in takewhile(_is_text, word.pieces))
-
-
-def _is_text(piece: str | int | None) -> bool:
-    return isinstance(piece, str)
-
-
-def _has_option(words: Sequence[Word]) -> bool:
-    return len(words) > 1 and (words[1].literal or "").startswith("-")
-
-
-def _names_read(command: Command) -> Iterator[str]:
-    """Yield the variables that `read` sets from its input."""
-    if command.words and program_name(command.words[0]) == "read":
-        yield from (
-            word.literal for word in command.words[1:] if word.literal and not word.literal.startswith("-")
+    def _check_argument(self, call: Call, previous: str, word: Word, slots: list[Slot]) -> None:
+        name, rule = call.name, call.rule
+        option = word.head.partition("=")[0] if word.head.startswith("-") else ""
+        options = {previous, option, "" if option[:2] == "--" else option[:2]}
+        is_variable = name in {*rules.TESTS, "printf"} and previous in {"-v", "-R"}
+        is_variable |= (
+            {"verbs", "nocode"} <= rule.options.keys() and previous in {"-e", "--env"} and not word.head
         )
+        if is_variable or ("names" in rule and not _ASSIGNMENT.match(word.head)):
+            _refuse(slots, f"the name of a variable for `{name}`")
+        if name in rules.TESTS and _has_any(call.words, rules.NUMBER_TESTS):
+            _require_digits(slots)
+        if options & rule["files"] or any(map(rules.FILE_OPTION.fullmatch, options)):
+            _refuse(slots, f"the value of {option or previous} of `{name}`; {_RUNS}")
+        if "folder" in rule and options & rules.FOLDER_OPTIONS and "/" not in word.head:
+            _refuse(slots, f"a folder for `{name}` without a literal folder before it; {_RUNS}")
+        if word.head in {"-", "--"} and slots[0] not in self._options:
+            refuse_slot(slots[0], 'the name of an option; if that is intended, name it in "allowOptions"')
+        if previous == "clone" and name == "git" and not word.head and len(call.words) > 3:
+            _refuse(slots, "an address without a literal beginning, because its code could run")
+        if not rule.options.keys().isdisjoint({"files", "script", "launch"}):
+            named = [slot for slot in slots if slot in self._options]
+            _refuse(named, f'in "allowOptions", because `{name}` has options that run a command')
+
+    def _check_code(self, call: Call, pieces: Sequence[Piece]) -> None:
+        text = _text_of(pieces)
+        used = [piece for piece in pieces if isinstance(piece, Expansion)]
+        _refuse(self._in_word(Word([*used])), f"in a variable in the code of `{call.name}`")
+        if call.is_fed:
+            self._check_input(call)
+        if "shell" not in call.rule:
+            for variable, found in self._values.items():
+                if re.search(rf"\b{re.escape(variable)}\b", text):
+                    _refuse(found, f"in the variable {variable}, which the code of `{call.name}` uses")
+            check_quotes(text, _slots_of(pieces), has_regex=call.name in rules.SLASH_PROGRAMS)
+
+    def _check_input(self, call: Call) -> None:
+        _refuse(list(self._inputs(call.node)), f"in what is piped or redirected into `{call.name}`, as code")
+
+    def _check_script(self, call: Call) -> None:
+        words, index, code = call.words, 1, rules.CODE_OPTION
+        letters = re.compile(rf"-[A-Za-z]*[{call.rule.text('code')}]") if call.rule["code"] else code
+        while index < len(words) and words[index].head.startswith("-") and words[index].head != "-":
+            option = words[index].literal or ""
+            if option == "-m" or letters.fullmatch(option) or (option[:2] == "--" and code.fullmatch(option)):
+                return  # the rest is data for the module, or for the code
+            index += len(words) if option == "-s" else 2 if option in call.rule["files"] else 1
+        rest = words[index:]
+        if call.name in {"deno", "bun"}:
+            rest = [word for word in rest if not word.head.startswith("-") and not _is(word, {"run", "test"})]
+        if not rest or any(_is(word, {"-", "/dev/stdin", *rules.CONSOLES}) for word in rest):
+            self._check_input(call)
+        else:
+            _refuse(self._in_word(rest[0]), f"in the script of `{call.name}`; {_RUNS}")
+            self._run.append(rest[0])
+
+    def _check_files(self, call: Call) -> None:
+        """Check that no file to which a value is written or copied is one that runs."""
+        slots = [*self._in_node(call.node), *self._in_words(call.words), *self._inputs(call.node)]
+        words = call.words
+        targets = [word for node in _chain(call.node) for op, word in node.redirections if op in OUTPUTS]
+        edits = call.name in {"sed", "perl"} and any(word.head.startswith("-i") for word in words)
+        if edits or "copies" in call.rule or (call.name == "git" and _has_any(words, {"clone"})):
+            targets += words[1:]
+        targets += [word for before, word in pairwise(words) if _is(before, rules.OUTPUT_OPTIONS)]
+        run = [
+            *self._run,
+            *(other.words[0] for other in self._calls if "/" in (other.words[0].literal or "")),
+        ]
+        run += [word for other in self._calls if other.name in {".", "source"} for word in other.words[1:2]]
+        for target in targets if slots else ():
+            name = target.literal or target.tail
+            if rules.RUN_FILES.fullmatch(name.rpartition("=")[2]):
+                _refuse(slots, f"written to {name}, which other programs run")
+            if any(_may_be_same(target, word) for word in run):
+                _refuse(slots, f"written to `{name}`, which this command runs")
+
+    # --- any text -------------------------------------------------------------------------------------------
+
+    def _check_texts(self) -> None:
+        found: set[Slot] = set()
+        for call in self._calls if self._texts else ():
+            for word in call.words[1:]:
+                for slot in (slot for slot in word.slots if slot in self._texts):
+                    self._check_text(slot, word, call)
+                    found.add(slot)
+            found.update(slot for op, word in call.node.redirections if op == "<" for slot in word.slots)
+        for slot in self._texts:
+            if slot not in found or slot.is_inner or slot.digits:
+                refuse_slot(slot, 'any text ("text") here, but only an argument of a command')
+
+    def _check_text(self, slot: Slot, word: Word, call: Call) -> None:
+        if word.pieces not in ([slot], [word.head, slot]) or (word.head or "=")[-1] not in "=/:":
+            refuse_slot(
+                slot, "any text in a part of a word; only a prefix that ends in = / or : may precede it"
+            )
+        reads_code = call.name == "perl" and any(re.match(r"-\w*[np]", word.head) for word in call.words[1:])
+        if (
+            reads_code
+            or call.name in self._script.functions | {"for", "select"}
+            or not (call.rule.options.keys().isdisjoint({"notext", "names", "joins", "numbers"}))
+        ):
+            refuse_slot(slot, f"any text for `{call.name}`, which could read it as code")
+        for node in _chain(call.node):
+            if node.is_captured or _writes(node):
+                refuse_slot(slot, "any text in a command whose output goes to a file or into a word")
+            for after in node.after:
+                if not after.words or program_name(after.words[0]) not in rules.FILTERS or _writes(after):
+                    refuse_slot(slot, "any text in a command whose output goes to a program that may run it")
+
+
+def program_name(word: Word) -> str:
+    """Return the program's name: `bash` for /usr/bin/bash and "$HOME"/bin/bash; empty if it is not known."""
+    if word.literal is None and "/" not in word.tail:
+        return ""
+    name = word.tail.rpartition("/")[2]
+    return found[1] if (found := _VERSION.fullmatch(name)) else name
+
+
+def _find_started(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Yield the words of each command that a program may start."""
+    rule, start = rules.RULES.get(name, rules.UNKNOWN), 1
+    if name in {"find", "fd"}:
+        yield from (words[at + 1 :] for at, word in enumerate(words) if _is(word, rule["files"]))
+    if "launch" not in rule:
+        return
+    if verbs := rule["verbs"]:
+        start = next((at + 1 for at, word in enumerate(words) if _is(word, verbs)), len(words))
+    waiting, seen = [(start, int(rule.text("launch")))], set[tuple[int, int]]()
+    while waiting:
+        place = index, operands = waiting.pop()
+        if index >= len(words) or place in seen:
+            continue
+        seen.add(place)
+        word = words[index]
+        if word.head.startswith("-") and word.head != "-":
+            takes = _is(word, rule["take"])
+            is_known = (
+                takes or _is(word, rules.FLAGS | {"--"}) or "=" in word.head or word.head[:2] in rule["take"]
+            )
+            # An option that is not known may take a value or not.
+            waiting += [(index + 2, operands)] if takes or not is_known else []
+            waiting += [(index + 1, operands)] if not takes else []
+        elif word.assigns or operands or word.head == "-":
+            waiting.append((index + 1, operands - (not word.assigns)))
+        else:
+            yield words[index:]
+
+
+def _find_code(call: Call) -> Iterator[Sequence[Piece]]:
+    """Yield the pieces of each argument that is code."""
+    rule, words = call.rule, call.words
+    letters = rule.text("code")
+    cluster = re.compile(rf"-[A-Za-z]*[{letters}]") if letters else rules.CODE_OPTION
+    for previous, word in pairwise(words) if "nocode" not in rule else ():
+        option, (head, has_value, value) = previous.literal or "", word.head.partition("=")
+        if (
+            cluster.fullmatch(option)
+            or (option[:2] == "--" and rules.CODE_OPTION.fullmatch(option))
+            or option in rules.CODE_COMMANDS
+            or ("plus" in rule and word.head.startswith("+"))
+        ):
+            yield word.pieces
+        elif has_value and head[:2] == "--" and rules.CODE_OPTION.fullmatch(head):
+            yield [value, *word.pieces[1:]]
+        elif word.slots and cluster.fullmatch(word.head):
+            yield word.pieces[1:]
+    names_code = any(_is(word, rule["files"]) or cluster.fullmatch(word.literal or "") for word in words)
+    if rule["operand"] and not names_code:
+        operands, skipped = list[Word](), 0
+        for word in words[1:]:
+            if skipped or (word.head.startswith("-") and word.head != "-"):
+                is_pair = _is(word, {"--arg", "--argjson", "--slurpfile", "--rawfile"})
+                skipped = skipped - 1 if skipped else 2 if is_pair else int(_is(word, rule["skip"]))
+            else:
+                operands.append(word)
+        first = 1 if call.name in {"sqlite", "sqlite3", "duckdb"} else 0
+        yield from (word.pieces for word in operands[first : int(rule.text("operand")) + 1])
+
+
+def _slots_of(pieces: Sequence[Piece]) -> list[Slot]:
+    return [piece for piece in pieces if isinstance(piece, Slot)]
+
+
+def _text_of(pieces: Sequence[Piece]) -> str:
+    return "".join(
+        piece if isinstance(piece, str) else SLOT if isinstance(piece, Slot) else OPAQUE for piece in pieces
+    )
+
+
+def _chain(node: Node | None) -> Iterator[Node]:
+    while node is not None:
+        yield node
+        node = node.parent
+
+
+def _writes(node: Node) -> bool:
+    return any(
+        operator in OUTPUTS and not _is(word, rules.DEVICES) and not (word.literal or "").isdecimal()
+        for operator, word in node.redirections
+    )
+
+
+def _may_be_same(target: Word, run: Word) -> bool:
+    """Return whether a file that is written may be one that runs, or the folder of it."""
+    path = (run.literal or run.tail).removeprefix("./")
+    name = path.rpartition("/")[2]
+    if target.literal is not None:
+        written = target.literal.rpartition("=")[2].removeprefix("./").rstrip("/")
+        return written.rpartition("/")[2] == name or f"{path}/".startswith(f"{written}/")
+    return name.endswith(target.tail.rpartition("/")[2])
+
+
+def _is(word: Word, names: Collection[str]) -> bool:
+    return word.literal in names
+
+
+def _has_any(words: Sequence[Word], names: Collection[str]) -> bool:
+    return any(word.literal in names for word in words)
+
+
+def _refuse(slots: Sequence[Slot], where: str) -> None:
+    if slots:
+        refuse_slot(slots[0], where)
+
+
+def _require_digits(slots: Iterable[Slot]) -> None:
+    for slot in slots:
+        slot.digits = True

@@ -1,420 +1,362 @@
-"""Lexer for shell commands with placeholders: finds the words, and the quoting of every slot.
+"""Lexer for shell text with placeholders: finds the commands, their words, and the place of every slot.
 
-A slot is the position of a placeholder. In the text it is one `SLOT` character, NUL, which a command cannot
-contain otherwise. Owns the lexical rules. Accepts only syntax that dash, bash and similar shells read alike,
-because a slot that is quoted in one shell and unquoted in another is not safe. Does not know programs.
+A slot is the position of a placeholder; in the text it is one `SLOT` character, NUL, which a command cannot
+contain otherwise. A plain value is a part of one word to every shell, so the text may be any shell text: a
+slot is refused here only where its value would be a name, or would change what the shell reads after it.
+Does not know programs.
 """
 
 import re
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NoReturn
+from collections.abc import Sequence
 
-from easel.errors import BadInput
+from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
 
 SLOT = "\0"
-MAX_NESTING = 20
+OPAQUE = "\1"  # an expansion, in the text of inner code
+MAX_NESTING = 20  # of substitutions
+MAX_GROUPS = 100
+MAX_ARITHMETIC = 2_000  # characters
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-BLANKS = " \t"
-ENDS_WORD = " \t\n;&|<>()"
-# Characters without a special meaning in any shell, at any position of a word.
-SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@+-")
-
-# Longest first, so that `<<-` is not read as `<<`.
-OPERATORS = (
-    *("<<<", "<<-", "&>>", ";;&", "<<", "<&", "<>", ">>", ">&", ">|", "&>", "&&", "||", "|&", ";;", ";&"),
-    *"<>&|;()",
-)
-_NAME = re.compile(NAME)
-_PARAMETER = re.compile(
-    rf"#?(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>(?::?[-=+?]|##?|%%?)[^'\"\\$`{{}}\n\0<>()&|;]*)?"
-)
-_ARITHMETIC = re.compile(r"[A-Za-z0-9_$+\-*/%<>=!&|^~?:,() \t]")
-_SPECIAL = "@*#?$!-0123456789"
-_LITERAL_AFTER_DOLLAR = " \t\n/.,;:%)|&"  # a `$` before one of these is a literal `$`
-_NEIGHBOURS = SAFE | set("=,'\"") | {SLOT}
+DOCUMENTS = frozenset({"<<", "<<-"})
+INPUTS = DOCUMENTS | {"<", "<<<", "<>", "<&"}
+OUTPUTS = frozenset({">", ">>", ">|", "<>", ">&", "&>", "&>>"})
+_OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|<<|<&|<>|>>|>&|>\||&>|&&|\|\||\|&|;;|;&|\([ \t]*\)|[<>&|;()\n]")
+_LOOPS = dict.fromkeys(("while", "until", "for", "select"), "done")
+_GROUP_ENDS = {"{": "}", "if": "fi", "case": "esac", **_LOOPS}
+_SKIPPED = frozenset({"then", "else", "elif", "do", "!", "coproc"})
+_ENDS_WORD = frozenset(" \t\n;&|<>()")
+_RUN = re.compile(r"[^ \t\n;&|<>()'\"\\$`\0={~]+")
+_PARAMETER = re.compile(rf"(?P<sign>[!#]?)(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>:?[-=+?]|[#%/^,])?")
+_VARIABLE = re.compile(rf"({NAME})|[0-9@*#?$!-]")
 
 
-class Quote(StrEnum):
-    NONE = "none"
-    SINGLE = "single"
-    DOUBLE = "double"
+def read_script(text: str, slots: Sequence[Slot], parent: Node | None = None, depth: int = 0) -> Script:
+    """Return the commands of a text. Raises `BadInput` for text that no shell reads."""
+    script = Script(root=Node(parent, ""))
+    _Lexer(text, slots, script, depth).read(script.root)
+    return script
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
-    """The position of a placeholder. `needs_quoting`: a bare value would combine with the text beside it."""
-
-    number: int
-    position: int
-    quote: Quote
-    needs_quoting: bool
-
-
-@dataclass(frozen=True, slots=True)
-class VariableUse:
-    """A variable that is read. `is_plain`: as `"$name"`, which is neither split nor evaluated."""
-
-    name: str
-    position: int
-    is_plain: bool
-
-
-@dataclass(slots=True, eq=False)
-class Word:
-    """A word of a command.
-
-    `pieces` is the text without quotes: a string is literal text, an int the number of a slot, None an
-    expansion. In `NAME=…`, `assigns` is the name and `value_from` the index of the value's first piece.
-    """
-
-    position: int
-    pieces: list[str | int | None] = field(default_factory=list[str | int | None])
-    slots: list[Slot] = field(default_factory=list[Slot])
-    uses: list[VariableUse] = field(default_factory=list[VariableUse])
-    is_quoted: bool = False
-    assigns: str | None = None
-    value_from: int = 0
-    # Those of the characters `{`, `}`, `[`, `=` and `~` that are unquoted; `~` only before the first `/`.
-    signs: set[str] = field(default_factory=set[str])
-    # Where the last `$name` without braces ends: an unquoted value there could become part of the name.
-    name_ends_at: int = -1
-
-    @property
-    def literal(self) -> str | None:
-        """The text of the word without quotes, or None if the word has slots or expansions."""
-        return (
-            "".join(map(str, self.pieces)) if all(isinstance(piece, str) for piece in self.pieces) else None
-        )
-
-    @property
-    def keyword(self) -> str | None:
-        return None if self.is_quoted else self.literal
-
-    @property
-    def tail(self) -> str:
-        """The literal text after the last slot or expansion."""
-        for index in range(len(self.pieces) - 1, -1, -1):
-            if not isinstance(self.pieces[index], str):
-                return "".join(map(str, self.pieces[index + 1 :]))
-        return self.literal or ""
-
-
-@dataclass(frozen=True, slots=True)
-class HereDocument:
-    end: str
-    is_literal: bool
-    strips_tabs: bool
-
-
-class Lexer:
-    """Reads a command token by token. The subclass parses the commands in `$(…)`: `_parse_substitution`."""
-
-    def __init__(self, text: str, names: list[str]) -> None:
+class _Lexer:
+    def __init__(self, text: str, slots: Sequence[Slot], script: Script, depth: int) -> None:
+        positions = (index for index, char in enumerate(text) if char == SLOT)
+        self._slots = dict(zip(positions, slots, strict=True))
         self._text = text
-        self._names = names  # the placeholders in the order of their slots, for messages
         self._pos = 0
-        self._slot_count = 0
-        self._pushed_back: Word | str | None = None
-        self._pending_documents: list[HereDocument] = []
-        self.depth = 0  # nesting of `$(…)` at the current position
-        self.uses: list[VariableUse] = []
+        self._script = script
+        self._documents: list[tuple[Word, Word, bool]] = []  # end, body, whether tabs are stripped
+        self._depth = depth
+        self._in_backticks = False
 
-    def refuse(self, problem: str) -> NoReturn:
-        raise BadInput(problem=problem)
+    # --- commands -------------------------------------------------------------------------------------------
 
-    def refuse_slot(self, where: str, number: int | None = None) -> NoReturn:
-        name = self._names[self._slot_count if number is None else number]
-        self.refuse(f"{name} must not be {where}.")
+    def read(self, outer: Node) -> None:
+        """Read the commands of a group up to its end."""
+        self._enter()
+        around = [outer]
+        node: Node | None = None  # what words and redirections belong to
+        in_pattern = False
+        while around:
+            if len(around) > MAX_GROUPS:
+                refuse(f"the command has more than {MAX_GROUPS} groups in one another.")
+            group, lexeme = around[-1], self._next()
+            key = lexeme if isinstance(lexeme, str) else lexeme.keyword
+            if in_pattern and key not in {"esac", ""}:
+                in_pattern = key != ")"
+                if isinstance(lexeme, Word) and lexeme.slots and not (lexeme.is_quoted or lexeme.head):
+                    refuse_slot(lexeme.slots[0], "the beginning of a pattern without quotes")
+            elif node and node.end is None and isinstance(lexeme, Word):
+                node.words.append(lexeme)
+                if key == "in" and node.words[0].keyword == "case" and len(node.words) == 3:
+                    node, in_pattern = None, True
+            elif node and node.is_open_test and lexeme != "":
+                pass  # `&&`, `(`, `<` and line ends inside of [[ … ]]
+            elif key == group.end and (lexeme == key or key):
+                around.pop()
+                node, in_pattern = group, False
+            elif lexeme == "":
+                refuse(f"the command ends before {group.end}.")
+            elif isinstance(lexeme, Word):
+                node = self._start(around, lexeme, key)
+            else:
+                in_pattern = group.end == "esac" and lexeme in {";;", ";&", ";;&"}
+                node = self._read_operator(around, node, lexeme)
+        self._depth -= 1
 
-    def _parse_substitution(self) -> None:
-        raise NotImplementedError
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            refuse(f"the command is nested deeper than {MAX_NESTING} levels.")
+
+    def _read_operator(self, around: list[Node], node: Node | None, operator: str) -> Node | None:
+        """Return what the words after an operator belong to, if that is known."""
+        if operator in INPUTS | OUTPUTS:
+            node = node or self._add_command(around[-1])
+            self._read_redirection(node, operator)
+            return node
+        if operator == "(":
+            if not (self._text.startswith("(", self._pos) and self._skip_arithmetic("))", self._pos + 1)):
+                around.append(self._add(around[-1], operator := ")"))
+            return node if operator == "(" else None
+        if operator[-1] == ")" and len(operator) > 1:  # `name ()`, or `function name ()`
+            self._name_function(around[-1], node)
+            return None
+        if operator == ")":
+            refuse("there is a ) too many.")
+        if operator not in {"|", "|&"}:
+            around[-1].pipeline = []
+        return None
+
+    def _start(self, around: list[Node], word: Word, key: str | None) -> Node | None:
+        """Start a command or a group with its first word."""
+        if key in _GROUP_ENDS:
+            around.append(self._add(around[-1], _GROUP_ENDS[key]))
+            return None if key not in {"for", "select", "case"} else self._add_command(around[-1], word)
+        if key in _SKIPPED:
+            return None
+        if key == "function":
+            name = self._next()
+            self._name_function(None, Node(words=[name] if isinstance(name, Word) else []))
+            return None
+        return self._add_command(around[-1], word)
+
+    def _add_command(self, group: Node, *words: Word) -> Node:
+        node = self._add(group, None)
+        node.words += words
+        self._script.commands.append(node)
+        return node
+
+    def _add(self, group: Node, end: str | None) -> Node:
+        node = Node(group, end, before=group.pipeline.copy())
+        for before in group.pipeline:
+            before.after.append(node)
+        group.pipeline.append(node)
+        group.children.append(node)
+        return node
+
+    def _name_function(self, group: Node | None, node: Node | None) -> None:
+        for word in node.words[:1] if node else ():
+            if word.slots:
+                refuse_slot(word.slots[0], "the name of a function")
+            self._script.functions.add(word.literal or "")
+        if group and node:
+            self._script.commands.remove(node)
+            group.pipeline = []
+
+    def _read_redirection(self, node: Node, operator: str) -> None:
+        target = self._next()
+        if not isinstance(target, Word):
+            refuse(f"there must be a word after {operator}.")
+        if operator in DOCUMENTS:
+            self._documents.append((target, target := Word(), operator == "<<-"))
+        for slot in target.slots if operator in {">&", "<&"} else ():
+            slot.digits = True
+        node.redirections.append((operator, target))
 
     # --- tokens ---------------------------------------------------------------------------------------------
 
-    def next_token(self) -> Word | str:
-        """Return the next word, operator or line end; an empty string at the end of the command."""
-        if (pushed := self._pushed_back) is not None:
-            self._pushed_back = None
-            return pushed
-        self._skip_blanks()
+    def _next(self) -> Word | str:
+        """Return the next word, operator or line end; an empty string at the end of the text."""
+        while blank := re.compile(r"[ \t]+|\\\n|#[^\n]*").match(self._text, self._pos):
+            self._place(self._pos, blank.end())
+            self._pos = blank.end()
         if self._pos >= len(self._text):
-            if self._pending_documents:
-                self.refuse("a here-document has no end.")
+            self._read_documents()
             return ""
-        if self._text[self._pos] == "\n":
+        if self._in_backticks and self._text[self._pos] == "`":
             self._pos += 1
-            self._skip_here_documents()
-            return "\n"
-        if self._text.startswith(("<(", ">("), self._pos):
-            self.refuse("a process substitution, <(…) or >(…), is not supported here; use a pipe or a file.")
-        for operator in OPERATORS:
-            if self._text.startswith(operator, self._pos):
-                self._pos += len(operator)
-                return operator
-        return self._read_word()
+            return "`"
+        operator = _OPERATOR.match(self._text, self._pos)
+        if operator is None or self._text.startswith(("<(", ">("), self._pos):
+            return self._read_word()
+        self._pos = operator.end()
+        if operator[0] == "\n":
+            self._read_documents()
+        return operator[0]
 
-    def push_back(self, next_token: Word | str) -> None:
-        self._pushed_back = next_token
+    def _place(self, start: int, end: int, *, digits: bool = False) -> None:
+        """Mark the slots between two positions, which are no part of a word."""
+        for position, slot in self._slots.items():
+            if start <= position < end:
+                slot.quote, slot.is_inner, slot.digits = slot.quote or "", True, slot.digits or digits
 
-    def follows(self, text: str) -> bool:
-        return self._text.startswith(text, self._pos)
-
-    def _skip_blanks(self) -> None:
-        while self._pos < len(self._text):
-            char = self._text[self._pos]
-            if char in BLANKS:
-                self._pos += 1
-            elif char == "\\" and self._text.startswith("\\\n", self._pos):
-                if self._pos and self._text[self._pos - 1] not in " \t\n":
-                    self.refuse("a line is continued inside a word; put a blank before the backslash.")
-                self._pos += 2
-            elif char == "#":
-                self._skip_comment()
-            else:
-                return
-
-    def _skip_comment(self) -> None:
-        if self.depth:
-            self.refuse("a comment inside $(…) is not supported here; leave it out.")
-        end = self._text.find("\n", self._pos)
-        end = len(self._text) if end < 0 else end
-        if SLOT in self._text[self._pos : end]:
-            self.refuse_slot("in a comment, because a value with a line end would end the comment")
-        self._pos = end
-
-    # --- here-documents -------------------------------------------------------------------------------------
-
-    def expect_here_document(self, *, strips_tabs: bool) -> None:
-        end = self.next_token()
-        if self.depth:
-            self.refuse("a here-document inside $(…) is not supported here.")
-        if (
-            not isinstance(end, Word)
-            or end.literal is None
-            or not re.fullmatch(r"[A-Za-z0-9_.-]+", end.literal)
-        ):
-            self.refuse("the end of a here-document must be a plain word, such as EOF.")
-        self._pending_documents.append(HereDocument(end.literal, end.is_quoted, strips_tabs))
-
-    def _skip_here_documents(self) -> None:
-        for document in self._pending_documents:
-            self._skip_here_document(document)
-        self._pending_documents.clear()
-
-    def _skip_here_document(self, document: HereDocument) -> None:
-        while self._pos < len(self._text):
-            start, end = self._pos, self._text.find("\n", self._pos)
-            line = self._text[start : end if end >= 0 else len(self._text)]
-            self._pos += len(line) + 1
-            if (line.lstrip("\t") if document.strips_tabs else line) == document.end:
-                return
-            if SLOT in line:
-                self.refuse_slot("in a here-document, whose text the shell evaluates again")
-            if not document.is_literal and ("\\" in line or "`" in line or "$(" in line):
-                self.refuse(
-                    "a here-document with backslashes or substitutions is not supported here; "
-                    "quote its end: <<'EOF'."
-                )
-            self.uses += [
-                VariableUse(match[1], start, is_plain=False)
-                for match in re.finditer(rf"\$\{{?({NAME})", line)
-            ]
-        self.refuse(f"a here-document has no end: there is no line {document.end}.")
+    def _read_documents(self) -> None:
+        documents, self._documents = self._documents, []
+        for end, body, strips_tabs in documents:
+            if end.literal is None:
+                refuse("the end of a here-document must be literal.")
+            tabs = r"\t*" if strips_tabs else ""
+            last = re.compile(rf"(?m)^{tabs}{re.escape(end.literal)}$").search(self._text, self._pos)
+            if last is None:
+                refuse(f"a here-document has no end: there is no line {end.literal}.")
+            while self._pos < last.start():
+                self._read_text(body, "'" if end.is_quoted else '"')
+            self._pos = last.end() + 1
+            for slot in body.slots:
+                slot.is_inner, slot.end = True, end.literal
 
     # --- words ----------------------------------------------------------------------------------------------
 
     def _read_word(self) -> Word | str:
-        word = Word(self._pos)
-        while self._pos < len(self._text) and (char := self._text[self._pos]) not in ENDS_WORD:
-            match char:
-                case "'":
-                    self._read_single_quotes(word)
-                case '"':
-                    self._read_double_quotes(word)
-                case "\\":
-                    self._read_escape(word)
-                case "$":
-                    self._read_dollar(word, Quote.NONE)
-                case "`":
-                    self._read_backticks(word)
-                case _ if char == SLOT:
-                    self._read_slot(word, Quote.NONE)
-                case _:
-                    self._read_plain(word, char)
-        return self._finish_word(word)
-
-    def _finish_word(self, word: Word) -> Word | str:
-        if word.slots and (signs := word.signs & set("{}[")):
-            self.refuse_slot(
-                f"in a word with an unquoted {min(signs)}, which the shell expands; quote the {min(signs)}",
-                word.slots[0].number,
-            )
-        if self._text[self._pos : self._pos + 1] in {"<", ">"}:
-            if (word.keyword or "").isdecimal():
-                return self.next_token()  # the number is a file descriptor and part of the redirection
-            for slot in word.slots:
-                slot.needs_quoting = True
-        self.uses += word.uses
+        word, has_brace = Word(), False
+        while self._pos < len(self._text):
+            char = self._text[self._pos]
+            if not word.pieces and self._text.startswith(("<(", ">("), self._pos):
+                self._pos += 1
+                self._read_substitution(word, ")")
+            elif char == "(" and word.tail.endswith(("=", "@", "?", "*", "+", "!")):
+                self._pos += 1
+                self._read_parentheses(word)
+            elif char in _ENDS_WORD or (char == "`" and self._in_backticks):
+                break
+            elif char in "'\"":
+                word.is_quoted = True
+                self._read_quoted(word, char)
+            elif run := _RUN.match(self._text, self._pos):
+                word.add(run[0])
+                self._pos = run.end()
+            else:
+                if char == "=" and word.assigns is None and not word.is_quoted:
+                    name = re.fullmatch(rf"({NAME})(\[[^]]*\])?\+?", word.literal or "")
+                    word.assigns = name[1] if name else None
+                has_brace |= char == "{"
+                self._read_text(word, "")
+        for slot in word.slots if has_brace else ():
+            slot.digits = True  # a comma would make it several words
+        if self._text[self._pos : self._pos + 1] in {"<", ">"} and not word.is_quoted:
+            if (word.literal or "").isdecimal():
+                return self._next()  # the descriptor of a redirection
+            if word.slots and not "".join(p for p in word.pieces if isinstance(p, str)).strip("0123456789"):
+                refuse_slot(word.slots[0], "right before < or >, where digits would be a descriptor")
         return word
 
-    def _read_plain(self, word: Word, char: str) -> None:
-        if (
-            char == "="
-            and "=" not in word.signs
-            and not word.is_quoted
-            and _NAME.fullmatch(word.literal or "")
-        ):
-            word.assigns, word.value_from = word.literal, len(word.pieces) + 1
-        if char in "{}[~=":
-            word.signs.add(char)
-        elif char == "/":
-            word.signs.discard("~")
-        word.pieces.append(char)
-        self._pos += 1
-
-    def _read_slot(self, word: Word, quote: Quote) -> None:
-        if self.depth:
-            self.refuse_slot("in $(…), which the shell evaluates again")
-        if self._pending_documents:
-            self.refuse_slot("after << on the same line; put it before the <<")
-        if quote is Quote.NONE and "~" in word.signs:
-            self.refuse_slot("right after ~, which the shell expands to a home folder")
-        before = self._text[self._pos - 1] if self._pos > word.position else SLOT
+    def _read_text(self, word: Word, quote: str) -> None:
+        """Read one character, slot or expansion. `quote`: the quotes around it."""
+        char = self._text[self._pos]
         after = self._text[self._pos + 1 : self._pos + 2]
-        needs_quoting = word.name_ends_at == self._pos
-        if quote is Quote.NONE:
-            needs_quoting |= before not in _NEIGHBOURS or not (
-                after in _NEIGHBOURS or not after or after in ENDS_WORD
-            )
-        word.slots.append(Slot(self._slot_count, self._pos, quote, needs_quoting))
-        word.pieces.append(self._slot_count)
-        self._slot_count += 1
+        if char == SLOT:
+            self._read_slot(word, quote)
+        elif quote == "'" or char not in "\\$`" or (quote == "$'" and char != "\\"):
+            word.add(char)
+            self._pos += 1
+        elif char == "$":
+            self._read_dollar(word, quote)
+        elif char == "`":
+            self._read_substitution(word, "`")
+        elif after == SLOT:
+            refuse_slot(self._slots[self._pos + 1], "right after a backslash")
+        else:
+            word.is_quoted |= not quote
+            if after != "\n":
+                word.add(after if not quote or after in '$`"\\' else "\\" + after)
+            self._pos += 2
+
+    def _read_slot(self, word: Word, quote: str) -> None:
+        slot = self._slots[self._pos]
+        last = word.pieces[-1] if word.pieces else None
+        if isinstance(last, Expansion) and last.is_bare:
+            refuse_slot(slot, f"right after ${last.name}, as a part of that name; write ${{{last.name}}}")
+        if not quote and self._text[self._pos - 1 : self._pos] == "~":
+            refuse_slot(slot, "right after ~, which the shell expands to a home folder")
+        slot.quote = quote[-1:] if slot.quote is None else slot.quote
+        slot.before = last[-1:] if isinstance(last, str) else ""
+        word.pieces.append(slot)
         self._pos += 1
 
-    def _read_single_quotes(self, word: Word) -> None:
-        end = self._text.find("'", self._pos + 1)
-        if end < 0:
-            self.refuse("a ' is not closed.")
-        word.is_quoted = True
+    def _read_quoted(self, word: Word, quote: str) -> None:
         self._pos += 1
-        while self._pos < end:
-            if self._text[self._pos] == SLOT:
-                self._read_slot(word, Quote.SINGLE)
-            else:
-                word.pieces.append(self._text[self._pos])
-                self._pos += 1
-        self._pos = end + 1
-
-    def _read_double_quotes(self, word: Word) -> None:
-        word.is_quoted = True
+        while self._pos < len(self._text) and self._text[self._pos] != quote[-1]:
+            self._read_text(word, quote)
+        if self._pos >= len(self._text):
+            refuse(f"a {quote} is not closed.")
         self._pos += 1
-        while self._pos < len(self._text):
-            match char := self._text[self._pos]:
-                case '"':
-                    self._pos += 1
-                    return
-                case "\\":
-                    self._read_escape(word, is_in_double=True)
-                case "$":
-                    self._read_dollar(word, Quote.DOUBLE)
-                case "`":
-                    self._read_backticks(word)
-                case _ if char == SLOT:
-                    self._read_slot(word, Quote.DOUBLE)
-                case _:
-                    word.pieces.append(char)
-                    self._pos += 1
-        self.refuse('a " is not closed.')
 
-    def _read_escape(self, word: Word, *, is_in_double: bool = False) -> None:
-        after = self._text[self._pos + 1 : self._pos + 2]
-        if after == SLOT:
-            self.refuse_slot("right after a backslash")
-        if after in {"\n", ""}:
-            self.refuse("a line is continued inside a word; put a blank before the backslash.")
-        if is_in_double and after not in '$`"\\':
-            word.pieces.append("\\")
-        word.is_quoted = True
-        word.pieces.append(after)
-        self._pos += 2
+    def _read_parentheses(self, word: Word) -> None:
+        """Read the elements of an array, or the patterns of `@(…)`."""
+        self._enter()
+        inner: list[Word] = []
+        while (lexeme := self._next()) != ")":
+            if lexeme == "":
+                refuse("a ( is not closed.")
+            inner += [lexeme] if isinstance(lexeme, Word) else []
+        word.pieces.append(Expansion(words=tuple(inner)))
+        self._depth -= 1
 
     # --- expansions -----------------------------------------------------------------------------------------
 
-    def _read_dollar(self, word: Word, quote: Quote) -> None:
+    def _read_dollar(self, word: Word, quote: str) -> None:
         after = self._text[self._pos + 1 : self._pos + 2]
         if after == SLOT:
-            self.refuse_slot("right after a $")
-        if self.follows("$(("):
-            self._read_arithmetic(word)
+            refuse_slot(self._slots[self._pos + 1], "right after a $, as a name")
+        is_double = self._text.startswith("((", self._pos + 1)
+        if (is_double and self._skip_arithmetic("))", self._pos + 3)) or (
+            after == "[" and self._skip_arithmetic("]", self._pos + 2)
+        ):
+            word.pieces.append(Expansion())
         elif after == "(":
-            self._pos += 2
-            word.pieces.append(None)
-            self._parse_substitution()
+            self._pos += 1
+            self._read_substitution(word, ")")
         elif after == "{":
             self._read_parameter(word, quote)
-        elif name := _NAME.match(self._text, self._pos + 1):
-            self._pos = name.end()
-            self._add_use(word, name[0], is_plain=quote is Quote.DOUBLE)
-        elif after and after in _SPECIAL:
-            self._pos += 2
-            self._add_use(word, after, is_plain=quote is Quote.DOUBLE)
-        elif not after or after in _LITERAL_AFTER_DOLLAR or (after == '"' and quote is Quote.DOUBLE):
-            word.pieces.append("$")
+        elif after in {"'", '"'} and not quote:
             self._pos += 1
+            word.is_quoted = True
+            self._read_quoted(word, after if after == '"' else "$'")
+        elif found := _VARIABLE.match(self._text, self._pos + 1):
+            self._pos = found.end()
+            word.pieces.append(Expansion(found[0], is_bare=bool(found[1])))
         else:
-            self.refuse(f"${after} is not supported here; write \\$ for a dollar sign.")
-
-    def _add_use(self, word: Word, name: str, *, is_plain: bool) -> None:
-        word.name_ends_at = self._pos
-        word.uses.append(VariableUse(name, self._pos, is_plain=is_plain and not self.depth))
-        word.pieces.append(None)
-
-    def _read_parameter(self, word: Word, quote: Quote) -> None:
-        end = self._text.find("}", self._pos)
-        body = self._text[self._pos + 2 : end if end >= 0 else len(self._text)]
-        if SLOT in body:
-            self.refuse_slot("in ${…}, which the shell evaluates again")
-        read = _PARAMETER.fullmatch(body) if end >= 0 else None
-        if read is None:
-            self.refuse(f"${{{body}}} is not supported here; set a variable first, or use a script.")
-        self._pos = end + 1
-        word.uses.append(
-            VariableUse(
-                read["name"],
-                end,
-                is_plain=quote is Quote.DOUBLE and not read["rest"] and body[0] != "#" and not self.depth,
-            )
-        )
-        word.pieces.append(None)
-
-    def _read_arithmetic(self, word: Word) -> None:
-        start, open_brackets = self._pos, 0
-        self._pos += 3
-        while not (open_brackets == 0 and self.follows("))")):
-            char = self._text[self._pos : self._pos + 1]
-            if char == SLOT:
-                self.refuse_slot("in arithmetic, which the shell evaluates again")
-            if not char or not _ARITHMETIC.fullmatch(char) or (char == ")" and not open_brackets):
-                self.refuse("$((…)) may contain only names, numbers and operators here.")
-            open_brackets += (char == "(") - (char == ")")
+            word.add("$")
             self._pos += 1
-        word.uses += [
-            VariableUse(name[0], start, is_plain=False)
-            for name in _NAME.finditer(self._text, start, self._pos)
-        ]
-        word.pieces.append(None)
-        self._pos += 2
 
-    def _read_backticks(self, word: Word) -> None:
-        end = self._text.find("`", self._pos + 1)
-        body = self._text[self._pos + 1 : end if end >= 0 else len(self._text)]
-        if SLOT in body:
-            self.refuse_slot("in backticks, which the shell evaluates again")
-        if end < 0 or any(sign in body for sign in ("\\", "'", '"', "#", "$(", "<<")):
-            self.refuse("backticks with quotes, comments or substitutions are not supported here; use $(…).")
-        word.uses += [
-            VariableUse(name[1], self._pos, is_plain=False) for name in re.finditer(rf"\$\{{?({NAME})", body)
-        ]
-        word.pieces.append(None)
-        self._pos = end + 1
+    def _read_substitution(self, word: Word, end: str) -> None:
+        self._pos += 1
+        group = Node(self._script.root, end, is_captured=True)
+        before = self._documents, self._in_backticks
+        self._documents, self._in_backticks = [], end == "`"
+        self.read(group)
+        self._documents, self._in_backticks = before
+        word.pieces.append(Expansion(group=group))
+
+    def _read_parameter(self, word: Word, quote: str) -> None:
+        self._enter()
+        self._pos += 2
+        found = _PARAMETER.match(self._text, self._pos)
+        if found is None and self._text.startswith(SLOT, self._pos):
+            refuse_slot(self._slots[self._pos], "the name of a variable")
+        self._pos = found.end() if found else self._pos
+        inner = Word()
+        while self._pos < len(self._text) and self._text[self._pos] != "}":
+            char = self._text[self._pos]
+            if char == '"' or (char == "'" and not quote):
+                self._read_quoted(inner, char)
+            else:
+                self._read_text(inner, quote)
+        if self._pos >= len(self._text):
+            refuse("a ${ is not closed.")
+        self._pos += 1
+        for slot in inner.slots:
+            slot.is_inner = True
+            slot.digits |= found is None or not found["rest"]  # an index or an offset is arithmetic
+        if found and not found["rest"]:
+            self._script.numbers.update(re.findall(NAME, inner.head))
+        if found and found["sign"] == "!":
+            self._script.pointers.add(found["name"])
+        word.pieces.append(Expansion(found["name"] if found else "", (inner,)))
+        self._depth -= 1
+
+    def _skip_arithmetic(self, end: str, start: int) -> bool:
+        """Skip an arithmetic expression. Returns False if the text is none."""
+        depth = 0
+        for index in range(start, len(self._text)):
+            if not depth and self._text.startswith(end, index):
+                self._place(start, index, digits=True)
+                self._script.numbers.update(re.findall(rf"{NAME}|\$[0-9@*]", self._text[start:index]))
+                self._pos = index + len(end)
+                return True
+            if index - start > MAX_ARITHMETIC:
+                refuse(f"an arithmetic expression must have at most {MAX_ARITHMETIC} characters.")
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(self._text[index], 0)
+            if depth < 0:
+                return False
+        return False

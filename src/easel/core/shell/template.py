@@ -1,129 +1,139 @@
-"""Shell commands with placeholders: every value stays data. RS-16, RS-57
+"""Shell commands with placeholders: their values, and how these are inserted. RS-16, RS-57, RS-71
 
-Owns the compilation of a template and the quoting of values. The template of an argument that a shell reads
-(`arguments.py`) is compiled when the spec is stored (`compile_template`): the command is parsed as a shell
-would parse it, and the spec is invalid if the shell would evaluate a value as code or take it for a program's
-name. A slot, the position of a placeholder, is of one of three kinds. For each kind `_quote` has one way to
-write any value:
-
-    not quoted      ./deploy {{x}}       ./deploy 'my service'      plain names stay bare: ./deploy api
-    single quotes   ./deploy '{{x}}'     ./deploy 'it'\\''s'
-    double quotes   ./deploy "v {{x}}"   ./deploy "v "'$HOME'""     closed, then reopened after the value
-
-Inside single quotes no shell, in any locale, gives a meaning to any character but `'`, so no value can become
-syntax.
-
-Values are not passed in environment variables, for four reasons. The tool would need an argument for the
-environment. A confirmation would show variables instead of the command that runs. Every child process would
-inherit the values. And the same parsing would be needed, because a shell splits, globs or evaluates a
-variable in exactly the positions that are refused here.
-
-Does not know how programs use their arguments, beyond the lists in `programs.py`: other programs are named in
-`unknown_programs`, for a warning to the author. A value that begins with
-`-` or `@` could be taken for an option or an argument file. It is refused unless the action sets
-`allowOptions`.
+A value is plain and inserted as it is: no shell sees anything in it but a part of one word. A placeholder
+that the action names in `text` takes any text, which reaches the command as a variable of its environment.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from easel.core.shell.checker import TemplateChecker
-from easel.core.shell.lexer import SAFE, SLOT, Quote, Slot, Word
-from easel.core.shell.parser import Script
+from easel.core.shell.checker import Checker
+from easel.core.shell.lexer import SLOT, read_script
+from easel.core.shell.plain import PLAIN, find_plain_problem, is_number
+from easel.core.shell.words import Slot
 from easel.core.values.template import Placeholder, Template
 from easel.errors import BadInput
 
 MAX_COMMAND_LENGTH = 20_000  # characters of a template
-_ACTIVE_IN_DOUBLE = frozenset('"$`\\!')
+MAX_TEXT_BYTES = 100_000  # the kernel limits a variable of the environment to 128 KiB
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # control characters except tab and line end
-_HALF_PAIRS = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledSlot:
-    """The quoting of a slot. `before`: the pieces before it in its word, texts and numbers of other slots."""
+class Terms:
+    """The terms of an action for its placeholders, such as `input.note`. RS-71"""
 
-    quote: Quote
-    needs_quoting: bool
-    before: tuple[str | int, ...]
+    texts: tuple[str, ...] = ()  # that take any text
+    options: tuple[str, ...] = ()  # whose values may begin with `-`
+    missing_is_empty: bool = False
+
+    def variable_of(self, name: Placeholder) -> str | None:
+        """Return the variable for the text of a placeholder."""
+        return f"EASEL_TEXT_{self.texts.index(name.key) + 1}" if name.key in self.texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class ShellTemplate:
-    """A template whose slots are all safe. Only `compile_template` constructs one."""
+    """A template whose slots are in places for values. Only `compile_template` constructs one."""
 
     template: Template
-    slots: tuple[CompiledSlot, ...]
-    allows_options: bool
-    unknown_programs: tuple[str, ...] = ()  # which get a value and are not known to take plain data. RS-65
+    slots: tuple[Slot, ...]
+    terms: Terms
+    is_command: bool = True  # False: the tool makes a command of it
 
-    def fill(self, texts: Sequence[str | None], at: str, *, missing_is_empty: bool) -> str:
-        """Return the command with the texts of its placeholders quoted; None is a missing value. RS-57"""
-        names = self.template.placeholders
-        values: list[str] = []
-        for name, text in zip(names, texts, strict=True):
-            if text is None and not missing_is_empty:
+    @classmethod
+    def of_word(cls, template: Template, terms: Terms) -> "ShellTemplate":
+        """Return a template whose text is a word of a command that a tool makes: its places are not known."""
+        before = ["", *(part[-1:] if isinstance(part, str) else "" for part in template.parts)]
+        slots = (
+            Slot(str(part), "'", before[index])
+            for index, part in enumerate(template.parts)
+            if isinstance(part, Placeholder)
+        )
+        return cls(template, tuple(slots), terms, is_command=False)
+
+    def fill(self, texts: Sequence[str | None], at: str) -> tuple[str, Mapping[str, str]]:
+        """Return the command and the variables with any text. None is a missing value. RS-57"""
+        filled, variables = list[str](), dict[str, str]()
+        remaining = iter(zip(self.slots, texts, strict=True))
+        for part in self.template.parts:
+            if isinstance(part, str):
+                filled.append(part)
+                continue
+            slot, value = next(remaining)
+            if value is None and not self.terms.missing_is_empty:
                 raise BadInput(
-                    problem=f'{at}: {name} has no value; set it, or set "missing": "empty" in the action.'
+                    problem=f'{at}: {part} has no value; set it, or set "missing": "empty" in the action.'
                 )
-            values.append(text or "")
-        for name, slot, value in zip(names, self.slots, values, strict=True):
-            self._check(name, slot, value, values, at)
-        quoted = iter([_quote(slot, value) for slot, value in zip(self.slots, values, strict=True)])
-        return "".join(part if isinstance(part, str) else next(quoted) for part in self.template.parts)
+            variable = self.terms.variable_of(part)
+            if problem := self.find_problem(slot, value or "", part):
+                raise BadInput(problem=f"{at}: the value of {part} {problem}")
+            if variable:
+                variables[variable] = value or ""
+                filled.append(f"${{{variable}}}" if slot.quote == '"' else _in_quotes(slot, variable))
+            else:
+                filled.append(value or ("''" if not slot.quote and not slot.is_inner else ""))
+        return "".join(filled), variables
 
-    def _check(
-        self, name: Placeholder, slot: CompiledSlot, value: str, values: Sequence[str], at: str
-    ) -> None:
-        if "\0" in value or _HALF_PAIRS.search(value):
-            raise BadInput(
-                problem=f"{at}: the value of {name} contains a character that a command cannot contain."
-            )
-        before = "".join(piece if isinstance(piece, str) else values[piece] for piece in slot.before)
-        is_option = not before and value.startswith("-")
-        is_file = value.startswith("@") and (not before or before.endswith("="))
-        if (is_option or is_file) and not self.allows_options:
-            what = "an option" if is_option else "a file of arguments"
-            raise BadInput(
-                problem=f"{at}: the value of {name} begins with {value[0]} and could be taken for {what}; "
-                'if that is intended, set "allowOptions": true in the action.'
-            )
-
-
-def _quote(slot: CompiledSlot, value: str) -> str:
-    match slot.quote:
-        case Quote.SINGLE:
-            return value.replace("'", "'\\''")
-        case Quote.DOUBLE:
-            is_plain = not slot.needs_quoting and _ACTIVE_IN_DOUBLE.isdisjoint(value)
-            return value if is_plain else f'"{_single_quoted(value)}"'
-        case Quote.NONE:
-            is_plain = value and not slot.needs_quoting and SAFE.issuperset(value)
-            return value if is_plain else _single_quoted(value)
+    def find_problem(self, slot: Slot, value: str, name: Placeholder) -> str | None:
+        """Return why a value must not be in a slot, for people, or None."""
+        may_be_option = name.key in self.terms.options
+        if self.terms.variable_of(name):
+            return _find_text_problem(slot, value, may_be_option=may_be_option)
+        if not value and self.terms.missing_is_empty:
+            return None
+        if slot.digits:
+            return None if is_number(value) else "must be digits here, where a program reads it as code."
+        problem = find_plain_problem(value, may_assign=bool(slot.before.strip()), may_be_option=may_be_option)
+        if slot.excluded and slot.excluded in value:
+            problem = f"has a {slot.excluded}, which would end the expression"
+        if value and slot.end.endswith(value):
+            problem = f"would end the here-document at {slot.end}"
+        if problem is None:
+            return None
+        remedy = (
+            f'if the action needs any text there, name it in "text": ["{name.key}"]'
+            if self.is_command
+            else 'if no shell reads this argument, let a person name it in "toolPolicy": {"data": …}'
+        )
+        return f"{problem}: it must be plain ({PLAIN}). Change the value, or, {remedy}{_option_hint(value)}."
 
 
-def _single_quoted(value: str) -> str:
-    return "'" + value.replace("'", "'\\''") + "'"
+def _find_text_problem(slot: Slot, value: str, *, may_be_option: bool) -> str | None:
+    size = len(value.encode("utf-8", "replace"))
+    if "\0" in value or value.encode("utf-8", "ignore").decode() != value:
+        return "contains a character that a command cannot contain."
+    if size > MAX_TEXT_BYTES:
+        return f"has {size} bytes; a command takes at most {MAX_TEXT_BYTES}."
+    if slot.before == "/" and ".." in value.split("/"):
+        return "has a segment .. of a path, which would leave the folder before it."
+    if value.startswith("-") and not slot.before and not may_be_option:
+        return "begins with - and could be taken for an option" + _option_hint(value) + "."
+    return None
 
 
-# --- compilation --------------------------------------------------------------------------------------------
+def _option_hint(value: str) -> str:
+    return '; if an option is intended, name it in "allowOptions"' if value.startswith("-") else ""
 
 
-def compile_template(template: Template, at: str, *, allows_options: bool = False) -> ShellTemplate:
-    """Compile a shell template.
+def _in_quotes(slot: Slot, variable: str) -> str:
+    quote = slot.quote or ""
+    return f'{quote}"${{{variable}}}"{quote}'
 
-    Raises `BadInput` if the shell could take a value for anything but data. RS-16
-    """
+
+@lru_cache(maxsize=256)
+def compile_template(template: Template, at: str, terms: Terms | None = None) -> ShellTemplate:
+    """Compile a shell template. Raises `BadInput` if a value would choose a program or be code. RS-71"""
+    terms = terms or Terms()
     try:
-        return _compile(template, allows_options)
+        return ShellTemplate(template, _find_slots(template, terms), terms)
     except BadInput as problem:
         raise BadInput(problem=f"{at}: {problem.details['problem']}") from None
 
 
-@lru_cache(maxsize=256)
-def _compile(template: Template, allows_options: bool) -> ShellTemplate:
+def _find_slots(template: Template, terms: Terms) -> tuple[Slot, ...]:
     literal = "".join(part for part in template.parts if isinstance(part, str))
     if len(literal) > MAX_COMMAND_LENGTH:
         raise BadInput(
@@ -133,39 +143,12 @@ def _compile(template: Template, allows_options: bool) -> ShellTemplate:
         raise BadInput(
             problem=f"a command with placeholders must not contain control characters such as {control[0]!r}."
         )
-    names = [str(name) for name in template.placeholders]
-    script = Script("".join(part if isinstance(part, str) else SLOT for part in template.parts), names)
-    checker = TemplateChecker(script)
-    checker.check()
-    slots = {
-        slot.number: _to_compiled_slot(word, slot, is_assignment=checker.is_assignment(word))
-        for word, slot in _slots(script)
-    }
-    if unread := [name for number, name in enumerate(names) if number not in slots]:
-        raise BadInput(problem=f"{unread[0]} is in a position that is not supported here.")
-    for number, slot in slots.items():
-        if "".join(map(str, slot.before)) in {"-", "--"} and not allows_options:
-            raise BadInput(
-                problem=f"{names[number]} is the name of an option; "
-                'if that is intended, set "allowOptions": true in the action.'
-            )
-    return ShellTemplate(
-        template,
-        tuple(slots[number] for number in range(len(names))),
-        allows_options,
-        tuple(dict.fromkeys(checker.unknown_programs)),
-    )
-
-
-def _slots(script: Script) -> Iterator[tuple[Word, Slot]]:
-    for command in script.commands:
-        yield from ((word, slot) for word in (*command.words, *command.redirections) for slot in word.slots)
-    for loop in script.loops:
-        yield from ((word, slot) for word in loop.words for slot in word.slots)
-    yield from ((word, slot) for word in script.compared for slot in word.slots)
-
-
-def _to_compiled_slot(word: Word, slot: Slot, *, is_assignment: bool) -> CompiledSlot:
-    start = word.value_from if is_assignment else 0
-    before = word.pieces[start : word.pieces.index(slot.number)]
-    return CompiledSlot(slot.quote, slot.needs_quoting, tuple(piece for piece in before if piece is not None))
+    names = template.placeholders
+    slots = [Slot(str(name)) for name in names]
+    script = read_script("".join(part if isinstance(part, str) else SLOT for part in template.parts), slots)
+    texts = {slot for slot, name in zip(slots, names, strict=True) if terms.variable_of(name)}
+    options = {slot for slot, name in zip(slots, names, strict=True) if name.key in terms.options}
+    Checker(script, slots, texts, options).check()
+    if unread := next((slot for slot in slots if slot.quote is None), None):
+        raise BadInput(problem=f"{unread.name} is in a position that is not supported here.")
+    return tuple(slots)

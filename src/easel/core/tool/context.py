@@ -24,10 +24,14 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class UsedSecrets:
-    """The names of the secrets of a call: at places of its arguments, and as variables of its command."""
+    """The names of the secrets of a call: at places of its arguments, and as variables of its command.
+
+    `texts` are further variables, with their values. RS-71
+    """
 
     args: tuple[SecretUse, ...] = ()
     env: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -36,12 +40,16 @@ class UsedSecrets:
     def to_stored(self) -> dict[str, Any]:
         """Return the JSON for a confirmation or for a call to another instance."""
         uses = [{"path": list(use.path), "name": use.name} for use in self.args]
-        return {**({"secrets": uses} if uses else {}), **({"env": list(self.env)} if self.env else {})}
+        stored = {"secrets": uses, "env": list(self.env), "texts": dict(self.texts)}
+        return {name: value for name, value in stored.items() if value}
+
+    def __bool__(self) -> bool:
+        return bool(self.args or self.env or self.texts)
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> "UsedSecrets":
         uses = (SecretUse(tuple(use["path"]), use["name"]) for use in stored.get("secrets", ()))
-        return cls(tuple(uses), tuple(stored.get("env", ())))
+        return cls(tuple(uses), tuple(stored.get("env", ())), tuple(stored.get("texts", {}).items()))
 
 
 NO_SECRETS = UsedSecrets()

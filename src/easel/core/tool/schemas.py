@@ -12,7 +12,6 @@ _CONDITIONS = ("then", "else", "not", "if")
 _PATTERNS = "patternProperties"
 _OTHERS = ("additionalProperties", "unevaluatedProperties")
 _ELEMENTS = ("items", "additionalItems", "unevaluatedItems", "contains")
-_OTHER = "\0"  # a member that no schema names
 _MAX_ALTERNATIVES = 1_000
 
 
@@ -58,15 +57,6 @@ def inner_schemas(schema: Mapping[str, Any], step: str | int) -> Iterator[Any]:
     yield members_of(schema.get("properties")).get(step)
     yield from members_of(schema.get(_PATTERNS)).values()
     yield from (schema.get(name) for name in _OTHERS)
-
-
-def known_steps(schemas: list[Mapping[str, Any]]) -> set[str | int]:
-    """Return the steps to the members and elements that the schemas describe, and to one that none names."""
-    names = {name for schema in schemas for name in members_of(schema.get("properties"))}
-    prefix_length = max((len(prefix_items(schema)) for schema in schemas), default=0)
-    others: set[str | int] = {_OTHER} if any(describes_others(schema) for schema in schemas) else set()
-    elements = any(members_of(schema.get(name)) for schema in schemas for name in _ELEMENTS)
-    return {*names, *range(prefix_length + elements), *others}
 
 
 def describes_others(schema: Mapping[str, Any]) -> bool:

@@ -59,8 +59,12 @@ class Placeholder:
     source: str
     path: Path
 
+    @property
+    def key(self) -> str:
+        return f"{self.source}.{'.'.join(self.path)}"
+
     def __str__(self) -> str:
-        return f"{{{{{self.source}.{'.'.join(self.path)}}}}}"
+        return f"{{{{{self.key}}}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,12 @@ def parse_template(text: str, at: str) -> Template | str:
     if end < len(text):
         parts.append(text[end:])
     return Template(tuple(parts))
+
+
+def find_placeholders(text: str) -> Iterator[str]:
+    """Yield the placeholders of a string, such as `state.name`."""
+    for match in _PLACEHOLDER.finditer(text):
+        yield f"{match['source']}.{match['path']}" if match["source"] else "runtime.now"
 
 
 def leaves(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Any]]:

@@ -90,7 +90,7 @@ class ActionExecutor:
     ) -> Any:
         tool_context = replace(
             _tool_context(principal, call.session_key, started, context),
-            secrets=UsedSecrets(call.secrets, call.env),
+            secrets=UsedSecrets(call.secrets, call.env, call.texts),
             hosts=action.hosts if started.is_accepted else frozenset[str](),
         )
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.

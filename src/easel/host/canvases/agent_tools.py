@@ -55,6 +55,7 @@ CANVAS = ToolDefinition(
     "`get` and `list` read them; "
     "`open` and `close` manage a view; `patchState` changes the state by JSON Patch (add, replace, remove). "
     'In args {{state.x}} and {{input.x}} are text, and {"$value": "state.x"} is the value itself. '
+    'In a command a value must be plain: letters, digits, _.:/@+,=-. "text": ["input.x"] permits any text. '
     "Until a person accepts the canvas, its actions ask for confirmation.",
     {
         "type": "object",

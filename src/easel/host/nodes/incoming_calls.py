@@ -133,7 +133,7 @@ class IncomingCalls:
         """Call the tool of the node, with the values of its secrets. They are masked in its answer. RS-66"""
         name, on_output = full_tool_name(node.node.node_id, params["tool"]), output and output.feed
         used = UsedSecrets.from_stored(params)
-        if not used.names:
+        if not used:
             return await node.call(name, params["args"], on_output)
         try:
             definition = node.node.tools.get(name)

@@ -133,7 +133,7 @@ class ToolRegistry:
             raise ToolFailed(
                 tool=name, reason=f"there is no such tool now: {why} There are {', '.join(sorted(known))}."
             )
-        if not context.secrets.names:
+        if not context.secrets:
             return await self._call(tool, args, context, timeout_seconds)
         check_takes_secrets(tool.definition, context.secrets)
         if isinstance(tool, RemoteTool):

@@ -91,7 +91,7 @@ class OpenSecrets:
         self._values = values
         self._outputs: list[_MaskedOutput] = []
         self._mask = mask
-        self.env = {name: values[name] for name in used.env}
+        self.env = {**dict(used.texts), **{name: values[name] for name in used.env}}
 
     def fill(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments with the values in place of the names."""
@@ -129,9 +129,9 @@ async def open_secrets(
 
     Raises `BadInput` for a secret that does not exist.
     """
-    if source is None:
+    if source is None and used.names:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
-    values = await source.resolve(user_id, used.names)
+    values = await source.resolve(user_id, used.names) if source and used.names else dict[str, str]()
     mask = await _run(_find_or_build, values)
     opened = OpenSecrets(used, values, mask)
     token = ACTIVE.set(mask)
@@ -154,8 +154,8 @@ def mask_error(problem: HostError, mask: SecretMask) -> HostError:
 
 def check_takes_secrets(definition: ToolDefinition, used: UsedSecrets) -> None:
     """Raise `BadInput` if the call has variables, and the tool does not take them."""
-    if used.env and not definition.takes_secrets:
+    if (used.env or used.texts) and not definition.takes_secrets:
         raise BadInput(
-            problem=f"{definition.name} does not take `secrets` of an action: only a tool whose schema has "
-            f'`{X_SECRETS}: true` does, such as Bash of Easel. Use {{"$secret": "NAME"}} in an argument.'
+            problem=f"{definition.name} takes neither `secrets` nor `text` of an action: only a tool whose "
+            f'schema has `{X_SECRETS}: true` does, such as Bash. Use {{"$secret": "NAME"}} in an argument.'
         )
