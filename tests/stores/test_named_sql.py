@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
 import pytest
 
 from easel.stores import named_sql
+from tests.stores.statement_plans import all_statements
 
 TEXT = """-- name: find_thing
 -- Find the thing of this user, by the first of
@@ -88,10 +88,7 @@ def test_file_that_breaks_the_rules_does_not_load(text: str, message: str) -> No
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_every_statement_loads_and_states_its_purpose(dialect: str) -> None:
-    files = resources.files("easel.stores").joinpath("sql", dialect).iterdir()
-    statements = [
-        statement for file in files for statement in named_sql.load(dialect, file.name[:-4]).values()
-    ]
+    statements = [statement for _, statement in all_statements(dialect)]
     assert len(statements) > 100
     for statement in statements:
         assert ";" not in statement.sql, statement.name

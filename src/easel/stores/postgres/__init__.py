@@ -18,12 +18,7 @@ from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
-from easel.stores.postgres.secrets import PostgresSecrets
 from easel.stores.postgres.sessions import PostgresSessions
-from easel.stores.postgres.settings import PostgresSettings
-from easel.stores.postgres.sign_ins import PostgresSignIns
-from easel.stores.postgres.sweeps import PostgresSweeps
-from easel.stores.postgres.tokens import PostgresTokens
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 
 __all__ = ["PostgresDatabase", "open_postgres"]
@@ -74,13 +69,8 @@ async def open_postgres(
     database.audit = PostgresAudit(database)
     database.artifacts = PostgresArtifacts(database)
     database.references = PostgresReferences(database)
-    database.sweeps = PostgresSweeps(database)
     database.boards = PostgresBoards(database)
     database.deletions = PostgresDeletions(database)
     database.nodes = PostgresNodes(database)
-    database.tokens = PostgresTokens(database)
-    database.sign_ins = PostgresSignIns(database)
-    database.settings = PostgresSettings(database)
-    database.secrets = PostgresSecrets(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

@@ -1,4 +1,4 @@
-"""Nodes, calls and tokens in both stores: conversion between rows and core values."""
+"""Nodes and calls in both stores: conversion between rows and core values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 
 from easel.core.stream.json_text import to_json
-from easel.core.token import Token, TokenKind
 from easel.core.tool.call import TakenCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
 from easel.stores.rows.runs import Row
 
 _CALL_COLUMNS = tuple(field.name for field in fields(TakenCall))
-_TOKEN_COLUMNS = tuple(field.name for field in fields(Token))
 
 Time = Callable[[Any], datetime]
 
@@ -60,12 +58,3 @@ def _tools(stored: str) -> Mapping[str, ToolDefinition]:
 
 def to_call(row: Row) -> TakenCall:
     return TakenCall(**{name: row[name] for name in _CALL_COLUMNS})
-
-
-def to_token(row: Row, time: Time = unchanged) -> Token:
-    columns: dict[str, Any] = {name: row[name] for name in _TOKEN_COLUMNS}
-    columns |= {
-        name: time(columns[name]) for name in ("created_at", "revoked_at") if columns[name] is not None
-    }
-    columns["kind"] = TokenKind(columns["kind"])
-    return Token(**columns)

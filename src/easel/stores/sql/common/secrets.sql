@@ -9,12 +9,12 @@ select name, key_id, data from secrets where user_id = :user_id and name = any(:
 
 -- name: set_secret
 -- Store or replace a secret. Returns no row if the user has as many others as allowed, or does not exist.
-insert into secrets (user_id, name, key_id, data)
-select user_id, :name, :key_id, :data from users
+insert into secrets (user_id, name, key_id, data, created_at, updated_at)
+select user_id, :name, :key_id, :data, clock_timestamp(), clock_timestamp() from users
  where user_id = :user_id
    and (select count(*) from secrets where user_id = :user_id and name <> :name) < :limit
 on conflict (user_id, name) do update
-   set key_id = excluded.key_id, data = excluded.data, updated_at = clock_timestamp()
+   set key_id = excluded.key_id, data = excluded.data, updated_at = excluded.updated_at
 returning name;
 
 -- name: delete_secret

@@ -1,7 +1,8 @@
 -- name: create_token
 -- Store a token of an existing user. Returns no row if the user does not exist.
-insert into tokens (token_id, user_id, kind, name, node_id, digest)
-select :token_id, user_id, :kind, :name, :node_id, :digest from users where user_id = :user_id
+insert into tokens (token_id, user_id, kind, name, node_id, digest, created_at)
+select :token_id, user_id, :kind, :name, :node_id, :digest, clock_timestamp() from users
+ where user_id = :user_id
 returning token_id, user_id, kind, name, node_id, created_at, revoked_at;
 
 -- name: token_by_digest

@@ -4,11 +4,11 @@ select name, value, encrypted, key_id from settings where user_id = :user_id;
 
 -- name: set_setting
 -- Store a setting of an existing user, or replace it. RX-19
-insert into settings (user_id, name, value, encrypted, key_id)
-select user_id, :name, :value, :encrypted, :key_id from users where user_id = :user_id
+insert into settings (user_id, name, value, encrypted, key_id, updated_at)
+select user_id, :name, :value, :encrypted, :key_id, clock_timestamp() from users where user_id = :user_id
 on conflict (user_id, name) do update
    set value = excluded.value, encrypted = excluded.encrypted, key_id = excluded.key_id,
-       updated_at = clock_timestamp();
+       updated_at = excluded.updated_at;
 
 -- name: delete_setting
 -- Delete a setting of a user, so that the default is used again.
