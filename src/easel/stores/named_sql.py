@@ -23,6 +23,7 @@ _SQLITE_WORDS = [
     (re.compile(words), replacement)
     for words, replacement in (
         (r'::\w+(\[\])?| collate "C"|\s+for (update|key share)( skip locked)?\b', ""),
+        (r"ctid = any\(array\((select) ctid ([^;]*)\)\)", r"rowid in (\1 rowid \2)"),
         (r"= any\(:(\w+)\)", r"in (select value from json_each(:\1))"),
         (r"\b(clock_timestamp|statement_timestamp|now)\(\)", ":now"),
         (r"make_interval\(secs => :(\w+)\)", r"cast(:\1 * 1000000 as integer)"),

@@ -22,19 +22,14 @@ if TYPE_CHECKING:
 
     from asyncpg.pool import PoolConnectionProxy
 
-    from easel.stores.postgres.artifacts import PostgresArtifacts
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
     from easel.stores.postgres.canvases import PostgresCanvases
-    from easel.stores.postgres.deletions import PostgresDeletions
     from easel.stores.postgres.documents import PostgresDocuments
-    from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
-    from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
-    from easel.stores.postgres.sessions import PostgresSessions
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
@@ -81,17 +76,12 @@ class PostgresDatabase(NounStores):
     """Provides the stores and the notifier."""
 
     runs: "PostgresRuns"
-    sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
     canvas_versions: "PostgresCanvasVersions"
     canvas_actions: "PostgresCanvasActions"
     documents: "PostgresDocuments"
     audit: "PostgresAudit"
-    artifacts: "PostgresArtifacts"
-    references: "PostgresReferences"
     boards: "PostgresBoards"
-    deletions: "PostgresDeletions"
-    nodes: "PostgresNodes"
     notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:

@@ -5,9 +5,9 @@ which it runs. Lists are JSON, times are microseconds.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from easel.core.stream.json_text import to_json
 from easel.stores import named_sql
@@ -35,7 +35,7 @@ class SqliteStatements:
     async def rows(self, name: str, /, **arguments: Any) -> list[Row]:
         statement = self._statements[name]
         run = self._database.read if statement.sql.startswith("select") else self._database.write
-        return await run(lambda connection: _rows(connection, statement, arguments, self._database.clock()))
+        return await run(lambda connection: _rows(connection, statement, arguments, self._database.clock))
 
     async def row(self, name: str, /, **arguments: Any) -> Row | None:
         return next(iter(await self.rows(name, **arguments)), None)
@@ -48,21 +48,25 @@ class SqliteStatements:
         try:
             name, arguments = next(steps)
             while True:
-                rows = _rows(connection, self._statements[name], arguments, now)
+                rows = _rows(connection, self._statements[name], arguments, lambda: now)
                 name, arguments = steps.send(rows)
         except StopIteration as end:
             return end.value
 
 
 def _rows(
-    connection: sqlite3.Connection, statement: Statement, arguments: Mapping[str, Any], now: int
+    connection: sqlite3.Connection,
+    statement: Statement,
+    arguments: Mapping[str, Any],
+    clock: Callable[[], int],
 ) -> list[Row]:
     """Run the statement and fetch all rows: an unfinished statement would block the commit."""
-    values = {name: now if name == "now" else _to_stored(arguments[name]) for name in statement.order}
+    values = {name: clock() if name == "now" else _to_stored(arguments[name]) for name in statement.order}
     rows: list[Row] = connection.execute(statement.sql, values).fetchall()
-    if not rows or not (times := [name for name in rows[0].keys() if name.endswith("_at")]):  # noqa: SIM118
+    names = rows[0].keys() if rows else []
+    times = [name for name in names if f"_{name}".endswith("_at")]
+    if not times:
         return rows
-    names = rows[0].keys()
     decoded: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in rows]
     for row in decoded:
         for name in times:
@@ -75,6 +79,5 @@ def _to_stored(value: Any) -> Any:
     if isinstance(value, datetime):
         return from_datetime(value)
     if isinstance(value, list):
-        elements: list[Any] = value
-        return to_json([_to_stored(element) for element in elements])
+        return to_json([_to_stored(element) for element in cast("list[Any]", value)])
     return value
