@@ -86,6 +86,20 @@ def test_file_that_breaks_the_rules_does_not_load(text: str, message: str) -> No
         named_sql.parse(text, numbered=False)
 
 
+def test_common_statement_is_sent_to_postgres_as_written_and_to_sqlite_in_its_words() -> None:
+    statements = {
+        dialect: named_sql.load(dialect, "nodes")["renew_nodes"] for dialect in ("postgres", "sqlite")
+    }
+    assert statements["postgres"].sql == (
+        "update nodes set expires_at = clock_timestamp() + make_interval(secs => $1)\n"
+        " where connection_id = any($2::text[]) returning connection_id"
+    )
+    assert statements["sqlite"].sql == (
+        "update nodes set expires_at = :now + cast(:seconds * 1000000 as integer)\n"
+        " where connection_id in (select value from json_each(:connection_ids)) returning connection_id"
+    )
+
+
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_every_statement_loads_and_states_its_purpose(dialect: str) -> None:
     statements = [statement for _, statement in all_statements(dialect)]

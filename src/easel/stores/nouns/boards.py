@@ -1,6 +1,6 @@
 """Boards: what both databases have in common. The rules are in `core/run/boards.py` and in `boards.sql`.
 
-A write is several statements in one transaction; which ones is the choice of a subclass.
+A write is several statements in one transaction; a subclass says how its database locks and stores.
 """
 
 from abc import ABC, abstractmethod
@@ -48,9 +48,6 @@ class SqlBoards(ABC):
             "worker_id": claim.worker_id if claim else None,
             "attempt": claim.attempt if claim else None,
         }
-        # A separate statement: the next one must see the changes that were committed while this one waited
-        # for the lock.
-        yield "lock_run", arguments
         states = yield "find_board_state", arguments
         if not states:
             return None

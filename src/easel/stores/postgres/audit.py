@@ -1,4 +1,4 @@
-"""The audit chain in Postgres. The rules are in the statements of `sql/postgres/audit.sql`."""
+"""The audit chain in Postgres. The rules are in the statements of `audit.sql`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

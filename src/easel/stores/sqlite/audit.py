@@ -1,4 +1,4 @@
-"""The audit chain in SQLite. The rules are in the statements of `sql/sqlite/audit.sql`."""
+"""The audit chain in SQLite. The rules are in the statements of `audit.sql`."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ def _rows(
     """Run the statement and fetch all rows: an unfinished statement would block the commit."""
     values = {name: clock() if name == "now" else _to_stored(arguments[name]) for name in statement.order}
     rows: list[Row] = connection.execute(statement.sql, values).fetchall()
-    names = rows[0].keys() if rows else []
+    names: list[str] = rows[0].keys() if rows else []
     times = [name for name in names if f"_{name}".endswith("_at")]
     if not times:
         return rows

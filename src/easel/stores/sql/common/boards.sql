@@ -1,8 +1,3 @@
--- name: lock_run
--- Lock the run, so that its board writes and its other events have one order. The session is not locked,
--- because board events are not part of its thread.
-select 1 from runs where run_id = :run_id and user_id = :user_id for update;
-
 -- name: find_board_state
 -- Return the status of the run, the version of the key, the number of all values on the run's boards, and the
 -- size of all values except the one of the key. Requires the lock of the run.

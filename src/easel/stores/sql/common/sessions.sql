@@ -1,3 +1,7 @@
+-- define: session
+-- The columns of a session.
+user_id, session_id, title, active_run_id, oldest_thread_seq, last_thread_seq, created_at, last_message_at;
+
 -- name: create_session
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the
 -- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
@@ -9,17 +13,23 @@ select :user_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now(), no
          where user_id = :user_id and session_id = :session_id) as ended
  where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
 on conflict do nothing
-returning *;
+returning
+  -- include: session
+;
 
 -- name: get_session
 -- Return one session of this user.
-select * from sessions where user_id = :user_id and session_id = :session_id and deleted_at is null;
+select
+  -- include: session
+  from sessions where user_id = :user_id and session_id = :session_id and deleted_at is null;
 
 -- name: rename_session
 -- Store the title that the user chose.
 update sessions set title = :title
  where user_id = :user_id and session_id = :session_id and deleted_at is null
-returning *;
+returning
+  -- include: session
+;
 
 -- name: lock_session
 -- Lock a session that is not deleted. Every transaction that locks both a session and its runs locks the

@@ -1,3 +1,8 @@
+-- name: lock_run
+-- Lock the run, so that its board writes and its other events have one order. The session is not locked,
+-- because board events are not part of its thread.
+select 1 from runs where run_id = :run_id and user_id = :user_id for update;
+
 -- name: write_board
 -- Store a value, its event and its artifact references. A write by the run's own agent requires that its
 -- worker still holds the claim of this attempt. CC-09, RX-13

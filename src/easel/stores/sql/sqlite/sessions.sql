@@ -1,6 +1,8 @@
 -- name: list_sessions
 -- List the sessions of a user, latest message first. All filters are applied before the limit.
-select * from sessions
+select
+  -- include: session
+  from sessions
  where user_id = :user_id and deleted_at is null
    and (last_message_at, session_id) < (coalesce(:before_at, 9223372036854775807), coalesce(:before_id, ''))
    and (:search = '' or matches(title, :search) or matches(session_id, :search))
