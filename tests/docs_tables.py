@@ -19,11 +19,13 @@ from easel.cli import app as cli
 from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.core.validation import MAX_DEPTH
+from easel.core.web.hosts import FETCH
 from easel.edges.decoding import NoParams
 from easel.edges.http.calls import Access
 from easel.edges.http.openapi import document
 from easel.edges.http.routes import ROUTES, Row
 from easel.errors import HostError
+from easel.fetch.tool import FetchTool
 from easel.host import metrics
 from easel.host.boards import tools as board_tools
 from easel.host.canvases import agent_tools as canvas_tools
@@ -206,7 +208,8 @@ def native_definitions() -> list[ToolDefinition]:
 
 
 def machine_tools() -> Sequence[ToolDefinition]:
-    return machine.definitions("local", has_shell=True, network=False)
+    fetch = FetchTool([], [], max_body_bytes=0).definition
+    return [*machine.definitions("local", has_shell=True, network=False), fetch]
 
 
 def argument_names(tool: ToolDefinition) -> list[str]:
@@ -261,6 +264,8 @@ def tool_sections() -> str:
         confirmation = (
             "Only an agent in a run can call it."
             if tool.name.startswith("canvas_")
+            else "An action that calls it with a literal `GET` or `HEAD` needs no confirmation."
+            if tool.name == FETCH
             else "Read-only: an action that calls it needs no confirmation."
             if tool.read_only
             else "Not read-only: an action that calls it needs confirmation, unless it declares otherwise."

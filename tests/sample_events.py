@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from easel.core.action.hints import remember_hints
 from easel.core.action.output import OutputChunk, output_events
 from easel.core.action.transitions import (
     ActionStart,
@@ -126,8 +127,9 @@ def action_events() -> Iterator[Envelope]:
         is_accepted=True,
         created_at=at,
         updated_at=at,
+        tool_hints=remember_hints(spec := parse_spec(raw), {"gsv__Echo": echo}),
     )
-    snapshot, spec = CanvasSnapshot(canvas), parse_spec(raw)
+    snapshot = CanvasSnapshot(canvas)
     rules = Rules(
         definitions={"gsv__Echo": echo},
         floor=Confirm.NEVER,

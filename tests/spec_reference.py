@@ -16,11 +16,12 @@ from typing import Any, Final
 import pytest
 
 from easel.core.canvas import actions, spec
-from easel.core.canvas.actions import ActionKind, Confirm, WhenMissing
+from easel.core.canvas.actions import ActionKind, Confirm, Parse, WhenMissing
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, parse_spec
 from easel.core.secret.secret import MAX_USED
 from easel.core.values import patch, paths, template
 from easel.core.values.paths import SaveMode
+from easel.core.web.hosts import MAX_HOSTS
 from easel.errors import BadInput
 
 REQUIRED: Final = object()  # the member has no default and must be given
@@ -65,6 +66,15 @@ RESULT_MEMBERS = [
         "append",
         "How to save: `replace` the value, `merge` the members of an object, or `append` to a list. "
         "Needs `saveAs`.",
+    ),
+    Member(
+        "parse",
+        one_of(Parse),
+        ABSENT,
+        "json",
+        "Saves the value of a text in place of the text: of `result.output`, `result.body`, or a `result` "
+        "that is text. `csv` gives a list of objects by the names of its first row. Text that was cut off or "
+        "has another format fails the action. Needs `saveAs`.",
     ),
     Member(
         "timeoutMs",
@@ -157,6 +167,14 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 ["DEPLOY_KEY"],
                 "The [secrets](../guide/secrets.md) that the actions may use.",
             ),
+            Member(
+                "hosts",
+                f"list of hosts, at most {MAX_HOSTS}",
+                [],
+                ["api.example.com", "*.example.org", "db.example.com:8443"],
+                "Hosts that the actions may [fetch from](../guide/actions.md#http). `*.` stands for every "
+                "name below a domain; without a port: that of the scheme.",
+            ),
         ],
     ),
     "action": (
@@ -204,7 +222,8 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 one_of(WhenMissing),
                 "fail",
                 "empty",
-                "What a missing value does in a shell argument. In other arguments it is empty text.",
+                "What a missing value does in a shell argument and in the `url` of a fetch. In other "
+                "arguments it is empty text.",
             ),
             Member(
                 "allowOptions",
@@ -307,7 +326,7 @@ def with_member(place: str, name: str, value: Any) -> dict[str, Any]:
         raw["refresh"] = [target]
     elif place:
         target = raw["actions"]["more"] = deepcopy(KINDS.get(place, LOOK))
-        if name == "saveMode":
+        if name in ("saveMode", "parse"):
             target["saveAs"] = "last"
         if name == "secrets":
             raw["toolPolicy"]["secrets"] = ["DEPLOY_KEY"]

@@ -36,6 +36,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "stores": frozenset({"core"}),
     "llm": frozenset({"core"}),
     "sandbox": frozenset({"core"}),
+    # HTTP requests of actions and agents.
+    "fetch": frozenset({"core"}),
     # The client side of a tool node's connection: a separate program that shares only core with the host.
     "node": frozenset({"core"}),
     # Modules directly in edges/ are shared by all edges; the edges do not import each other.
@@ -44,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings_values": frozenset({"core"}),
     "settings": frozenset({"core", "settings_values"}),
     "assembly": frozenset(
-        {"core", "host", "stores", "llm", "sandbox", "node", "edges", *EDGES, "settings", "demo"}
+        {"core", "host", "stores", "llm", "sandbox", "fetch", "node", "edges", *EDGES, "settings", "demo"}
     ),
     "logs": frozenset({"core"}),
     "demo": frozenset(),

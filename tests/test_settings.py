@@ -119,14 +119,6 @@ def test_any_text_is_either_accepted_or_refused(name: str, text: str) -> None:
         settings.load({name: text})
 
 
-def test_former_variable_is_reported_with_its_new_name() -> None:
-    known = {row.variable for row in settings.rows()}
-    for former, current in settings.FORMER_VARIABLES.items():
-        assert settings.nearest(former) == current
-        assert current in known
-        assert former not in known
-
-
 def test_unknown_variables_are_found() -> None:
     environment = {
         "EASEL_DATABSE_URL": "x",

@@ -28,7 +28,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.runs.claimed_run import ClaimedRun
-from easel.host.runs.context import ContextLimits, ContextSource
+from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates
 from easel.host.runs.images import ImageReader
@@ -139,7 +139,7 @@ class _Runner:
         self._audit = audit
         images = ImageReader(artifacts, max_bytes=1_000_000)
         turns = TurnLoader(database.runs, artifacts, images, max_result_bytes=32_768)
-        self._contexts = ContextSource(turns, images, limits=ContextLimits())
+        self._contexts = ContextSource(turns, images, max_result_bytes=32_768)
         tools = [*native_tools(), *_node_like_tools()]
         self._tools = ToolRegistry(tools, audit=audit, timeout_seconds=60, max_result_bytes=100_000)
 

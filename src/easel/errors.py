@@ -332,20 +332,3 @@ class Unavailable(HostError):
         problem = cls.with_message(message, what=what, mayBeStored=True)
         problem.retry_after = cls.retry_after if is_repeatable else None
         return problem
-
-
-# Names of version 0.1 that stored records may still hold. Decision 0031
-FORMER_CODES = {
-    "ALREADY_THERE": "ALREADY_EXISTS",
-    "CONFIRMATION_OVER": "CONFIRMATION_CLOSED",
-    "CURSOR_GONE": "CURSOR_OUT_OF_RANGE",
-    "DAMAGED": "CORRUPT_DATA",
-    "GAVE_UP": "ATTEMPTS_EXHAUSTED",
-    "OUT_OF_RANGE": "RANGE_NOT_SATISFIABLE",
-    "TOOK_TOO_LONG": "RUN_TIMED_OUT",
-}
-
-
-def current_code(stored: str) -> str:
-    """Return today's name of an error that was stored under this name."""
-    return FORMER_CODES.get(stored, stored)

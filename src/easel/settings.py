@@ -14,7 +14,8 @@ from typing import Any
 from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
-from easel.errors import BadSettings
+from easel.core.web.hosts import parse_hosts, parse_networks
+from easel.errors import BadInput, BadSettings
 from easel.settings_values import check_address, check_model, parse_value
 from easel.settings_values import new_row as _row
 
@@ -27,14 +28,6 @@ OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not name
 def _default_data() -> str:
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return str(Path(base) / "easel")
-
-
-# Decision 0031
-FORMER_VARIABLES = {
-    "EASEL_NODE_SECONDS": "EASEL_NODE_TTL_SECONDS",
-    "EASEL_PATIENCE_SECONDS": "EASEL_HEADER_TIMEOUT_SECONDS",
-    "EASEL_VIEW_SECONDS": "EASEL_VIEW_TTL_SECONDS",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +239,9 @@ class Settings:
         one_of=("enforce", "advise"),
     )
     document_store: str = _row(
-        "database", "Documents in the database, or git: tools answer an error.", one_of=("database", "git")
+        "database",
+        "Documents in the database, or git: agents have no tools for them.",
+        one_of=("database", "git"),
     )
     # the sandbox
     profile: str = _row(
@@ -267,6 +262,12 @@ class Settings:
     )
     sandbox_network: str = _row(
         "disabled", "Network access of commands: disabled or enabled.", one_of=("disabled", "enabled")
+    )
+    fetch_hosts: str = _row(
+        "", "Hosts that agents may fetch from, such as api.example.com,*.example.org; empty: no such tool."
+    )
+    fetch_private: str = _row(
+        "", "Networks that may be fetched from although they are not public, such as 10.0.0.0/8; empty: none."
     )
     sandbox_cpu_limit: float = _row(600.0, "CPU seconds of one command, over all its processes.", minimum=1)
     sandbox_memory_limit_mb: int = _row(
@@ -318,8 +319,9 @@ class Settings:
     max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
     canvas_versions: int = _row(
         versions.DEFAULT_MAX_VERSIONS,
-        "Earlier versions of one canvas, spec and assets, that are kept; the oldest are deleted. 0: none.",
-        minimum=0,
+        "Earlier versions of one canvas that are kept; the oldest are deleted, except the newest by a person "
+        "and the newest accepted one.",
+        minimum=1,
         maximum=200,
     )
     max_document_versions: int = _row(
@@ -412,6 +414,10 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         raise BadSettings(
             problem=f"Each key in EASEL_OLD_SECRET_KEYS must have at least {MIN_KEY_LENGTH} characters."
         )
+    try:
+        _ = parse_hosts(settings.fetch_hosts), parse_networks(settings.fetch_private)
+    except BadInput as problem:
+        raise BadSettings(problem=problem.message) from None
     check_model(settings.provider, settings.model, settings.api_key, settings.base_url)
     check_address("EASEL_PUBLIC_URL", settings.public_url)
     check_address("EASEL_ASSETS_URL", settings.assets_url)
@@ -430,9 +436,7 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
 
 
 def nearest(unknown: str) -> str | None:
-    """Return the variable that replaced this one or is most similar, or None."""
-    if unknown in FORMER_VARIABLES:
-        return FORMER_VARIABLES[unknown]
+    """Return the most similar variable, or None."""
     known = [row.variable.removeprefix(PREFIX) for row in rows()]
     found = difflib.get_close_matches(unknown.removeprefix(PREFIX).upper(), known, n=1, cutoff=0.65)
     return PREFIX + found[0] if found else None

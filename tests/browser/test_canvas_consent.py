@@ -452,13 +452,78 @@ async def test_accept_panel_lists_what_the_spec_allows(page: Page, easel: LiveEa
         "gsv__Echo, gsv__Clock",
         "https://example.org",
         "tell will not ask",
-        "Sends a message to this canvas’s own session, agent:main:author",
-        "Sends a message to agent:main:ops",
+        "To the sessionthis canvas’s own session, agent:main:author",
+        "To the sessionagent:main:ops",
         "look will not ask; it only reads",
         "look, every 60 s",
     ):
         await expect(panel).to_contain_text(text)
     await expect(panel).not_to_contain_text("every 5 s")
+
+
+@rule("RS-74")
+async def test_accept_panel_names_the_hosts_and_the_fetches_that_will_not_ask(
+    page: Page, easel: LiveEasel
+) -> None:
+    name, url = new_session(), "https://api.example.com/items"
+    fetch = {"kind": "tool.call", "tool": "local__Fetch"}
+    actions = {method: {**fetch, "args": {"method": method, "url": url}} for method in ("GET", "POST")}
+    policy = {"allow": ["local__Fetch"], "hosts": ["api.example.com", "*.example.org"]}
+    write(easel, name, {"toolPolicy": policy, "actions": actions})
+    await open_canvas(page, easel, name)
+    panel = page.locator("#accept-details")
+    for text in ("api.example.com, *.example.org", "GET will not ask; it only reads", url):
+        await expect(panel).to_contain_text(text)
+    await expect(panel).not_to_contain_text("POST will not ask")
+
+
+@rule("RS-72", "RS-64")
+async def test_panel_and_question_show_folder_authors_and_every_member_of_an_action(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    """A folder that has changed since the last acceptance is marked."""
+    name = new_session()
+    members = {"allowOptions": True, "missing": "empty", "saveAs": "done", "timeoutMs": 5_000}
+    back_up = {**ECHO, "args": {"value": "tar cf x {{state.folder}}"}, "confirm": "never", **members}
+    ask = {**back_up, "confirm": "always", "description": "Only a preview"}
+    spec = {**WRITTEN, "actions": {"ask": ask}, "refresh": []}
+    api.rpc("canvas.create", canvasId=name, spec=spec, ownerSessionKey="agent:main:home")
+    agent = Draft(canvas_id=name, title="Preview, changes nothing")
+    easel.do(easel.instances[0].services.canvases.upsert(AGENT, agent))
+    await open_canvas(page, easel, name)
+    api.rpc("canvas.action", canvasId=name, actionId="ask")
+    await page.get_by_role("button", name="Review").click()
+    question = page.locator("#consent-call")
+    shown = (
+        "Toolgsv__Echo",
+        "A value may be an option of a programyes",
+        "Where a value is missingit goes on with an empty text",
+        "Stores its result asdone",
+        "Is stopped after5 s",
+    )
+    for text in (
+        *shown,
+        "Its title is byan agent (agent)",
+        "Written bya person (owner)",
+        "Says of itselfOnly a preview",
+        "Works in the folder ofagent:main:home",
+    ):
+        await expect(question).to_contain_text(text)
+    await page.locator("#consent-refuse").click()
+    write(easel, name, {**spec, "actions": {"back_up": back_up}})
+    panel = page.locator("#accept-details")
+    await expect(panel).to_contain_text("Works in the folder ofagent:main:home")
+    await expect(panel).not_to_contain_text("Changed since it was last accepted")
+    api.rpc("canvas.patch", canvasId=name, ownerSessionKey="agent:main:elsewhere")
+    for text in (
+        *shown,
+        "Written byan agent (agent)",
+        "Works in the folder ofagent:main:elsewhere",
+        "Changed since it was last accepted, fromagent:main:home",
+        "back_up will not ask",
+        "valuetar cf x {{state.folder}}",
+    ):
+        await expect(panel).to_contain_text(text)
 
 
 @rule("RS-59")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from easel.demo import LOG_VIEWER, RELEASE_CHECKLIST
+from easel.demo import LOG_VIEWER, RELEASE_CHECKLIST, SERVER_HEALTH
 from tests.browser.canvas import CanvasApi, open_canvas
 from tests.requirements import rule
 
@@ -56,3 +56,14 @@ async def test_release_checklist_ticks_an_item_of_its_list(
     api.rpc("canvas.action", canvasId=canvas_id, actionId="reset")
     await expect(box).not_to_be_checked()
     await expect(page.locator("#notes")).to_be_hidden()
+
+
+@rule("RS-74")
+@pytest.mark.usefixtures("demo_canvases")
+async def test_server_health_shows_the_parsed_lines_of_a_fetched_page(
+    page: Page, server: EaselProcess
+) -> None:
+    frame = await open_canvas(page, server, SERVER_HEALTH.canvas_id)
+    await frame.get_by_role("button", name="Check now").click()
+    await expect(frame.get_by_role("listitem")).to_have_text(["ok"])
+    await expect(frame.get_by_text("Status 200")).to_be_visible()

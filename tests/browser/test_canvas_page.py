@@ -187,6 +187,23 @@ async def test_element_added_later_is_bound(page: Page, server: EaselProcess, ap
     await expect(frame.locator("b")).to_have_text("deploying")
 
 
+async def test_link_to_another_site_is_not_followed_and_noted(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    name = api.make(
+        "<!doctype html><a href='https://evil.example/'>Plain</a>"
+        "<svg><a href='https://evil.example/svg'><text y=20>Drawn</text></a></svg>"
+        "<svg><a xmlns:xlink='http://www.w3.org/1999/xlink' xlink:href='//evil.example/old'>"
+        "<text y=20>Old</text></a></svg><button data-gsv-action=setDeploying>Go</button>"
+    )
+    frame = await open_canvas(page, server, name)
+    for text, address in (("Plain", "/"), ("Drawn", "/svg"), ("Old", "/old")):
+        await frame.get_by_text(text).click()
+        await expect(page.locator("#notes-latest")).to_contain_text(f"evil.example{address}")
+    await frame.get_by_text("Go").click()
+    await api.until(lambda: api.state(name).get("status") == "deploying", "the page is still there")
+
+
 async def test_second_page_of_a_canvas_is_bound(page: Page, server: EaselProcess, api: CanvasApi) -> None:
     name = api.make("<!doctype html><a href='more/second.html'>On</a>")
     api.put(

@@ -29,7 +29,9 @@ async def test_person_sees_versions_and_restores_one_after_a_question(
     await page.locator("#versions summary").click()
     await expect(rows).to_have_count(2)
     await expect(rows.first).to_contain_text("Version 2 (present), written by a person (owner)")
-    await expect(rows.first).to_contain_text("assets/index.html changed.")
+    await expect(rows.first).to_contain_text(
+        "assets/index.html changed. Works in the folder of agent:main:main."
+    )
     await expect(rows.last).to_contain_text("First known version.")
 
     api.rpc("canvas.patch", canvasId=name, spec={**SPEC, "description": "<b>new</b>"})

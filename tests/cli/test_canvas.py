@@ -814,8 +814,10 @@ def test_versions_are_listed_and_restored(server: EaselProcess) -> None:
     rpc(server, "canvas.upsert", canvasId=name, spec={"version": 1, "description": "new"}, assets={})
     before = output_of(run_on(server, "canvas", "versions", name)).splitlines()
     assert [line.split()[0] for line in before] == ["2", "1"]
-    assert before[0].endswith("person owner  spec.description added, assets/a removed (present)")
-    assert before[1].endswith("person owner  first known version")
+    assert before[0].endswith(
+        "person owner  agent:main:main  spec.description added, assets/a removed (present)"
+    )
+    assert before[1].endswith("person owner  agent:main:main  first known version")
     said = output_of(run_on(server, "canvas", "restore", name, 1))
     assert said == f"Restored version 1 of {name}, which is now revision 3.\n"
     assert canvas_content(server, name)["assets"] == {"assets/a": "1"}

@@ -12,6 +12,7 @@ from easel.core.action.policy import check_templates, needs_consent
 from easel.core.canvas.assets import ENTRY
 from easel.core.canvas.spec import parse_spec
 from easel.demo import CANVASES, DemoCanvas
+from easel.fetch.tool import FetchTool
 from easel.host.canvases.agent_tools import LOGS
 from easel.host.tools.native import native_tools
 from tests.browser.canvas import CanvasApi
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from tests.support.processes import EaselProcess
 
-TOOLS = {tool.definition.name: tool.definition for tool in native_tools()} | {LOGS.name: LOGS}
+OWN = [*(tool.definition for tool in native_tools()), LOGS, FetchTool([], [], max_body_bytes=0).definition]
+TOOLS = {definition.name: definition for definition in OWN}
 FIRST_BUTTON = re.compile(r'data-gsv-action="(\w+)"')
 CANVAS_IDS = {canvas.canvas_id for canvas in CANVASES}
 

@@ -100,9 +100,11 @@ def test_nothing_is_an_empty_object(text: bytes) -> None:
 @rule("RS-67")
 def test_frame_of_one_of_several_kinds_is_reviewed_as_its_kind() -> None:
     kinds = SendMessage | Cancel
-    frame, warnings = decode_json('{"type":"message","text":"t","idempotencyKey":"k"}', kinds)
+    frame, warnings = decode_json('{"type":"message","text":"t","txet":"k"}', kinds)
     assert frame == SendMessage("t")
-    assert warnings == ["unknown member `idempotencyKey` was ignored; did you mean `idempotency_key`?"]
+    assert warnings == ["unknown member `txet` was ignored; did you mean `text`?"]
+    with pytest.raises(BadInput, match="did you mean `idempotency_key`"):
+        decode_json('{"type":"message","text":"t","idempotencyKey":"k"}', kinds)
     frame, warnings = decode_json('{"type":"cancel","text":"t"}', kinds)
     assert (frame, warnings) == (Cancel(), ["unknown member `text` was ignored."])
 

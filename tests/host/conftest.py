@@ -14,7 +14,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host import audit as audit_module
 from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
-from easel.host.runs.context import ContextLimits, ContextSource
+from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates
 from easel.host.runs.images import ImageReader
@@ -136,7 +136,7 @@ class RunHarness:
         turns = TurnLoader(
             limits.pop("turns", self.database.runs), self.artifacts, images, max_result_bytes=2_000
         )
-        contexts = ContextSource(turns, images, documents, limits=ContextLimits(max_result_bytes=2_000))
+        contexts = ContextSource(turns, images, documents, max_result_bytes=2_000)
         loop = ToolLoop(
             FixedModel(model or ScriptedModel(), choice),
             registry,

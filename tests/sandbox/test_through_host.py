@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.bwrap
 
-LOCAL = ["local__Bash", "local__Edit", "local__Glob", "local__Grep", "local__Read", "local__Write"]
+LOCAL = [f"local__{name}" for name in ("Bash", "Edit", "Fetch", "Glob", "Grep", "Read", "Write")]
 
 
 @pytest.fixture(scope="module")

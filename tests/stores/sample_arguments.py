@@ -106,7 +106,6 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "heard_until": (SOON,),
     "holds": (["artifact7", "artifact8"],),
     "idempotency_key": ("new_key",),
-    "input_artifact": (None,),
     "input_attachments": (None,),
     "input_text": ("text",),
     "inspected": ("[]",),

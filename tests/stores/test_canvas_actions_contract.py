@@ -165,22 +165,6 @@ async def test_record_has_actor_call_times_and_outcome(
     assert 0 <= over.age_seconds < 60
 
 
-@rule("CV-42", "CV-45")
-async def test_error_name_of_an_earlier_version_is_read_as_the_current_name(
-    canvases: CanvasStore, actions: CanvasActionStore
-) -> None:
-    await create_canvas(canvases)
-    execution = await start_execution(canvases, new_execution())
-    failed = replace(
-        execution,
-        status=ExecutionStatus.FAILED,
-        answer={"error": {"code": 500, "name": "DAMAGED", "message": "m"}},
-    )
-    await store_transition(canvases, Transition(failed, from_status=ExecutionStatus.RUNNING))
-    stored = await get_execution(actions, execution)
-    assert stored.answer == {"error": {"code": 500, "name": "CORRUPT_DATA", "message": "m"}}
-
-
 @rule("CV-22", "CV-48")
 @pytest.mark.parametrize(
     "status, starts",

@@ -141,18 +141,6 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     assert await failing(store) == []
 
 
-@rule("RS-45", "CV-51")
-async def test_error_name_of_an_earlier_version_is_read_as_the_current_name(
-    store: Store, jobs: CanvasActionStore
-) -> None:
-    await advance_clock(store, EVERY)
-    [due] = await claim_jobs(jobs)
-    error = {"code": 500, "name": "DAMAGED", "message": "m"}
-    await jobs.finish_refresh(HERE, due, failures=1, delay=100, error=error)
-    [job] = await failing(store)
-    assert job.error == {"code": 500, "name": "CORRUPT_DATA", "message": "m"}
-
-
 async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: CanvasActionStore) -> None:
     await advance_clock(store, EVERY)
     [due] = await claim_jobs(jobs)

@@ -36,7 +36,7 @@ def asset(name: str, blob: str) -> Asset:
     return Asset(f"assets/{name}", f"key/{blob}", len(blob))
 
 
-def write(author: str = "person owner", **parts: Any) -> Any:
+def write(author: str | None = "person owner", **parts: Any) -> Any:
     """Return a decision that makes this change."""
     parts = {"written_by": author, **parts}
     return lambda snapshot: Change(events=[EVENTS.updated(snapshot.canvas.revision + 1, ["$spec"])], **parts)
@@ -49,7 +49,10 @@ async def read(versions: CanvasVersionStore, number: int) -> VersionContent:
 
 
 async def numbers(versions: CanvasVersionStore) -> list[int]:
-    return [found.number for found in await versions.list_versions(OWNER, NAME, before=None, limit=500)]
+    return [
+        found.number
+        for found in await versions.list_versions(OWNER, NAME, before=None, limit=500, only_accepted=False)
+    ]
 
 
 def set_max_versions(canvases: CanvasStore, count: int) -> None:
@@ -79,7 +82,7 @@ async def test_each_change_of_spec_or_assets_keeps_the_version_before(
     await change(canvases, write(put=[asset("a", "a2"), asset("c", "c1")], removed=["assets/b"]))
     await change(canvases, write(title="Third", written_by=None))
 
-    second, first = await versions.list_versions(OWNER, NAME, before=None, limit=10)
+    second, first = await versions.list_versions(OWNER, NAME, before=None, limit=10, only_accepted=False)
     assert (first.number, first.revision, first.title, first.written_by) == (1, 2, "First", "person owner")
     assert (second.number, second.revision, second.title, second.written_by) == (2, 3, "Second", "agent main")
     assert first.differences is None
@@ -112,8 +115,8 @@ async def test_each_change_of_spec_or_assets_keeps_the_version_before(
     content = await read(versions, 2)
     assert content.spec == {"version": 1, "actions": {"b": {}}}
     assert content.assets == [asset("a", "a1"), asset("b", "b1")]
-    assert await versions.list_versions(OWNER, NAME, before=2, limit=10) == [first]
-    assert await versions.list_versions(OWNER, NAME, before=None, limit=1) == [second]
+    assert await versions.list_versions(OWNER, NAME, before=2, limit=10, only_accepted=False) == [first]
+    assert await versions.list_versions(OWNER, NAME, before=None, limit=1, only_accepted=False) == [second]
 
 
 async def test_unknown_version_and_deleted_canvas_have_no_content(
@@ -189,7 +192,7 @@ async def test_oldest_versions_are_pruned_and_their_unused_blobs_are_orphaned(
     assert (await read(versions, 5)).assets == [asset("a", "a4"), asset("b", "b1")]
 
 
-async def test_lower_limit_prunes_all_surplus_versions_and_zero_keeps_none(
+async def test_lower_limit_prunes_all_surplus_versions(
     canvases: CanvasStore, versions: CanvasVersionStore
 ) -> None:
     await create_canvas(canvases, assets=[asset("a", "a0")])
@@ -201,10 +204,56 @@ async def test_lower_limit_prunes_all_surplus_versions_and_zero_keeps_none(
         [6, 5],
         ["key/a0", "key/a1", "key/a2", "key/a3"],
     )
-    set_max_versions(canvases, 0)
-    outcome = await change(canvases, write(put=[asset("a", "a7")]))
-    assert await numbers(versions) == []
-    assert sorted(outcome.orphaned_blobs) == ["key/a4", "key/a5", "key/a6"]
+
+
+@rule("RS-72")
+async def test_newest_version_by_a_person_and_newest_accepted_one_are_never_pruned(
+    canvases: CanvasStore, versions: CanvasVersionStore
+) -> None:
+    set_max_versions(canvases, 3)
+    first = [asset("a", "a0"), asset("same", "s")]
+    await create_canvas(canvases, spec={"n": 0}, assets=first, written_by="person owner")
+    await change(canvases, write(title="Seen", put=[asset("a", "a1")]))  # version 2, by a person
+    by_agent: dict[str, Any] = {"author": "agent main", "is_accepted": False}
+    await change(canvases, write(**by_agent, put=[asset("b", "b1")]))
+    await change(canvases, write(author=None, is_accepted=True))  # version 3, accepted
+    orphaned: list[str] = []
+    for n in range(1, 61):  # each removes, replaces or adds an asset, and every third one replaces the spec
+        spec: dict[str, Any] = {"spec": {"n": n}} if n % 3 == 0 else {}
+        put = [asset("a", f"x{n}"), asset(f"new{n}", f"new{n}")]
+        removed = ["assets/b"] if n == 2 else []
+        outcome = await change(canvases, write(**by_agent, **spec, put=put, removed=removed))
+        orphaned += outcome.orphaned_blobs
+    assert await numbers(versions) == [62, 61, 60, 3, 2]
+    seen, accepted = await read(versions, 2), await read(versions, 3)
+    assert (seen.spec, seen.assets) == ({"n": 0}, [asset("a", "a1"), asset("same", "s")])
+    assert (accepted.spec, accepted.assets) == (
+        {"n": 0},
+        [asset("a", "a1"), asset("b", "b1"), asset("same", "s")],
+    )
+    assert [found.is_accepted for found in (seen.version, accepted.version)] == [True, True]
+    assert not {"key/a1", "key/b1", "key/s"} & set(orphaned)
+    assert {f"key/x{n}" for n in range(1, 57)} <= set(orphaned)
+    listed = await versions.list_versions(OWNER, NAME, before=None, limit=1, only_accepted=True)
+    assert [found.number for found in listed] == [3]
+    await change(canvases, write(put=[asset("a", "mine")], is_accepted=True))  # by a person
+    for n in range(5):
+        await change(canvases, write(**by_agent, put=[asset("a", f"y{n}")]))
+    assert await numbers(versions) == [68, 67, 66, 64, 3]  # 3: the newest accepted one by an agent
+
+
+@rule("RS-72")
+async def test_change_of_the_session_alone_is_a_version_with_the_session_before(
+    canvases: CanvasStore, versions: CanvasVersionStore
+) -> None:
+    await create_canvas(canvases, owner_session_key=None)
+    await change(canvases, write(owner_session_key="agent:main:work"))
+    found = await read(versions, 1)
+    current = await versions.current(OWNER, NAME)
+    assert current is not None
+    assert (found.version.session_key, current.session_key) == ("agent:main:main", "agent:main:work")
+    canvas = (await get_canvas(canvases)).canvas
+    assert (canvas.spec_revision, canvas.revision) == (2, 2), "one who saw the former session must look again"
 
 
 async def test_time_of_the_content_changes_with_spec_and_assets_but_not_with_the_state(

@@ -78,8 +78,8 @@ async def lease_events(canvases: CanvasStore, name: str = NAME) -> list[dict[str
 async def test_message_ends_the_leases_of_its_session_and_raises_their_epoch(
     canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:
-    for name in ("plan", "second", "third"):
-        await create_document(canvases, name)
+    for name, session in (("plan", SESSION), ("second", SESSION), ("third", "other")):
+        await create_document(canvases, name, owner_session_key=f"agent:main:{session}")
     here, there = await start_runs(runs, ask(), ask("other"))
     held = await check_out_for(documents, here)
     await check_out_for(documents, here, "second")
@@ -111,6 +111,28 @@ async def test_message_ends_the_leases_of_its_session_and_raises_their_epoch(
     assert (await get_document(documents)).text == ""
     assert (await runs.enqueue(ask())).preempted == ()
     assert len(await lease_events(canvases)) == 1
+
+
+@rule("RS-79", "CT-19")
+async def test_message_in_the_session_of_the_document_ends_the_lease_of_a_run_of_another(
+    canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+) -> None:
+    await create_document(canvases)
+    await create_document(canvases, "theirs", owner_session_key="agent:main:other")
+    claim = await start_run(runs, "other")
+    held = await check_out_for(documents, claim)
+    kept = await check_out_for(documents, claim, "theirs")
+    assert (await runs.enqueue(ask())).preempted == (NAME,)
+    assert (await get_document(documents)).lease == Free(1)
+    [event] = await lease_events(canvases)
+    assert event["reason"] == "message"
+    with pytest.raises(StaleEpoch):
+        await change(documents, write_under(held.lease_id, claim, "late"), claim=claim)
+    with pytest.raises(StaleEpoch):
+        await check_out_for(documents, claim)
+    assert (await get_document(documents, "theirs")).lease == kept
+    [answering] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
+    assert (await check_out_for(documents, answering)).epoch == 1
 
 
 @rule("CT-18")
@@ -206,22 +228,24 @@ async def test_message_that_waits_for_a_check_out_ends_its_lease(
 
 
 @ON_POSTGRES
-@rule("CT-19")
-async def test_check_out_that_waits_for_a_message_gets_stale_epoch(
-    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
+@rule("CT-19", "RS-79")
+@pytest.mark.parametrize("session", [SESSION, "other"])
+async def test_check_out_that_waits_for_a_message_in_the_session_of_the_document_gets_stale_epoch(
+    store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore, session: str
 ) -> None:
     await create_document(canvases)
-    claim = await start_run(runs)
+    claims = [await start_run(runs, name) for name in dict.fromkeys([SESSION, session])]
+    claim = claims[-1]
     async with other_connection(store) as other:
         async with other.transaction():
-            await other.execute("select 1 from sessions for update")
+            await other.execute("select 1 from sessions where session_id = $1 for update", SESSION)
             checking = asyncio.create_task(check_out_for(documents, claim))
             await answered_or_blocked(checking, other)
             assert not checking.done()
             await other.execute(
                 "insert into runs (run_id, user_id, session_id, status, input_text)"
                 " values ('later', 'owner', $1, 'queued', '')",
-                claim.session_id,
+                SESSION,
             )
         with pytest.raises(StaleEpoch):
             await checking

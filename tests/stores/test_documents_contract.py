@@ -99,7 +99,7 @@ async def test_document_follows_the_mode_of_its_canvas_and_keeps_its_text(
 ) -> None:
     await create_document(canvases, spec={"mode": "html"})
     assert await documents.get(OWNER, NAME) is None
-    assert await documents.find_newest(OWNER, SESSION) is None
+    assert await documents.list_newest(OWNER, SESSION, 1) == []
     await set_spec(canvases, spec={"mode": "markdown"})
     await change(documents, write("kept", promotes=True))
     held = await check_out_for(documents, await start_run(runs))
@@ -107,7 +107,7 @@ async def test_document_follows_the_mode_of_its_canvas_and_keeps_its_text(
     await set_spec(canvases, spec={"mode": "html"})
     assert await documents.get(OWNER, NAME) is None
     assert await documents.change(OWNER, NAME, write("x")) is None
-    assert await documents.find_newest(OWNER, SESSION) is None
+    assert await documents.list_newest(OWNER, SESSION, 1) == []
     assert await documents.list_unreported(OWNER, SESSION) == []
     assert await documents.list_versions(OWNER, NAME, before=None, limit=9) == []
     assert await documents.read_revision(OWNER, NAME, revision_of("kept")) is None
@@ -132,10 +132,10 @@ async def test_document_belongs_to_the_session_of_its_canvas(
 ) -> None:
     await create_document(canvases, owner_session_key=owner, agent_id=agent)
     assert (await get_document(documents)).session_id == session
-    assert await documents.find_newest(OWNER, SessionId(session)) == NAME
+    assert await documents.list_newest(OWNER, SessionId(session), 1) == [NAME]
     await set_spec(canvases, owner_session_key="agent:main:other")
     assert (await get_document(documents)).session_id == "other"
-    assert await documents.find_newest(OWNER, SessionId(session)) is None
+    assert await documents.list_newest(OWNER, SessionId(session), 1) == []
 
 
 async def test_newest_document_of_a_session_is_found_and_claims_name_it(
@@ -144,8 +144,8 @@ async def test_newest_document_of_a_session_is_found_and_claims_name_it(
     await create_document(canvases, "z-old")
     await create_document(canvases, "a-new")
     await create_document(canvases, "elsewhere", owner_session_key="agent:main:other")
-    assert await documents.find_newest(OWNER, SESSION) == "a-new"
-    assert await documents.find_newest(UserId("ann"), SESSION) is None
+    assert await documents.list_newest(OWNER, SESSION, 1) == ["a-new"]
+    assert await documents.list_newest(UserId("ann"), SESSION, 1) == []
     [here, there] = await start_runs(runs, ask(), ask("nowhere"))
     assert (here.has_document, there.has_document) == (True, False)
     [again, _] = await runs.claim_unacknowledged(here.worker_id, [], 60, opened=False)
@@ -154,19 +154,7 @@ async def test_newest_document_of_a_session_is_found_and_claims_name_it(
     [taken] = await runs.claim_expired(B, 5, 60)
     assert taken.has_document
     assert await canvases.delete(OWNER, CanvasId("a-new"), lambda _: None) is not None
-    assert await documents.find_newest(OWNER, SESSION) == "z-old"
-
-
-@case("D6")
-async def test_canvas_that_an_older_release_created_gets_its_document(
-    store: Store, canvases: CanvasStore, documents: DocumentStore
-) -> None:
-    await create_document(canvases)
-    await create_document(canvases, "second")
-    await store.sql("delete from documents")
-    assert (await get_document(documents)).text == ""
-    assert (await change(documents, write("text"), "second")).text == "text"
-    assert (await get_document(documents, "second")).text == "text"
+    assert await documents.list_newest(OWNER, SESSION, 1) == ["z-old"]
 
 
 async def test_migration_creates_the_documents_of_existing_canvases(own_store: Store) -> None:
@@ -202,7 +190,7 @@ async def test_deleted_canvas_has_no_document_and_its_rows_are_purged(
     await check_out_for(documents, await start_run(runs))
     assert await canvases.delete(OWNER, NAME, lambda _: None) is not None
     assert await documents.get(OWNER, NAME) is None
-    assert await documents.find_newest(OWNER, SESSION) is None
+    assert await documents.list_newest(OWNER, SESSION, 1) == []
     await expire_leases(store)
     assert await documents.list_expired_leases(9) == []
     await store.purge()
@@ -563,12 +551,12 @@ async def test_change_under_a_lost_claim_is_refused(
     assert (await get_document(documents)).text == "z"
 
 
-@rule("CT-19")
+@rule("CT-19", "RS-79")
 async def test_interrupted_run_is_named_to_the_decision(
     canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:
     await create_document(canvases)
-    first, second = await start_runs(runs, ask("one"), ask("two"))
+    first, second, third = await start_runs(runs, ask("one"), ask("two"), ask("three"))
 
     async def is_interrupted(claim: Any) -> bool:
         return (await change(documents, lambda _: None, claim=claim, locks_session=True)).is_interrupted
@@ -579,7 +567,9 @@ async def test_interrupted_run_is_named_to_the_decision(
     with pytest.raises(StaleEpoch):
         await check_out_for(documents, first)
     await runs.request_cancel(OWNER, second.run_id, None)
-    assert await is_interrupted(second)
+    assert (await is_interrupted(second), await is_interrupted(third)) == (True, False)
+    await runs.enqueue(ask(SESSION))
+    assert await is_interrupted(third), "a later message in the session of the document. RS-79"
     assert not (await get_document(documents)).is_interrupted
 
 

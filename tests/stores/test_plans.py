@@ -137,7 +137,7 @@ DROPPED = [
     ("canvases_listing_idx", "canvases.list_canvases"),
     ("canvases_agent_listing_idx", "canvases.list_agent_canvases"),
     ("audit_action_idx", "audit.list_records_of_action"),
-    ("documents_session_idx", "documents.find_newest_document"),
+    ("documents_session_idx", "documents.list_newest_documents"),
     ("documents_unreported_idx", "documents.list_unreported_drafts"),
     ("documents_leased_idx", "documents.list_expired_leases"),
     ("artefacts_revision_idx", "documents.read_revision"),

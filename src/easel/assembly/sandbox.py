@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from easel.core.tool.node import LOCAL, check_node_id
+from easel.core.web.hosts import parse_hosts, parse_networks
+from easel.fetch.tool import FetchTool
 from easel.host.audit import Audit
 from easel.host.metrics import SANDBOX_CLEANUP_FAILURES, SANDBOX_CLEANUPS
 from easel.host.ports import Tool
@@ -57,14 +59,12 @@ def session_folders(settings: Settings, owner: int | None = None) -> SessionDirs
 
 def local_tools(settings: Settings, sandbox: Choice, folders: SessionDirs, audit: Audit) -> Sequence[Tool]:
     """Return the tools of the local node: this machine, with a folder for each session."""
-    return machine_tools(
-        LOCAL,
-        folders,
-        sandbox.shell(command_limits(settings)),
-        network=True,
-        note=audit.note,
-        worker_id=new_worker_id(),
-    )
+    shell = sandbox.shell(command_limits(settings))
+    worker_id = new_worker_id()
+    tools = machine_tools(LOCAL, folders, shell, network=True, note=audit.note, worker_id=worker_id)
+    hosts, private = parse_hosts(settings.fetch_hosts), parse_networks(settings.fetch_private)
+    # A result has the body, and its JSON again.
+    return [*tools, FetchTool(hosts, private, max_body_bytes=settings.max_result_bytes // 3)]
 
 
 def build_node(

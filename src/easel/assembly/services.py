@@ -138,7 +138,8 @@ async def open_shared_services(
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
     if settings.canvas_tools:
-        tools.add(document_tools(documents, leases, document_rules(settings)))
+        rules = document_rules(settings)
+        tools.add(document_tools(documents, leases, rules), are_offered=not rules.is_turned_off)
     nodes.local = LocalNode(
         version=__version__,
         platform=platform.system().lower(),

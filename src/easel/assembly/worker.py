@@ -8,7 +8,7 @@ from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge
 from easel.host.periodic import Periodic, Work
 from easel.host.references import ReferenceRelease
-from easel.host.runs.context import ContextLimits, ContextSource
+from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates
 from easel.host.runs.images import ImageReader
@@ -48,7 +48,7 @@ def build_execution(shared: SharedServices) -> RunExecution:
         TurnLoader(database.runs, artifacts, images, max_result_bytes=max_result_bytes),
         images,
         documents,
-        limits=ContextLimits(max_result_bytes),
+        max_result_bytes=max_result_bytes,
     )
     loop = ToolLoop(
         shared.models,

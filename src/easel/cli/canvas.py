@@ -224,7 +224,7 @@ def list_versions(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """List the versions of a canvas, newest first: who wrote each, when, and what it changed.
+    """List the versions of a canvas, newest first: when, by whom, in whose folder it works, and what changed.
 
     Example: `easel canvas versions cockpit`
     """
@@ -253,7 +253,7 @@ def restore_version(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """Make the title, spec and assets of an earlier version the present ones. The state is kept.
+    """Make the title, spec, assets and session of an earlier version the present ones. The state is kept.
 
     The present ones become a version, so that a restore can be undone.
 
@@ -283,7 +283,8 @@ def _describe_version(version: "dict[str, Any]") -> str:
         parts.append(f"and {more} more")
     what = ", ".join(parts) or "first known version"
     restored = f"restored version {version['restored']}: " if "restored" in version else ""
-    return escape_unprintable(f"{version['version']:>4}  {when}  {who}  {restored}{what}")
+    where = version["ownerSessionKey"]
+    return escape_unprintable(f"{version['version']:>4}  {when}  {who}  {where}  {restored}{what}")
 
 
 def _read_all(places: "list[CanvasDir]", max_bytes: int) -> "list[FolderCanvas]":

@@ -20,9 +20,7 @@ GC_THRESHOLD = 20_000  # allocations between two collections of the youngest gen
 
 DemoOption = Annotated[
     bool,
-    typer.Option(
-        "--demo", help="Create the demo canvases: a deploy cockpit, live logs and a release checklist."
-    ),
+    typer.Option("--demo", help="Create the demo canvases, such as a deploy cockpit and live logs."),
 ]
 
 
@@ -40,7 +38,7 @@ def up(
 def demo(host: HostOption = None, port: PortOption = None, data: DataOption = None) -> None:
     """Create the demo canvases in the running Easel; if none is running, start one with them.
 
-    A deploy cockpit, live logs, and a release checklist with an approval. Canvases that exist already are not
+    A deploy cockpit, live logs, a release checklist and a health check. Canvases that exist already are not
     changed.
 
     Example: `easel demo`

@@ -17,7 +17,7 @@ MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_
 
 # Checks of the version that the caller has seen. Ignoring one overwrites the change of another client.
 GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
-# Keys that make a repeated request harmless.
+# Keys that make a repeated request harmless. Ignoring one lets it run twice.
 KEYS = ("idempotencyKey", "idempotency_key", "requestId")
 
 _CHANGES = ((1, 1), (1, 0), (0, 1))  # letters of both names that are replaced, removed or added
@@ -36,28 +36,23 @@ class UnknownMember(NamedTuple):
 
 
 def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
-    """Return the warnings about ignored members. Raises `BadInput` for one that resembles a guard. RS-67
+    """Return the warnings about ignored members. Raises `BadInput` for one that must not be ignored. RS-67
 
-    Raises it also for more than MAX_IGNORED members: comparing thousands of names would take seconds. A name
-    that resembles a key is always among the first warnings.
+    That is one that resembles a guard, or a key that the request has. Raises it also for more than
+    MAX_IGNORED members: comparing thousands of names would take seconds.
     """
     if len(unknown) > MAX_IGNORED:
         raise BadInput(problem=f"{len(unknown)} members are unknown; at most {MAX_IGNORED} are ignored.")
-    keys: list[UnknownMember] = []
-    others: list[UnknownMember] = []
-    ignored_count = 0
     for member in unknown:
         if resembles(member.name, GUARDS):
-            raise BadInput(problem=_describe_guard(member))
-        ignored_count += 1
-        if len(keys) < MAX_WARNINGS and resembles(member.name, KEYS):
-            keys.append(member)
-        elif len(others) < MAX_WARNINGS:
-            others.append(member)
-    named = [*keys, *others][:MAX_WARNINGS]
-    warnings = [_describe_ignored(member) for member in named]
-    if ignored_count > len(named):
-        warnings.append(f"{ignored_count - len(named)} more unknown members were ignored.")
+            raise BadInput(problem=_refuse(member, GUARDS, "a check that is ignored can lose a change"))
+        if any(key in member.known for key in KEYS) and resembles(member.name, KEYS):
+            raise BadInput(
+                problem=_refuse(member, KEYS, "a repeated request would run again without its key")
+            )
+    warnings = [_describe_ignored(member) for member in [*unknown][:MAX_WARNINGS]]
+    if len(unknown) > MAX_WARNINGS:
+        warnings.append(f"{len(unknown) - MAX_WARNINGS} more unknown members were ignored.")
     return warnings
 
 
@@ -67,25 +62,18 @@ def resembles(name: str, words: tuple[str, ...]) -> bool:
     return any(_is_near(letters, word) for word in _all_letters(words))
 
 
-def _describe_guard(member: UnknownMember) -> str:
-    taken = [word for word in GUARDS if word in member.known]
+def _refuse(member: UnknownMember, words: tuple[str, ...], reason: str) -> str:
+    taken = [word for word in words if word in member.known]
     advice = (
         f"did you mean `{taken[0]}`?"
         if taken
         else f"this request has no such check; its members are {', '.join(sorted(member.known)) or 'none'}."
     )
-    reason = "a check that is ignored can lose a change"
     return f"unknown member {member.path} is refused, because {reason}; {advice}"
 
 
 def _describe_ignored(member: UnknownMember) -> str:
-    if resembles(member.name, KEYS):
-        taken = [word for word in KEYS if word in member.known]
-        if not taken:
-            return f"unknown member {member.path} was ignored; this request has no key for repetitions."
-        nearest = taken[0]
-    else:
-        nearest = find_nearest(member.name, member.known)
+    nearest = find_nearest(member.name, member.known)
     advice = "." if nearest is None else f"; did you mean `{nearest}`?"
     return f"unknown member {member.path} was ignored{advice}"
 

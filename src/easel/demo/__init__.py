@@ -1,4 +1,4 @@
-"""Demo canvases: a deploy cockpit, a live log viewer and a release checklist with an approval.
+"""Demo canvases: a deploy cockpit, a live log viewer, a release checklist and a health check.
 
 Owns the specs of these canvases; the HTML files in this folder are their pages. The first button of each page
 calls a native tool, which works on a machine without a sandbox too. Refresh jobs run only while the canvas is
@@ -191,4 +191,22 @@ RELEASE_CHECKLIST = DemoCanvas(
     },
 )
 
-CANVASES = (DEPLOY_COCKPIT, LOG_VIEWER, RELEASE_CHECKLIST)
+CHECK = {
+    "kind": "tool.call",
+    "title": "Check now",
+    "tool": "local__Fetch",
+    "saveAs": "health",
+    "parse": "lines",
+}
+SERVER_HEALTH = DemoCanvas(
+    "server-health",
+    "Server health",
+    {
+        "toolPolicy": {"allow": ["local__Fetch"]},
+        "state": {"health": None},
+        "actions": {"check": {**CHECK, "args": {"method": "GET", "url": "easel:/healthz"}}},
+        "refresh": [{"id": "check", "everyMs": 10_000, "action": "check", "onlyWatched": True}],
+    },
+)
+
+CANVASES = (DEPLOY_COCKPIT, LOG_VIEWER, RELEASE_CHECKLIST, SERVER_HEALTH)

@@ -83,11 +83,10 @@ async def list_confirmations(caller: Caller, params: ListConfirmations) -> Any:
     """List pending confirmations, newest first. Their number is bounded, so that all of them are read."""
     services, principal = caller.services, caller.principal
     pending = await services.actions.confirmations.list_pending(principal, params.canvasId)
-    tools = await services.tools.definitions(principal.user_id)
     ids = [execution.event_id for execution in pending]
     first = 0 if params.before is None else sum(event_id >= params.before for event_id in ids)
     views = [
-        confirmation_view(execution, tools.get(execution.tool or ""), services.nodes.local)
+        confirmation_view(execution, services.nodes.local)
         for execution in pending[first : first + params.limit]
     ]
     more = ids[first + params.limit - 1] if first + params.limit < len(ids) else None

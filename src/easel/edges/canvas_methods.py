@@ -100,7 +100,6 @@ async def upsert_canvas(caller: Caller, params: WriteCanvas) -> Any:
 
 
 async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
-    owner = params.ownerSessionKey
     patched = await completion.patch_canvas(
         caller.services.canvases,
         caller.principal,
@@ -109,19 +108,28 @@ async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
         spec=params.spec,
         mode=params.mode,
         title=params.title,
-        owner_session_key=None if isinstance(owner, UnsetType) else owner or MAIN_ALIAS,
+        owner_session_key=_session_of(params),
         expected_revision=params.expectedRevision,
     )
     return await _write_result(caller, params, patched)
 
 
+def _session_of(params: WriteCanvas | PatchCanvas) -> str | None:
+    """Return the session that a write names; None if it names none."""
+    key = params.ownerSessionKey
+    if isinstance(key, UnsetType) or (key is None and isinstance(params, WriteCanvas)):
+        return None
+    return key or MAIN_ALIAS
+
+
 async def _write_result(caller: Caller, params: WriteCanvas | PatchCanvas, snapshot: CanvasSnapshot) -> Any:
     is_declined = isinstance(params, WriteCanvas) and params.accepted is False
-    accepted = None if is_declined else snapshot.canvas
-    warnings = (
-        []
-        if params.spec is None
-        else await caller.services.canvases.warnings(caller.principal, params.spec, accepted)
+    warnings = await caller.services.canvases.warnings(
+        caller.principal,
+        params.spec,
+        snapshot.canvas,
+        session_key=_session_of(params),
+        names_acceptance=not is_declined,
     )
     return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
 
@@ -191,7 +199,10 @@ async def list_versions(caller: Caller, params: ListVersions) -> Any:
     current = await versions.current(principal, canvas_id)
 
     async def read(before: int | None, count: int) -> Sequence[Version]:
-        return await versions.list_versions(principal, canvas_id, before=before, limit=count)
+        only = params.onlyAccepted
+        return await versions.list_versions(
+            principal, canvas_id, before=before, limit=count, only_accepted=only
+        )
 
     page, more = await read_page(
         read,
@@ -214,7 +225,8 @@ async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
         principal, params.canvasId, params.version, params.expectedRevision
     )
     snapshot = await services.canvases.check_tools(principal, restored)
-    warnings = await services.canvases.warnings(principal, snapshot.canvas.spec, snapshot.canvas)
+    spec = snapshot.canvas.spec
+    warnings = await services.canvases.warnings(principal, spec, snapshot.canvas, names_acceptance=True)
     return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
 
 

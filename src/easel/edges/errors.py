@@ -1,11 +1,11 @@
 """Shared by all edges: the JSON of an error, and the check for duplicate keys in incoming JSON."""
 
-import json
 from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from easel.errors import BadInput, HostError
+from easel.core.stream.json_text import refuse_duplicate_keys
+from easel.errors import HostError
 
 # Name of our ASGI extension, a dict of functions of the connection: `abort`, `unsent` (the number of unsent
 # bytes) and, for a WebSocket, `watch` and `limit_frames`.
@@ -22,12 +22,6 @@ class ErrorDetail(Struct):
 def error_detail(problem: HostError) -> ErrorDetail:
     details = {key: value for key, value in problem.details.items() if key not in ("problem", "reason")}
     return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
-
-
-def refuse_duplicate_keys(text: bytes | str) -> None:
-    """Raise `BadInput` if an object has the same key twice: two readers could use different values."""
-    # Numbers are not converted: only keys are checked, and the conversion of a long number is slow.
-    json.loads(text, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
 
 
 def refuse_duplicate_keys_of(text: str, decoded: Any) -> None:
@@ -50,8 +44,3 @@ def _count_keys(value: Any) -> int:
         elif isinstance(item, list):
             pending += cast("list[Any]", item)
     return count
-
-
-def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
-    if len(pairs) != len({key for key, _ in pairs}):
-        raise BadInput(problem="The JSON has the same key twice in one object.")

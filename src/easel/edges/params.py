@@ -142,6 +142,7 @@ class ListVersions(OfCanvas):
     path: str | None = None
     before: VersionNumber | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    onlyAccepted: bool = False
 
 
 class RestoreCanvas(OfCanvas, kw_only=True):

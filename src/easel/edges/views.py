@@ -41,6 +41,7 @@ def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
         "accepted": snapshot.is_accepted,
         "specRevision": canvas.spec_revision,  # of the last change that needs acceptance
         **_author(canvas.written_by),
+        **(_author(canvas.titled_by, "titledBy") if canvas.titled_by != canvas.written_by else {}),
         "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
         "revision": canvas.revision,
         **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),
@@ -85,14 +86,12 @@ def record_view(record: Execution) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def confirmation_view(
-    pending: Execution, definition: ToolDefinition | None, local: LocalNode | None
-) -> dict[str, Any]:
+def confirmation_view(pending: Execution, local: LocalNode | None) -> dict[str, Any]:
     """Return a pending confirmation with what a person must know of its tool. RS-64"""
     view = {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
     if pending.tool is None:
         return view
-    is_destructive = definition is not None and definition.destructive
+    is_destructive = (pending.resolved or {}).get("hints", {}).get("destructive", False)
     return {**view, "runsOn": describe_place(pending.tool, local), "destructive": is_destructive}
 
 
@@ -102,6 +101,7 @@ def version_view(version: Version) -> dict[str, Any]:
         "version": version.number,
         "revision": version.revision,
         "title": version.title,
+        "ownerSessionKey": version.session_key,
         "accepted": version.is_accepted,
         **_author(version.written_by),
         "at": _ms(version.written_at),
@@ -112,12 +112,12 @@ def version_view(version: Version) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _author(written_by: str | None) -> dict[str, Any]:
-    """Return who wrote a spec and its assets, if it is known."""
-    if written_by is None:
+def _author(author: str | None, member: str = "writtenBy") -> dict[str, Any]:
+    """Return who wrote a spec and its assets, or a title, if it is known."""
+    if author is None:
         return {}
-    kind, _, name = written_by.partition(" ")
-    return {"writtenBy": {"kind": kind, "name": name}}
+    kind, _, name = author.partition(" ")
+    return {member: {"kind": kind, "name": name}}
 
 
 def _ms(at: datetime | None) -> int | None:

@@ -5,9 +5,10 @@
 // panel changes, so that a click meant for the previous content does not count, and until every action that
 // will not ask was visible to its end (RS-64).
 
-import { describeAuthor, exactText, PAUSE_MS, toRows } from "./canvas_consent.js";
+import { authorRows, exactText, PAUSE_MS, toRows } from "./canvas_consent.js";
+import { ACTION_MEMBERS, memberRows, POLICY_MEMBERS } from "./canvas_members.js";
 import { SeenValues } from "./canvas_seen.js";
-import { byId } from "./values.js";
+import { byId, element } from "./values.js";
 
 export class AcceptPanel {
   #shown = null; // the content of the panel as JSON
@@ -19,10 +20,10 @@ export class AcceptPanel {
 
   /**
    * `send(revision, weakenedTools)` accepts the canvas; `reload` reads the canvas again after a refusal;
-   * `readTools` returns the definitions of all tools.
+   * `readTools` returns the definitions of all tools, `readLastAccepted` the last version that was accepted.
    */
-  constructor(send, reload, readTools) {
-    this.readTools = readTools;
+  constructor(send, reload, readTools, readLastAccepted) {
+    Object.assign(this, { readTools, readLastAccepted });
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {
@@ -36,7 +37,7 @@ export class AcceptPanel {
   }
 
   /** Show the panel for a canvas that needs acceptance; draw it again when its spec or page has changed. */
-  show({ accepted, spec, specRevision, revision, writtenBy, weakenedTools = {}, descriptor }) {
+  show({ accepted, spec, specRevision, revision, weakenedTools = {}, descriptor, ...authors }) {
     const { ownerSessionKey } = descriptor;
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;
@@ -53,19 +54,24 @@ export class AcceptPanel {
     byId("accept-weakened").hidden = reasons.length === 0;
     byId("accept-reasons").replaceChildren(...exactText(reasons.join(" ")));
     byId("accept-spec").replaceChildren(...exactText(spec));
-    this.#draw(content, spec, ownerSessionKey, writtenBy);
+    this.#draw(content, spec, ownerSessionKey, authors);
   }
 
   /** Draw the rows when the tools are known: a read-only tool does not ask. */
-  async #draw(content, spec, ownerSessionKey, writtenBy) {
+  async #draw(content, spec, ownerSessionKey, authors) {
     this.#isPauseOver = false;
     this.#seen.stop();
     byId("accept-details").replaceChildren();
     byId("accept").scrollTop = 0;
-    const tools = new Map((await this.readTools()).map((tool) => [tool.name, tool]));
+    const [definitions, last] = await Promise.all([this.readTools(), this.readLastAccepted()]);
     if (this.#shown !== content) return; // the canvas has changed since
-    const rows = [["Written by", describeAuthor(writtenBy)], ...rowsOf(spec, ownerSessionKey, tools)];
-    byId("accept-details").replaceChildren(...toRows(rows));
+    const tools = new Map(definitions.map((tool) => [tool.name, tool]));
+    byId("accept-details").replaceChildren(
+      ...toRows([...authorRows(authors), ...folderRows(ownerSessionKey, last?.ownerSessionKey)]),
+      ...toRows(memberRows(POLICY_MEMBERS, { allow: [], connect: [], ...spec.toolPolicy })),
+      ...actionRows(spec, ownerSessionKey, tools),
+      ...toRows(timerRows(spec)),
+    );
     this.#seen.watch(byId("accept-details").querySelectorAll("dd"));
     this.#pause = setTimeout(() => {
       this.#isPauseOver = true;
@@ -79,43 +85,40 @@ export class AcceptPanel {
   }
 }
 
-/** Return the rows of the panel: what the spec allows, and each action that will not ask. */
-function rowsOf(spec, ownerSessionKey, tools) {
-  const actions = Object.entries(spec.actions ?? {});
+/** Return the rows of the session in whose folder the actions work, and of the one before if it changed. */
+function folderRows(session, before = session) {
+  const change = before === session ? [] : [["Changed since it was last accepted, from", before, "danger"]];
+  return [["Works in the folder of", session], ...change];
+}
+
+/** Return a row for each action that will not ask, with a row for each of its members. */
+function actionRows(spec, ownerSessionKey, tools) {
+  const silent = Object.entries(spec.actions ?? {}).filter(([, action]) => !asks(action, tools));
+  return silent.flatMap(([name, action]) => {
+    const own = { sessionKey: `this canvas’s own session, ${ownerSessionKey}` };
+    const members = { ...(action.kind === "session.send" ? own : {}), ...action };
+    const note = isHarmless(action, tools) ? "; it only reads" : "";
+    const heading = exactText(`${action.title ?? name} will not ask${note}`);
+    const rows = toRows(memberRows(ACTION_MEMBERS, members));
+    return [element("dt", "", ...heading), element("dd", "", element("dl", "", ...rows))];
+  });
+}
+
+function timerRows(spec) {
   const jobs = (spec.refresh ?? []).filter((job) => job.enabled !== false);
-  const list = (values, none) => values.join(", ") || none;
-  return [
-    ["Tools", list(spec.toolPolicy?.allow ?? [], "none")],
-    ["Its page may connect to", list(spec.toolPolicy?.connect ?? [], "nothing")],
-    ...(spec.toolPolicy?.secrets?.length
-      ? [["Its actions may send your secrets to its tools", spec.toolPolicy.secrets.join(", ")]] : []),
-    ...actions.filter(([, action]) => !asks(action, tools)).map(([name, action]) => (
-      [`${action.title ?? name} will not ask${isHarmless(action, tools) ? "; it only reads" : ""}`,
-        describeAction(action, ownerSessionKey)]
-    )),
-    ...jobs.map(({ action, everyMs }) => ["Runs on a timer", `${action}, every ${everyMs / 1000} s`]),
-  ];
+  return jobs.map(({ action, everyMs, onlyWatched }) => (
+    ["Runs on a timer", `${action}, every ${everyMs / 1000} s${onlyWatched ? ", while it is open" : ""}`]
+  ));
 }
 
 /** Return whether an action of an accepted spec asks a person. The server may ask more often. RS-13 */
-function asks({ kind, tool, confirm = "auto" }, tools) {
+function asks({ kind, tool, args, confirm = "auto" }, tools) {
   if (confirm !== "auto") return confirm === "always";
-  return kind === "tool.call" && !isHarmless({ kind, tool }, tools);
+  return kind === "tool.call" && !isHarmless({ kind, tool, args }, tools);
 }
 
-function isHarmless({ kind, tool }, tools) {
+function isHarmless({ kind, tool, args }, tools) {
+  if (tool === "local__Fetch") return ["GET", "HEAD"].includes(args?.method); // RS-74
   const { readOnlyHint, destructiveHint } = tools.get(tool)?.annotations ?? {};
   return kind === "tool.call" && readOnlyHint === true && !destructiveHint;
-}
-
-/** Return what an action does, with its command, message or patch as the spec has it. */
-function describeAction({ kind, tool, args, message, sessionKey, patch, secrets }, ownerSessionKey) {
-  if (kind === "session.send") {
-    return `Sends a message to ${sessionKey ?? `this canvas’s own session, ${ownerSessionKey}`}:\n${message}`;
-  }
-  if (kind === "state.patch") return `Changes the state:\n${JSON.stringify(patch, null, 2)}`;
-  const { command, ...rest } = args ?? {};
-  const others = Object.keys(rest).length ? `\n${JSON.stringify(rest, null, 2)}` : "";
-  const variables = secrets?.length ? `\nwith the secrets ${secrets.join(", ")} as variables` : "";
-  return `${tool}${typeof command === "string" ? `\n${command}` : ""}${others}${variables}`;
 }

@@ -4,6 +4,7 @@
 // does not approve. Approve is enabled when every value was visible to its end (RS-64). Values are shown as
 // text; characters that are invisible or change the direction of text are shown by their code points.
 
+import { ACTION_MEMBERS, memberRows } from "./canvas_members.js";
 import { SeenValues } from "./canvas_seen.js";
 import { byId, element } from "./values.js";
 
@@ -112,37 +113,36 @@ export const describeAuthor = ({ kind, name } = {}) => (
   kind ? `${AUTHORS[kind] ?? kind} (${name})` : "not recorded"
 );
 
-/** Return the rows that name the canvas, its author and the machine. */
-function contextRows({ canvas, writtenBy, isAccepted, runsOn }) {
-  const acceptance = isAccepted ? "" : ", and no person has accepted it";
-  return [
-    ["Canvas", canvas],
-    ["Written by", `${describeAuthor(writtenBy)}${acceptance}`],
-    ...(runsOn ? [["Runs on", runsOn]] : []),
-  ];
+/** Return the rows of the authors of a spec and, if another one wrote it, of the title. */
+export function authorRows({ writtenBy, titledBy = writtenBy }, note = "") {
+  const [author, titleAuthor] = [describeAuthor(writtenBy), describeAuthor(titledBy)];
+  const title = author === titleAuthor ? [] : [["Its title is by", titleAuthor]];
+  return [...title, ["Written by", `${author}${note}`]];
 }
 
-/** Return the rows of a complete resolved call. */
-function callRows({
-  kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, secrets = [], env = [], ...rest
-}) {
-  const folder = ["Works in the folder of", sessionKey];
-  const target = saveAs ? [["Stores its result as", saveAs]] : [];
-  const limit = timeoutMs ? [["Is stopped after", `${timeoutMs / 1000} s`]] : [];
+/** Return the rows that name the canvas, its authors and the machine. */
+function contextRows({ canvas, isAccepted, runsOn, ...authors }) {
+  const note = isAccepted ? "" : ", and no person has accepted it";
+  return [["Canvas", canvas], ...authorRows(authors, note), ...(runsOn ? [["Runs on", runsOn]] : [])];
+}
+
+/** Return the rows of a complete resolved call: all that decides its effect. */
+function callRows({ kind, sessionKey, secrets = [], env = [], salt, digest, shell, hints, ...members }) {
+  const isCall = kind === "tool.call";
   const used = [
     ...secrets.map(({ path, name }) => `${name} (in ${path.join(".")})`), ...env.map((name) => `$${name}`),
   ];
-  const secretRows = used.length ? [["Uses your secrets", used.join(", ")]] : [];
-  return {
-    "tool.call": [["Tool", tool], ...Object.entries(args ?? {}), ...secretRows, folder, ...target, ...limit],
-    "session.send": [["To the session", sessionKey], ["Message", message], ...target, ...limit],
-    "state.patch": [["Changes the state", patch]],
-  }[kind] ?? Object.entries({ kind, tool, args, sessionKey, message, patch, saveAs, timeoutMs, ...rest });
+  return [
+    ...memberRows(ACTION_MEMBERS, {
+      ...members, sessionKey: isCall ? undefined : sessionKey, secrets: used.length ? used : undefined,
+    }),
+    ...(isCall ? [["Works in the folder of", sessionKey]] : []),
+  ];
 }
 
 /** Return the elements of rows of names and values. */
-export const toRows = (rows) => rows.flatMap(([name, value]) => [
-  element("dt", "", ...exactText(name), ...lengthNote(value)),
+export const toRows = (rows) => rows.flatMap(([name, value, className = ""]) => [
+  element("dt", className, ...exactText(name), ...lengthNote(value)),
   element("dd", "", element("pre", "", ...exactText(value))),
 ]);
 

@@ -39,6 +39,11 @@ const acceptPanel = new AcceptPanel(
   ),
   () => watch.refresh(),
   () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
+  async () => {
+    const params = { canvasId, onlyAccepted: true, limit: 1 };
+    const { current, versions: [last] } = await gateway.callWithRetry("canvas.versions", params);
+    return current.accepted ? current : last;
+  },
 );
 const versions = new Versions(
   (method, params) => gateway.callWithRetry(method, { canvasId, ...params }),
@@ -58,8 +63,8 @@ const confirmations = new Confirmations(gateway, watch, canvasId, {
   note: (actionId, message) => notes.add(`action ${titleOf(actionId)}`, message),
   closed: restoreFocus,
   canvas: () => {
-    const { descriptor, writtenBy, accepted } = watch.snapshot;
-    return { canvas: `${descriptor.title} (${canvasId})`, writtenBy, isAccepted: accepted };
+    const { descriptor, writtenBy, titledBy, accepted } = watch.snapshot;
+    return { canvas: `${descriptor.title} (${canvasId})`, writtenBy, titledBy, isAccepted: accepted };
   },
 });
 const bridge = new Bridge({

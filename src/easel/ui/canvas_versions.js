@@ -92,20 +92,23 @@ export class Versions {
   }
 
   #row(version, isPresent) {
-    const { version: number, writtenBy, at } = version;
+    const { version: number, writtenBy, at, ownerSessionKey: session } = version;
     const row = element(
       "li", "", element("strong", "", `Version ${number}`), isPresent ? " (present)" : "", ", written by ",
       element("span", "author", describeAuthor(writtenBy)), " ", at ? time(new Date(at).toISOString()) : "",
-      element("span", "message", ` ${describeChanges(version)} `),
+      element("span", "message", ` ${describeChanges(version)} Works in the folder of ${session}. `),
     );
     if (isPresent) return row;
     if (number !== this.#asked) {
       row.append(button("plain", `Restore version ${number}`, () => this.#ask(number)));
       return row;
     }
+    const present = this.#list[0].ownerSessionKey;
+    const isMoved = session !== present;
     const restore = () => this.#try(() => this.restore(number));
     row.append(element(
       "span", "asked", `Replace title, spec and page by version ${number}? The state is kept. `,
+      isMoved ? element("strong", "", `It then works in the folder of ${session}, not of ${present}. `) : "",
       button("plain", "Keep the present version", () => this.#ask(null)), " ",
       button("", "Restore it", restore),
     ));

@@ -144,7 +144,7 @@ export class CanvasWatch {
 
   #handleUpdate({ revision, changedPaths = [] }) {
     for (const path of changedPaths) {
-      if (path === "$spec" || path === "$accepted") this.#marks.spec = revision;
+      if (["$spec", "$session", "$accepted"].includes(path)) this.#marks.spec = revision;
       if (path.startsWith("$assets")) this.#marks.assets = revision;
     }
     if (revision > this.snapshot.revision || this.#marks.spec || this.#marks.assets) this.#readAgain();

@@ -116,10 +116,11 @@ document.addEventListener("click", (event) => {
     runElement(element, null);
     return;
   }
-  const link = event.target instanceof Element ? closest(event.target, "a[href], area[href]") : null;
-  if (link && !isInside(link.href)) {
+  const link = event.target instanceof Element ? closest(event.target, "a, area") : null;
+  const address = addressOf(link);
+  if (!isInside(address)) {
     event.preventDefault();
-    reportProblem(`link to ${link.href.slice(0, 200)}`, "A canvas cannot open links to other sites.");
+    reportProblem(`link to ${address.slice(0, 200)}`, "A canvas cannot open links to other sites.");
   }
 });
 document.addEventListener("keydown", (event) => {
@@ -141,4 +142,11 @@ document.addEventListener("submit", (event) => {
 });
 
 const FOLDER = location.href.slice(0, location.href.indexOf("/assets/") + "/assets/".length);
+
+/** Return the absolute address of an element; in an SVG it is not a text. Without one, that of the page. */
+function addressOf(element) {
+  const address = element?.href?.baseVal ?? element?.href ?? "";
+  return URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI).href : document.baseURI;
+}
+
 const isInside = (href) => href.startsWith(FOLDER) || href.startsWith("javascript:");

@@ -53,7 +53,7 @@ function authorColumn(address, line, column) {
 addEventListener("error", (event) => {
   const { target } = event;
   if (target instanceof Element) { // a resource failed to load
-    const address = target.currentSrc || target.src || target.href || "";
+    const address = target.currentSrc || target.src || addressOf(target);
     reportProblem(`<${target.localName}>`, `${fileName(address)} could not be loaded.`);
   } else {
     const { filename, lineno, colno } = event;

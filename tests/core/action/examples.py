@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from easel.core.action.hints import remember_hints
 from easel.core.action.transitions import (
     ActionStart,
     Rules,
@@ -17,8 +18,9 @@ from easel.core.action.transitions import (
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import actor_of
-from easel.core.canvas.spec import parse_spec
+from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
 from easel.core.principal import Principal
+from easel.core.problems import Problems
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, UserId
 from tests.core.canvas.specs import TOOLS, example
@@ -59,6 +61,7 @@ def canvas(
             is_accepted=accepted,
             created_at=AT,
             updated_at=AT,
+            tool_hints=remember_hints(read_spec(example(**spec), DEFAULT_LIMITS, Problems()), TOOLS),
         )
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from easel.core.action.hints import agree_to_hints, find_weakened, first_hints, remember_hints
+from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.canvas.spec import CanvasSpec, parse_spec
 from easel.core.tool.definition import ToolDefinition
 from tests.requirements import rule
@@ -85,11 +85,3 @@ def test_tool_that_is_no_longer_allowed_is_forgotten() -> None:
     empty = parse_spec({"version": 1})
     assert remember_hints(empty, tool(), remember_hints(SPEC, tool())) == {}
     assert agree_to_hints(empty, tool(), remember_hints(SPEC, tool())) == {}
-
-
-@rule("RS-68")
-def test_canvas_of_an_older_version_remembers_its_tools_once_all_are_known() -> None:
-    assert find_weakened(None, SPEC, tool(read_only=True)) == {}
-    assert first_hints(None, SPEC, {}) is None
-    assert first_hints(None, SPEC, tool()) == remember_hints(SPEC, tool())
-    assert first_hints({}, SPEC, tool()) is None, "it remembers already"

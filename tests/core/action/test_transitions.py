@@ -50,6 +50,7 @@ from tests.core.action.examples import (
     events,
     start,
 )
+from tests.core.canvas.specs import TOOLS
 from tests.requirements import case, rule
 
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
@@ -252,6 +253,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
         "args": {"command": "./deploy api 'it'\\''s'"},
         "sessionKey": "agent:ops:main",
         "shell": [".command"],
+        "hints": {"readOnly": False, "idempotent": False, "destructive": True},
         "salt": "",
         "digest": data["digest"],
     }
@@ -384,6 +386,28 @@ def test_argument_confirmed_as_text_is_not_passed_to_a_shell_after_the_definitio
         approve(snapshot, pending.execution)
 
 
+@rule("RS-72", "RS-45")
+@case("X6")
+@pytest.mark.parametrize("hint", ["read_only", "idempotent", "destructive"])
+@pytest.mark.parametrize("before", [True, False])
+def test_question_is_closed_if_any_hint_of_its_tool_has_changed(hint: str, *, before: bool) -> None:
+    tool = replace(TOOLS["server-a__Bash"], **{hint: before})
+    changed = replace(tool, **{hint: not before})
+    snapshot = canvas_with_actions(act={**ACTS, "confirm": "always"})
+    pending = start(snapshot, "act", replace(RULES, definitions={tool.name: tool}), input={"to": "x"})
+    with pytest.raises(ConfirmationClosed, match="definition has changed"):
+        approve(snapshot, pending.execution, replace(RULES, definitions={tool.name: changed}))
+
+
+@rule("RS-72")
+def test_confirmation_has_every_other_member_of_its_action_as_declared() -> None:
+    terms = {"title": "Go", "description": "", "confirm": "always", "missing": "empty", "allowOptions": True}
+    terms |= {"saveAs": "out", "saveMode": "append", "timeoutMs": 1_000}
+    resolved = start(canvas_with_actions(act={**ACTS, **terms}), "act", input={"to": "x"}).execution.resolved
+    assert resolved is not None
+    assert {name: resolved[name] for name in terms} == terms
+
+
 def acting(action: dict[str, Any]) -> dict[str, Any]:
     return {"actions": {"act": action}}
 
@@ -394,6 +418,8 @@ APPROVED: list[tuple[str, type[HostError] | None, dict[str, Any]]] = [
     ("other arguments",                  None,               acting({**ACTS, "args": {"command": "rm -rf"}})),
     ("another place for the result",     ConfirmationClosed,  acting({**ACTS, "saveAs": "out"})),
     ("another time limit",               ConfirmationClosed,  acting({**ACTS, "timeoutMs": 1})),
+    ("another answer to missing values", ConfirmationClosed,  acting({**ACTS, "missing": "empty"})),
+    ("options are allowed",              ConfirmationClosed,  acting({**ACTS, "allowOptions": True})),
     ("another tool",                     ConfirmationClosed,  acting(READS)),
     ("another kind",                     ConfirmationClosed,  acting({"kind": "state.patch", "patch": []})),
     ("no such action",                   ConfirmationClosed,  {"actions": {"other": ACTS}}),

@@ -134,6 +134,8 @@ REFUSED = [
     (with_action(**SEND, sessionKey="agent:main:"), "actions.act.sessionKey"),
     (with_action(**SEND, sessionKey="agent:main:{{state.x}}"), "actions.act.sessionKey"),
     (with_action(kind="state.patch"), "actions.act.patch: is required"),
+    (with_action(kind="state.patch", patch=[{"op": "remove", "path": "/items/{{input.i}}"}]),
+     "actions.act.patch[0].path: placeholders are not filled in a path"),
     (with_action(**PATCH | {"patch": {}}), "actions.act.patch: must be a list"),
     (with_action(**PATCH | {"patch": [{"op": "test", "path": ""}]}),
      "actions.act.patch[0].op: must be one of add"),

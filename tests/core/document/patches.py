@@ -91,14 +91,18 @@ def apply_naively(text: str, hunks: list[RandomHunk]) -> str:
 
 
 def render(hunks: list[RandomHunk], chance: random.Random, *, with_right_counts: bool = False) -> str:
-    """Return the patch, with wrong counts and new starts unless `with_right_counts`. RS-18"""
+    """Return the patch, with wrong counts and new starts unless `with_right_counts`. RS-18
+
+    Those of a last hunk that ends with an old line are right, since it would count as cut off. RS-78
+    """
     parts: list[str] = []
     shift = 0
     for hunk in hunks:
         old, new = hunk.sides()
         start = hunk.start + shift + (not old)  # as git wants it, also for a hunk that only deletes
         counts = len(old), start, len(new)
-        if not with_right_counts and chance.random() < 0.5:
+        may_be_wrong = not (with_right_counts or (hunk is hunks[-1] and hunk.body[-1].startswith("-")))
+        if may_be_wrong and chance.random() < 0.5:
             counts = tuple(chance.randrange(1, 9) for _ in counts)
         parts.append(f"@@ -{hunk.start},{counts[0]} +{counts[1]},{counts[2]} @@\n")
         parts += [f"{line}\n" for line in hunk.body]

@@ -5,16 +5,21 @@ from __future__ import annotations
 import difflib
 import random
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from easel.core.document import hunks as hunks_module
+from easel.core.document import patch as patch_module
 from easel.core.document.diff import make_diff
 from tests.core.document.patches import apply, read_fixture
 from tests.requirements import case, rule
 from tests.support.length import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CHANCE = random.Random()
 LINES = st.sampled_from(
@@ -43,13 +48,21 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_limits() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patch_module, "MAX_PATCH_BYTES", 10**8)
+        patch.setattr(hunks_module, "MAX_PATCH_LINES", 10**7)
+        patch.setattr(patch_module._Application, "check_line_ends", lambda *_, **__: None)
+        yield
+
+
 def check(old: str, new: str, context: int = 3) -> str:
     diff = make_diff(old, new, context=context)
     if old == new:
         assert diff == ""
     else:
-        limits: dict[str, Any] = {"max_patch_bytes": 10**8, "max_patch_lines": 10**7, "max_text_bytes": 10**8}
-        assert apply(old, diff, allows_mixed_line_ends=True, **limits).text == new
+        assert apply(old, diff, max_text_bytes=10**8).text == new
     return diff
 
 

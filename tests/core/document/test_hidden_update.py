@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easel.core.document.hidden_update import (
-    DiffUpdate,
-    TextUpdate,
     format_diff_update,
     format_text_update,
-    parse_update,
 )
 from easel.ids import CanvasId
 from tests.core.document.patches import apply, read_fixture
+from tests.core.document.updates import DiffUpdate, TextUpdate, parse_update
 from tests.requirements import case, rule
 from tests.support.length import examples
 
+NAME = CanvasId("plan")
 TEXTS = st.lists(
     st.sampled_from(
         ["a", "", "```", "````diff", "role: system", "`" * 9, "The text has no newline at its end."]
@@ -66,7 +65,7 @@ def test_fence_is_longer_than_any_inside(run: int) -> None:
 @given(TEXTS.map("\n".join), TEXTS.map("\n".join))
 @settings(max_examples=examples(400), deadline=None)
 def test_update_parses_back_byte_for_byte(old: str, new: str) -> None:
-    assert parse_update(format_text_update(new)) == TextUpdate(new)
+    assert parse_update(format_text_update(new, NAME)) == TextUpdate(new, NAME)
     message = format_diff_update(old, new)
     if message is None:
         assert old == new
@@ -83,7 +82,7 @@ def test_updates_of_real_edits_parse_back_and_apply() -> None:
         update = parse_update(format_diff_update(edit["old"], edit["new"]) or "")
         assert isinstance(update, DiffUpdate)
         assert apply(edit["old"], update.diff).text == edit["new"]
-        assert parse_update(format_text_update(edit["new"])) == TextUpdate(edit["new"])
+        assert parse_update(format_text_update(edit["new"], NAME)) == TextUpdate(edit["new"], NAME)
 
 
 @pytest.mark.parametrize("message", ["", "Hello", "Canvas update\n```diff\n```", "```diff\n@@\n```"])

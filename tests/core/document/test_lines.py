@@ -14,6 +14,7 @@ from easel.core.document.lines import (
     clamp,
     count_lines,
     count_newlines,
+    format_lines,
     format_numbered,
     is_terminated,
     join_lines,
@@ -79,7 +80,7 @@ def test_numbered_lines_have_a_fixed_gutter_and_mark_a_missing_newline() -> None
     assert format_numbered("a\n\nc") == "     1\ta\n     2\t\n     3\tc\n\\ No newline at end of file"
     assert format_numbered("a\n\nc", 1, 2) == "     1\ta\n     2\t"
     assert format_numbered("a\nb\n", 2, 9) == "     2\tb"
-    assert format_numbered("abc\n", max_width=2) == "     1\tab… (1 more characters)"
+    assert format_lines(["abc"], max_width=2) == "     1\tab… (1 more characters)"
     assert format_numbered("") == ""
     assert all(GUTTER.match(line) for line in format_numbered("a\nb\n").split("\n"))
 

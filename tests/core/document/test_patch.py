@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from easel.core.document.patch import MAX_HUNKS, MAX_PATCH_BYTES, apply_patch
+from easel.core.document import hunks as hunks_module
+from easel.core.document import patch as patch_module
+from easel.core.document.hunks import MAX_HUNKS
+from easel.core.document.patch import MAX_PATCH_BYTES, apply_patch
 from easel.errors import PatchRejected
 from tests.core.document.patches import apply, reject
 from tests.requirements import case, rule
@@ -65,6 +68,45 @@ def test_counts_are_derived_from_the_body(counts: str) -> None:
     assert applied.corrections == expected
 
 
+@rule("RS-78")
+@pytest.mark.parametrize(
+    "patch, line, places, word",
+    [
+        ("@@ -3,3 +3,4 @@\n - one\n-- two\n", 5, None, "`@@ -3,2 +3 @@`"),
+        ("@@ -3,3 +3,3 @@\n - one\n-- tw", 4, None, "Line 4 of the document differs"),
+        ("@@ -1 +1 @@\n-# Plan\n+# Aim\n+x\n@@ -5,2 +6,2 @@\n-- two\n", 5, [4], "`@@ -5 +5,0 @@`"),
+    ],
+)
+def test_patch_that_was_cut_off_is_rejected(patch: str, line: int, places: Any, word: str) -> None:
+    details = reject(TEXT, patch, with_base=False)
+    assert (details["reason"], details["line"], details.get("found_at")) == ("cut_off", line, places)
+    assert details["hunk"] == patch.count("@@ -")
+    assert word in details["problem"]
+
+
+@rule("RS-78")
+@pytest.mark.parametrize(
+    "patch, problem",
+    [
+        ("@@ -1 +1,2 @@\n-# Plan\n+# Aim\n+x\n@@ -4,3 +5,3 @@\n-- two\n+- 2\n", "fewer lines"),
+        ("@@ -1 +1,2 @@\n-# Plan\n+# Aim\n+x\n@@ -4 +5 @@\n-- two\n+- 2", "no newline"),
+        ("@@ -4 +4 @@\n-- two\n+- 2\n", None),
+        ("```\n@@ -4 +4,2 @@\n-- two\n+- 2\n```", None),  # the hunk is complete: the fence follows it
+        ("@@ -4,2 +4,2 @@\n-- two\n+- 2\n@@ -6,3 +6,0 @@\n-\n", None),
+    ],
+)
+def test_patch_that_may_have_been_cut_off_is_applied_with_the_advice_to_read(
+    patch: str, problem: Any
+) -> None:
+    advice = apply(TEXT, patch, with_base=False).advice
+    if problem is None:
+        assert advice is None
+    else:
+        assert advice is not None
+        assert problem in advice
+        assert "line 5 " in advice, "the last line of the hunk in the new text"
+
+
 @rule("RS-21")
 @pytest.mark.parametrize(
     "text, patch, expected",
@@ -103,6 +145,7 @@ def test_other_base_revision_is_rejected_even_if_the_hunks_match() -> None:
     "text, patch, expected",
     [
         ("a\r\nb\r\n", "@@ -2 +2 @@\n-b\r\n+c\r\n", "a\r\nc\r\n"),
+        ("", "@@ -0,0 +1,2 @@\r\n+a\r\n+b\r\n", "a\r\nb\r\n"),  # nothing says how its lines end
         ("a\r\nb\r\n", "@@ -2 +2 @@\r\n-b\r\n+c\r\n", "a\r\nc\r\n"),
         ("a\nb", "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n", "a\nc"),
         ("a\nb", "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
@@ -303,15 +346,25 @@ def test_patch_bomb_is_rejected_fast_and_with_little_memory(patch: str) -> None:
 
 
 @rule("CT-25")
-def test_limits_are_arguments() -> None:
+@pytest.mark.parametrize(
+    "module, name, limit",
+    [
+        (patch_module, "MAX_PATCH_BYTES", 20),
+        (hunks_module, "MAX_PATCH_LINES", 3),
+        (hunks_module, "MAX_HUNKS", 1),
+    ],
+)
+def test_patch_over_a_limit_is_rejected(
+    module: Any, name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, limit)
     patch = "@@ -4 +4 @@\n-- two\n+- number two\n@@ -7 +7 @@\n-The end.\n+The very end.\n"
-    names = ("max_patch_bytes", "max_patch_lines", "max_hunks", "max_text_bytes")
-    for name, limit in zip(names, (20, 3, 1, 20), strict=True):
-        limits: dict[str, Any] = {name: limit}
-        assert reject(TEXT, patch, **limits)["reason"] == "too_large"
+    assert reject(TEXT, patch)["reason"] == "too_large"
 
 
 def test_document_above_the_limit_may_be_shortened() -> None:
+    patch = "@@ -4 +4 @@\n-- two\n+- number two\n"
+    assert reject(TEXT, patch, max_text_bytes=20)["reason"] == "too_large"
     assert apply(TEXT, "@@ -4 +3,0 @@\n-- two\n", max_text_bytes=20).text == TEXT.replace("- two\n", "")
 
 

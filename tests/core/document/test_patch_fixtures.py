@@ -6,11 +6,13 @@ The fixtures are data from outside of the project: where they are not present, s
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
 
 from easel.core.document.rejection import MAX_PLACES
+from easel.errors import PatchRejected
 from tests.core.document.patches import (
     HEADER,
     NaiveRejection,
@@ -63,8 +65,14 @@ def hunks_of(patch: str) -> list[RandomHunk]:
 
 
 def render_plainly(hunks: list[RandomHunk]) -> str:
-    """Return the patch with counts that are all wrong. RS-18"""
-    return "".join(f"@@ -{hunk.start},99 +1,77 @@\n" + "\n".join(hunk.body) + "\n" for hunk in hunks)
+    """Return the patch with counts that are wrong, but do not make it one that was cut off. RS-18, RS-78"""
+    ends_with_old = hunks[-1].body[-1].startswith("-")
+    last = "1 +1,0" if ends_with_old else "99 +1,77"
+    counts = ["99 +1,77"] * (len(hunks) - 1) + [last]
+    return "".join(
+        f"@@ -{hunk.start},{count} @@\n" + "\n".join(hunk.body) + "\n"
+        for hunk, count in zip(hunks, counts, strict=True)
+    )
 
 
 def change_context(hunks: list[RandomHunk], hunk: int, line: int) -> list[RandomHunk] | None:
@@ -138,6 +146,41 @@ def test_every_mutation_is_rejected(width: str, mutate: Any) -> None:
             assert apply(edit["old"], render_plainly(mutated)).text == expected
     if len(EDITS) > 1 and not (mutate is drop_line and width == "patch_u0"):
         assert rejected_count > 10
+
+
+@rule("RS-78")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_patch_that_was_cut_off_is_rejected_or_applied_with_the_advice_to_read(width: str) -> None:
+    """Cut within a line and at the end of a line. Only a patch that looks complete is applied in silence."""
+    outcomes = dict.fromkeys(("cut_off", "advice", "complete", "other"), 0)
+    for edit in EDITS[: examples(len(EDITS))]:
+        for part in (1 / 3, 1 / 2, 2 / 3, 9 / 10):
+            within = edit[width][: int(len(edit[width]) * part)]
+            for patch in (within, within[: within.rfind("\n") + 1]):
+                must_be_refused, looks_complete = judge_cut(patch)
+                try:
+                    applied = apply(edit["old"], patch)
+                except PatchRejected as problem:
+                    outcome = "cut_off" if problem.details["reason"] == "cut_off" else "other"
+                    assert (outcome == "cut_off") == must_be_refused, edit["id"]
+                else:
+                    assert not must_be_refused, edit["id"]
+                    assert (applied.advice is None) == looks_complete, edit["id"]
+                    outcome = "complete" if looks_complete else "advice"
+                outcomes[outcome] += 1
+    if len(EDITS) > 1:
+        assert min(outcomes.values()) > 10, outcomes
+
+
+def judge_cut(patch: str) -> tuple[bool, bool]:
+    """Return whether RS-78 refuses a patch that was cut, and whether nothing shows that it was."""
+    *_, header, body = ["", "", *re.split(r"^(@@ .*\n?)", patch, flags=re.MULTILINE)]
+    found, lines = HEADER.match(header), body.split("\n")[: None if body[-1:] != "\n" else -1]
+    if found is None or not header.endswith("\n"):
+        return False, False
+    old, new = (sum(line[:1] in signs for line in lines) for signs in ((" ", "-", ""), (" ", "+", "")))
+    is_short = old < int(found[2] or 1) and new < int(found[4] or 1)
+    return is_short and lines[-1].startswith("-"), not is_short and patch.endswith("\n")
 
 
 @rule("RS-17", "RS-18", "RS-22")

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 CHANCE = random.Random()
 
 
+@pytest.fixture(autouse=True)
+def _mixed_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch_module._Application, "check_line_ends", lambda *_, **__: None)
+
+
 def random_case() -> tuple[str, list[RandomHunk]]:
     text = random_text(CHANCE)
     hunks = random_hunks(text, CHANCE)
@@ -38,7 +43,7 @@ def random_case() -> tuple[str, list[RandomHunk]]:
 
 def apply_strictly(text: str, patch: str) -> str | None:
     try:
-        return apply(text, patch, allows_mixed_line_ends=True).text
+        return apply(text, patch).text
     except PatchRejected:
         return None
 

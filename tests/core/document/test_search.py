@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from easel.core.document import search
 from easel.core.document.lines import split_lines
 from easel.core.document.search import MAX_MATCHES, MAX_QUERY_LENGTH, MAX_REGEX_SECONDS, grep
 from easel.errors import BadInput
@@ -79,12 +80,15 @@ def test_search_can_be_limited_to_some_lines() -> None:
 
 
 @pytest.mark.parametrize("regex", [False, True])
-def test_matches_are_capped_and_long_lines_cut(regex: bool) -> None:
+def test_matches_are_capped_and_long_lines_cut(regex: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MAX_MATCHES", 3)
+    monkeypatch.setattr(search, "MAX_SHOWN_WIDTH", 10)
     text = "x" * 1_000 + "\n" + "x\n" * 10
-    found = grep(text, "x", regex=regex, max_matches=3, max_width=10)
+    found = grep(text, "x", regex=regex)
     assert found.is_truncated
     assert [match.text for match in found.matches] == ["xxxxxxxxxx… (990 more characters)", "x", "x"]
-    assert not grep(text, "x", regex=regex, max_matches=11).is_truncated
+    monkeypatch.setattr(search, "MAX_MATCHES", 11)
+    assert not grep(text, "x", regex=regex).is_truncated
 
 
 @pytest.mark.parametrize("size", [8_000, 8_192, 20_000, 300_000])

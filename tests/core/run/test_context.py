@@ -281,6 +281,29 @@ def test_own_steps_come_close_to_a_budget_that_is_smaller_than_one_result():
     assert own_tokens(own) < 6_000
 
 
+def test_calls_of_a_turn_are_shortened_like_its_results_and_stay_objects():
+    """30 calls of 3.5 KB with a budget of 12,000 tokens, of a provider whose data repeats each call."""
+    own, calls = OwnSteps(32_768, 12_000), []
+    for number in range(30):
+        calls.append(ToolCall(CallId(f"call_{number}"), "t", {"lease_id": "x", "patch": "+ a line\n" * 350}))
+        data = ProviderData("anthropic", {"calls": [calls[-1].args]})
+        own.add(Step("", (calls[-1],), (result(f"call_{number}"),), provider_data=data))
+        assert own_tokens(own) <= 12_000
+        assert own.steps[-1].calls == (calls[-1],), "the newest call is whole"
+        assert own.steps[-1].provider_data == data
+    oldest = own.steps[0]
+    assert oldest.provider_data is None
+    assert oldest.calls[0].args["shortened"].startswith('{"lease_id":"x","patch":"+ a line')
+    assert oldest.calls[0].args["shortened"].endswith("The call was made with all of them.]")
+
+
+def test_call_that_is_larger_than_the_budget_is_shortened_to_fit():
+    own = OwnSteps(32_768, 4_000)
+    own.add(Step("", (ToolCall(CallId("call_0"), "t", {"text": "x" * 60_000}),), (result("call_0"),)))
+    assert own_tokens(own) <= 4_200
+    assert len(own.steps[0].calls[0].args["shortened"]) > 10_000
+
+
 def test_newest_results_share_the_rest_of_the_budget():
     own = OwnSteps(32_768, 4_000)
     own.add(large_step(0))

@@ -105,7 +105,7 @@ def test_step_is_read_back_from_its_event_with_usage_and_provider_data():
         provider_data=ProviderData("gemini", {"parts": [{"thoughtSignature": "c2ln", "n": 9e9}], "ü": "é"}),
         prefix="abc",
     )
-    start = ContextStart(RunId("run_1"), CanvasId("c"), "rev")
+    start = ContextStart(RunId("run_1"), {CanvasId("c"): "rev", CanvasId("d"): None})
     tool = OfferedTool("t", "Do it.", {"type": "object", "properties": {"a": {"default": 1.0}}})
     instructions = Instructions("Be brief.", (tool,))
     sealed = events.step(1, step, start, instructions)

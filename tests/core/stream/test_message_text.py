@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from easel.core.session.message import message, question, read_content
 from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.envelope import Envelope, Provenance, seal
-from easel.core.stream.marker import LIMIT, make_marker
+from easel.core.stream.marker import LIMIT
 from easel.core.stream.message_text import (
     DELTA_BYTES,
     MessageText,
@@ -20,9 +20,8 @@ from easel.core.stream.message_text import (
     restore_references,
     split_message,
     take_out_runs,
-    upgrade_event,
 )
-from easel.ids import ArtifactId, MessageId, RunId
+from easel.ids import MessageId, RunId
 from tests.core.stream.costs import least_seconds
 from tests.requirements import rule
 from tests.support.length import examples
@@ -192,19 +191,6 @@ def test_stored_content_is_read_back():
     assert read_content(json.loads(message(MessageId("m"), plain).content)) == MessageText(plain)
     stored = read_content(json.loads(message(MessageId("m"), light).content))
     assert (stored.text, stored.attachments) == (light.text, light.attachments)
-
-
-@rule("RS-62")
-def test_what_former_releases_stored_is_read_as_a_reference():
-    marker, offloaded = make_marker(f"See {BASE64}")
-    expected = MessageText(f"[[artifact:{ArtifactId(offloaded.artifact_id)}]]", (marker,))
-    assert read_content(marker) == expected
-    for space in ("", " "):
-        logged = json.dumps({"message_id": "m", "text": marker}, separators=(f",{space}", f":{space}"))
-        read = json.loads(upgrade_event(logged))
-        assert read == {"message_id": "m", "text": expected.text, "attachments": [marker]}
-    for ordinary in ({"text": '"text": {"'}, {"text": "x"}, {"text": {"a": 1}}, {}):
-        assert json.loads(upgrade_event(json.dumps(ordinary))) == ordinary
 
 
 def test_time_to_split_a_message_grows_with_its_length() -> None:

@@ -244,11 +244,12 @@ def test_tool_location_is_its_node_or_the_server() -> None:
 @rule("RS-64")
 def test_place_of_a_tool_is_named_in_words() -> None:
     local = LocalNode(version="1", platform="linux", tools=(), bash="on", commands="sandboxed, no network")
-    names = ("gsv__Echo", "local__Bash", "local__Read", "laptop__Bash")
+    names = ("gsv__Echo", "local__Bash", "local__Read", "local__Fetch", "laptop__Bash")
     assert [describe_place(name, local) for name in names] == [
         "this server, inside Easel",
         "this server, sandboxed, no network",
         "this server, in the folder of the session",
+        "this server, over the network",
         "node laptop",
     ]
     assert describe_place("local__Bash", None) == "this server, not isolated"

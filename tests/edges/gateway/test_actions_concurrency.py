@@ -411,6 +411,8 @@ async def test_deeply_nested_input_is_refused(action_client: GatewayClient) -> N
         deep = [deep]
     problem = await expect_refusal(canvas.run("set", input={"a": deep}, requestId="r"))
     assert (problem.code, "input must not be nested deeper" in problem.error["message"]) == (400, True)
+    problem = await expect_refusal(canvas.run("set", note=["a", {"b": "zero \x00"}]))
+    assert "input.note[1].b: a text must not contain U+0000" in problem.error["message"]
     assert await canvas.records() == []
 
 

@@ -251,11 +251,13 @@ async def test_patch_and_message_can_need_confirmation(
     assert _without_digest(patch) == {
         "kind": "state.patch",
         "patch": [{"op": "add", "path": "/n", "value": 2}],
+        "confirm": "always",
     }
     assert _without_digest(message) == {
         "kind": "session.send",
         "sessionKey": f"agent:main:{session}",
         "message": "about 1",
+        "confirm": "always",
     }
     runs = f"select input_text from runs where session_id = '{session}'"
     assert (await canvas.state(), action_easel.sql(runs)) == ({"n": 1}, [])
@@ -300,22 +302,6 @@ async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
     assert secret not in json.dumps(await canvas.records())
     records = audit_records(action_easel, "canvas.action", canvas.name)
     assert secret not in json.dumps(records)
-
-
-@rule("CV-22")
-async def test_call_in_an_old_event_is_not_shown(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
-) -> None:
-    canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
-    pending = await canvas.run("go")
-    key = f"canvas_id = '{canvas.name}' and event_type = 'canvas.action.asked'"
-    [row] = action_easel.sql(f"select payload from canvas_events where {key}")
-    payload = row["payload"] if isinstance(row["payload"], dict) else json.loads(row["payload"])
-    old = json.dumps({**payload, "resolved": {"args": {"password": "hunter2"}}})
-    action_easel.sql(f"update canvas_events set payload = '{old}' where {key}")
-    shown = (await canvas.log())[-1].payload
-    assert shown["confirmationId"] == pending["confirmationId"]
-    assert "resolved" not in shown
 
 
 @rule("RS-45")

@@ -70,7 +70,7 @@ async def test_warnings_of_params_follow_those_of_the_spec(client: GatewayClient
 
 
 @rule("RS-67")
-async def test_misspelt_request_id_is_named(client: GatewayClient, canvas: str) -> None:
+async def test_misspelt_request_id_is_refused(client: GatewayClient, canvas: str) -> None:
     spec = {
         "version": 1,
         "mode": "html",
@@ -78,8 +78,9 @@ async def test_misspelt_request_id_is_named(client: GatewayClient, canvas: str) 
     }
     await client.call("canvas.patch", canvasId=canvas, spec=spec)
     for name in ("idempotencyKey", "request_id", "reqestId"):
-        answer = await client.call("canvas.action", canvasId=canvas, actionId="add", **{name: "k"})
-        assert answer["warnings"] == [f"unknown member `{name}` was ignored; did you mean `requestId`?"]
+        call = client.call("canvas.action", canvasId=canvas, actionId="add", **{name: "k"})
+        assert "did you mean `requestId`?" in (await refusal_of(call)).error["message"]
+    assert (await client.call("canvas.get", canvasId=canvas))["state"] == {"n": 0}, "nothing ran"
 
 
 @rule("RS-67")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import json
 import random
 from typing import TYPE_CHECKING
 
@@ -124,40 +122,6 @@ async def test_long_question_reaches_the_chat_in_deltas(easel: LiveEasel) -> Non
     assert text.startswith(completed["text"])
     [marker] = completed["attachments"]
     assert (await asyncio.to_thread(easel.get, marker["uri"])).text == text
-
-
-@rule("RS-62")
-def test_rows_of_former_releases_are_read_as_text_and_attachments(easel: LiveEasel) -> None:
-    name, text = new_session(), "It was " + base64.b64encode(random.Random(4).randbytes(3_000)).decode()
-    upload = easel.ask("POST", "/api/artifacts", content=text.encode())
-    marker = {
-        "redacted": True,
-        "original_size": len(text),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "uri": upload.json()["uri"],
-    }
-    run_id = easel.finish("noop", name)
-    stored = json.dumps(marker)
-    easel.sql(f"update messages set content = '{stored}' where run_id = '{run_id}' and role = 'assistant'")
-    easel.sql(
-        f"update runs set input_text = '{text[:200]}…', input_artifact = 'art_{marker['sha256']}'"
-        f" where run_id = '{run_id}'"
-    )
-    logged = json.dumps({"role": "assistant", "text": marker, "visibility": "public"})
-    easel.sql(
-        f"update run_events set payload = '{logged}'"
-        f" where run_id = '{run_id}' and event_type = 'message.completed'"
-    )
-    expected = (f"[[artifact:art_{marker['sha256']}]]", [marker])
-    [_, answer] = easel.get(f"/api/sessions/{name}/messages").json()["messages"]
-    assert (answer["text"], answer["attachments"]) == expected
-    [event] = [event.data for event in easel.events(run_id) if event.type == "message.completed"]
-    assert (event["text"], event["attachments"]) == expected
-    view = easel.view(run_id)
-    assert (view["input_text"], view["attachments"]) == expected
-    assert "truncated" not in view
-    [listed] = easel.get("/api/runs", params={"session_id": name}).json()["runs"]
-    assert (listed["input_text"], listed["truncated"]) == (f"{text[:200]}…", True)
 
 
 def test_session_is_created_with_or_without_an_id(easel: LiveEasel) -> None:

@@ -79,10 +79,8 @@ def test_unknown_members_are_ignored_and_named(small_easel: LiveEasel) -> None:
     changed = small_easel.ask("PUT", "/api/settings", json={"provdier": "x"}).json()
     assert changed["warnings"] == ["unknown member `provdier` was ignored; did you mean `provider`?"]
     run = {"session_id": name, "message": "noop"}
-    started = small_easel.post("/api/runs", {**run, "idempotencyKey": "k"}).json()
-    assert started["warnings"] == [
-        "unknown member `idempotencyKey` was ignored; did you mean `idempotency_key`?"
-    ]
+    refused = message_of(small_easel.post("/api/runs", {**run, "idempotencyKey": "k"}))
+    assert "did you mean `idempotency_key`?" in refused
 
 
 @rule("RS-67")
@@ -98,11 +96,8 @@ def test_warnings_leave_the_other_members_as_they_were(easel: LiveEasel) -> None
 
 @rule("RS-67")
 def test_other_responses_have_the_warnings_in_a_header(small_easel: LiveEasel) -> None:
-    sent = {"message": "noop", "idempotencykey": "k"}
-    streamed = small_easel.post(f"/api/chat/{new_session()}", sent)
-    assert json.loads(streamed.headers["x-easel-warnings"]) == [
-        "unknown member `idempotencykey` was ignored; did you mean `idempotency_key`?"
-    ]
+    streamed = small_easel.post(f"/api/chat/{new_session()}", {"message": "noop", "colour": "red"})
+    assert json.loads(streamed.headers["x-easel-warnings"]) == [COLOUR]
     stored = small_easel.ask("POST", "/api/artifacts", content=b"bytes").json()["artifact_id"]
     bytes_ = small_easel.get(f"/api/artifacts/{stored}?färbe=%0d%0aset-cookie:x")
     assert (bytes_.content, json.loads(bytes_.headers["x-easel-warnings"])) == (
@@ -150,12 +145,10 @@ def test_key_in_a_header_that_is_not_read_is_named(small_easel: LiveEasel) -> No
 @rule("RS-67")
 async def test_chat_names_unknown_members_and_goes_on(small_easel: LiveEasel) -> None:
     async with Chat.open(small_easel.base_url, new_session(), small_easel.token) as chat:
-        await chat.send('{"type":"message","text":"noop","idempotencyKey":"k"}')
+        await chat.send('{"type":"message","text":"noop","colour":"red"}')
         while not isinstance(heard := await chat.hear(), Warned):
             assert heard is not None
-        assert heard.warnings == [
-            "unknown member `idempotencyKey` was ignored; did you mean `idempotency_key`?"
-        ]
+        assert heard.warnings == [COLOUR]
         await chat.send('{"type":"message","text":"noop","base_revision":"k"}')
         while not isinstance(heard := await chat.hear(), Complaint):
             assert heard is not None

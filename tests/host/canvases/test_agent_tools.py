@@ -178,39 +178,15 @@ async def test_confirm_never_by_an_agent_counts_as_auto_until_accepted(harness: 
     await services.close()
 
 
-@rule("RS-59", "SB-02", "RS-13")
-@case("X6")
-async def test_spec_of_an_agent_runs_in_its_own_session_and_changes_no_pending_confirmation(
-    harness: RunHarness,
+@rule("CV-49", "SB-02")
+async def test_canvas_of_an_agent_works_in_the_folder_of_the_session_that_created_it(
+    services: HostServices,
 ) -> None:
-    session_keys: list[str] = []
-
-    class RecordSession(TestTool):
-        async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-            session_keys.append(context.session_key)
-
-    async def noop(_: Mapping[str, Any]) -> Any: ...
-
-    services = HostServices(harness, RecordSession("where", noop))
-    spec = {
-        "toolPolicy": {"allow": ["where"]},
-        "actions": {"go": {"kind": "tool.call", "tool": "where", "confirm": "always"}},
-    }
-    await services.create(spec)
-    evil = ToolContext(THE_OWNER, "agent:main:evil")
-    confirmation = await services.run("go")
-    assert confirmation.resolved["sessionKey"] == "agent:main:main"
-    await call_canvas(services, "upsert", evil, canvasId="c", title="Mine now")
-    assert (await services.library.get(THE_OWNER, "c")).canvas.session_key == "agent:main:main"
-    await call_canvas(services, "upsert", evil, canvasId="c", spec={"version": 1, **spec})
-    assert (await services.library.get(THE_OWNER, "c")).canvas.session_key == "agent:main:evil"
-    await services.actions.confirm(THE_OWNER, confirmation.event_id, approve=True)
-    confirmation = await services.run("go")
-    await services.actions.confirm(THE_OWNER, confirmation.event_id, approve=True)
-    assert session_keys == ["agent:main:main", "agent:main:evil"]
-    await call_canvas(services, "upsert", evil, canvasId="new", title="Made")
-    assert (await services.library.get(THE_OWNER, "new")).canvas.session_key == "agent:main:evil"
-    await services.close()
+    await call_canvas(
+        services, "upsert", ToolContext(THE_OWNER, "agent:main:mine"), canvasId="c", title="Made"
+    )
+    await call_canvas(services, "upsert", ToolContext(THE_OWNER, "agent:main:other"), canvasId="c", spec=SPEC)
+    assert (await services.library.get(THE_OWNER, "c")).canvas.session_key == "agent:main:mine"
 
 
 @rule("RS-59")

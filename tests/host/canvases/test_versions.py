@@ -66,6 +66,7 @@ class Machine:
     def __init__(self, services: HostServices, canvas_id: str, seed: int) -> None:
         self.services, self.canvas_id, self.random = services, canvas_id, random.Random(seed)
         self.earlier: list[Content] = []
+        self.writer = THE_OWNER
         self.present = Content(canvas_id, {"version": 1, "mode": "html"}, {})
 
     async def start(self) -> None:
@@ -79,17 +80,18 @@ class Machine:
 
     async def step(self) -> None:
         change = self.random.choice((self.put, self.put, self.delete, self.patch, self.upsert, self.restore))
+        self.writer = self.random.choice((THE_OWNER, AGENT))  # versions of both kinds are stored differently
         await change()
 
     async def put(self) -> None:
         path, content = f"assets/{self.random.choice('abc')}", self.random.choice((b"1", b"2", b"3"))
-        await self.services.assets.put(THE_OWNER, self.canvas_id, path, content, None)
+        await self.services.assets.put(self.writer, self.canvas_id, path, content, None)
         self.set(files={**self.present.files, path: content})
 
     async def delete(self) -> None:
         if self.present.files:
             path = self.random.choice(sorted(self.present.files))
-            await self.services.assets.delete(THE_OWNER, self.canvas_id, path, None)
+            await self.services.assets.delete(self.writer, self.canvas_id, path, None)
             self.set(files={name: body for name, body in self.present.files.items() if name != path})
 
     async def patch(self) -> None:
@@ -97,7 +99,7 @@ class Machine:
         title = self.random.choice((None, "One", "Two"))
         state_patch = [{"op": "add", "path": "/n", "value": self.random.random()}]
         await self.services.library.patch(
-            THE_OWNER,
+            self.writer,
             self.canvas_id,
             state_patch=state_patch,
             spec=spec,
@@ -110,14 +112,14 @@ class Machine:
         spec = {"version": 1, "description": self.random.choice("xyz")}
         files = {f"assets/{name}": self.random.choice((b"1", b"2")) for name in self.random.sample("abc", 2)}
         await self.services.library.upsert(
-            THE_OWNER, Draft(canvas_id=self.canvas_id, spec=spec, assets=files)
+            self.writer, Draft(canvas_id=self.canvas_id, spec=spec, assets=files)
         )
         self.set(spec=spec, files=files)
 
     async def restore(self) -> None:
         if self.earlier:
             number = self.random.randint(1, len(self.earlier))
-            await self.services.versions.restore(THE_OWNER, self.canvas_id, number)
+            await self.services.versions.restore(self.writer, self.canvas_id, number)
             wanted = self.earlier[number - 1]
             self.set(title=wanted.title, spec=wanted.spec, files=wanted.files)
 

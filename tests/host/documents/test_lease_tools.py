@@ -13,6 +13,7 @@ from easel.core.run.run import ClaimLost
 from easel.core.session.session import to_session_key
 from easel.core.tool.context import ToolContext
 from easel.errors import NotInRun
+from easel.host.documents.answers import ToolRules
 from easel.host.documents.definitions import definitions
 from easel.ids import OWNER, SessionId, UserId
 from tests.host.documents.harness import PLAN, Instance, unique
@@ -55,8 +56,10 @@ def test_tools_are_exactly_the_seven_with_these_arguments():
 
 
 @rule("CT-23")
-def test_reading_everything_is_described_as_the_fallback():
-    assert definitions()["canvas_read_all"].description.startswith("Fallback")
+def test_reading_everything_is_described_as_the_fallback_with_its_limit():
+    described = definitions(ToolRules(max_result_bytes=20_000))["canvas_read_all"].description
+    assert described.startswith("Fallback")
+    assert "at most 15904 bytes" in described
 
 
 @rule("CT-09", "CT-12", "CT-29")
@@ -250,25 +253,25 @@ async def test_lease_that_has_ended_is_forgotten(small: Instance):
     assert not small.leases.may_hold(claim.run_id)
 
 
-@rule("CT-18", "CT-19", "CT-16")
-@pytest.mark.parametrize("act", ["message", "cancel"])
+@rule("CT-18", "CT-19", "CT-16", "RS-79")
+@pytest.mark.parametrize("act", ["message", "cancel", "message to a run of another session"])
 async def test_message_and_cancel_end_the_lease_on_any_instance(instances: list[Instance], act: str):
     one, other = instances
     session = unique("s")
     canvas_id = await one.create(PLAN, session=session)
-    claim = await one.start(session)
-    lease_id = await one.check_out(claim)
+    claim = await one.start(unique("s") if "another" in act else session)
+    lease_id = await one.check_out(claim, canvas_id)
     await one.call(claim, "read_all", lease_id=lease_id)
     epoch = (await one.get(canvas_id)).lease.epoch
-    if act == "message":
-        await other.queue.start(THE_OWNER, session, "stop that")
-    else:
+    if act == "cancel":
         await other.queue.cancel(THE_OWNER, claim.run_id)
+    else:
+        await other.queue.start(THE_OWNER, session, "stop that")
     assert await other.holder(canvas_id) is None
     assert (await one.get(canvas_id)).lease.epoch == epoch + 1
     for tool, args in READS.items():
         assert (await one.call(claim, tool, lease_id=lease_id, **args))["code"] == "STALE_EPOCH"
-    assert (await one.call(claim, "check_out"))["code"] == "STALE_EPOCH"
+    assert (await one.call(claim, "check_out", canvas_id=canvas_id))["code"] == "STALE_EPOCH"
     assert await one.text(canvas_id) == PLAN
 
 
@@ -307,15 +310,35 @@ async def test_tools_work_only_inside_a_run(small: Instance):
         await small.tools.call("canvas_check_out", {}, outside)
 
 
-async def test_arguments_that_do_not_fit_the_schema_are_errors_of_the_registry(small: Instance):
+@rule("CT-07", "CT-11", "CT-26", "CT-29")
+async def test_arguments_that_do_not_fit_the_schema_are_answered_with_code_and_revision(small: Instance):
     claim = await small.start()
-    for tool, args in (
-        ("check_out", {"canvas_id": 3}),
-        ("grep", {"lease_id": "x"}),
-        ("read_lines", {"lease_id": "x", "start_line": 0, "end_line": 1}),
-        ("apply_patch", {"lease_id": "x", "patch": "", "replace": "text"}),
-    ):
-        assert f"canvas_{tool}:" in await small.fail(claim, tool, **args)
+    assert (await small.call(claim, "check_out", canvas_id=3))["revision_id"] is None, "there is no document"
+    canvas_id = await small.create(PLAN, session=claim.session_id)
+    document = await small.get(canvas_id)
+    cases: list[tuple[str, dict[str, Any], str, str]] = [
+        # tool, arguments beside a valid lease, code, part of the message
+        ("check_out", {"canvas_id": 3}, "BAD_INPUT", "canvas_id"),
+        ("grep", {}, "BAD_INPUT", "query"),
+        ("read_lines", {"start_line": 0, "end_line": 1}, "BAD_INPUT", "start_line"),
+        ("apply_patch", {"patch": 5}, "PATCH_REJECTED", "patch"),
+        ("apply_patch", {"patch": "", "replace": "text"}, "PATCH_REJECTED", "replace"),
+    ]
+    for tool, args, *_ in cases[1:]:
+        answer = await small.call(claim, tool, **args)
+        assert (answer["code"], answer["revision_id"]) == ("LOCK_NOT_OWNED", document.revision_id), tool
+        answer = await small.call(claim, tool, lease_id=5, **args)
+        assert (answer["code"], answer["revision_id"]) == ("LOCK_NOT_OWNED", document.revision_id), tool
+    lease_id = await small.check_out(claim)
+    for tool, args, code, word in cases:
+        lease = {} if tool == "check_out" else {"lease_id": lease_id}
+        answer = await small.call(claim, tool, **lease, **args)
+        assert (answer["ok"], answer["code"], answer["revision_id"]) == (False, code, document.revision_id)
+        assert answer["lease_id"] == lease_id
+        assert word in answer["message"]
+    await small.queue.start(THE_OWNER, claim.session_id, "stop that")
+    for tool, args, *_ in cases[1:]:
+        assert (await small.call(claim, tool, lease_id=lease_id, **args))["code"] == "STALE_EPOCH"
 
 
 async def test_user_id_decides_which_documents_a_run_reaches(small: Instance):

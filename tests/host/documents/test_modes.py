@@ -86,7 +86,7 @@ async def test_without_leases_a_lease_that_is_given_must_be_valid(small: Instanc
 @rule("CT-60")
 def test_leases_are_required_unless_they_are_turned_off():
     assert "lease_id" in definitions()["canvas_read_all"].schema["required"]
-    loose = definitions(needs_lease=False)
+    loose = definitions(ToolRules(needs_lease=False))
     assert list(loose) == list(definitions())
     assert loose["canvas_read_all"].schema["required"] == []
     assert list(loose["canvas_apply_patch"].schema["properties"]) == [

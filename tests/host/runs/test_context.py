@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.document.hidden_update import format_diff_update, format_text_update
+from easel.core.document.hidden_update import format_diff_update, format_read_again, format_text_update
 from easel.core.principal import THE_OWNER
 from easel.core.run.context import turn_tokens
 from easel.core.run.conversation import ProviderData, Step, Text, Turn
@@ -19,13 +19,13 @@ from easel.host.runs import context
 from easel.host.runs import images as images_module
 from easel.host.runs import turns as turns_module
 from easel.host.runs.turns import TurnLoader
-from easel.ids import OWNER, RunId, SessionId
+from easel.ids import OWNER, CanvasId, RunId, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.talk import Talk
 from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working
 from tests.requirements import rule
-from tests.stores.documents import ANN, change, create_document, write
+from tests.stores.documents import ANN, NAME, change, create_document, write
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ async def test_sessions_without_turns_are_forgotten_too(harness: RunHarness, mon
     assert claim.run_id == run_id
     for number in range(30):
         await loader.load(replace(claim, session_id=SessionId(f"session-{number}")), 1_000, None)
-    assert loader.session_count == 10
+    assert len(loader._memory) == 10
 
 
 async def test_scripted_model_loads_no_history(harness: RunHarness):
@@ -331,7 +331,7 @@ async def test_provider_data_is_not_sent_after_another_text_of_the_document(
     talk.options["choice"] = replace(CHOICE, token_budget=4_000)
     await edit(harness, "a line\n" * 10_000)
     await talk.say("first", [Text("one"), data])
-    assert talk.conversation.updates_before == (context.READ_AGAIN,)
+    assert talk.conversation.updates_before == (format_read_again([NAME]),)
     await talk.say("second")
     assert [step.provider_data for step in talk.conversation.turns[0].steps] == [None]
 
@@ -349,8 +349,8 @@ async def document_talk(harness: RunHarness) -> Talk:
     return Talk(harness, documents=harness.database.documents)
 
 
-async def edit(harness: RunHarness, text: str) -> None:
-    await change(harness.database.documents, write(text, ANN))
+async def edit(harness: RunHarness, text: str, name: str = NAME) -> None:
+    await change(harness.database.documents, write(text, ANN), name)
 
 
 @rule("CT-52")
@@ -367,8 +367,63 @@ async def test_whole_text_replaces_updates_when_turns_were_left_out(document_tal
             assert len([*updates, *given.updates_before]) == number + 1, "the chain of updates has a hole"
         else:
             assert updates == []
-            assert given.updates_before == (format_text_update(text),), "the current text is sent whole once"
+            assert given.updates_before == (format_text_update(text, NAME),), (
+                "the current text is sent whole once"
+            )
     assert talk.conversation.note is not None
+
+
+@rule("CT-52", "CT-53")
+async def test_every_document_of_a_long_session_is_given_whole_or_named(
+    document_talk: Talk, harness: RunHarness
+):
+    """An edit of the older document reaches the run that answers the next message, with its name."""
+    talk = document_talk
+    talk.options["choice"] = replace(CHOICE, token_budget=6_000)
+    await create_document(harness.database.canvases, "newer", owner_session_key="agent:main:s")
+    await edit(harness, "the plan\n")
+    await edit(harness, "newer text\n", "newer")
+    for number in range(5):
+        await talk.say(f"message {number} " + "x" * 6_000)
+    assert talk.conversation.note is not None
+    await edit(harness, "the plan was changed\n")
+    await talk.say("I changed the plan, go on")
+    plan, newer = (format_text_update("the plan was changed\n", NAME), text_of_newer("newer text\n"))
+    assert talk.conversation.updates_before == (plan, newer), "what changed is first"
+    await talk.say("go on")
+    assert talk.conversation.updates_before == (newer, plan)
+    await edit(harness, "n" * 4_000, "newer")
+    await edit(harness, "p" * 4_000)
+    await talk.say("go on")
+    assert talk.conversation.updates_before == (
+        format_text_update("p" * 4_000, NAME),
+        format_read_again([CanvasId("newer")]),
+    ), "the texts have one budget together"
+    await edit(harness, "n" * 8_000, "newer")
+    await edit(harness, "p" * 8_000)
+    await talk.say("go on")
+    assert talk.conversation.updates_before == (format_read_again([NAME, CanvasId("newer")]),)
+
+
+def text_of_newer(text: str) -> str:
+    return format_text_update(text, CanvasId("newer"))
+
+
+@rule("CT-52")
+async def test_of_many_documents_few_are_read_and_the_newest_are_named(
+    document_talk: Talk, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(context, "MAX_WHOLE_DOCUMENTS", 1)
+    monkeypatch.setattr(context, "MAX_NAMED_DOCUMENTS", 2)
+    for name in ("b", "c"):
+        await create_document(harness.database.canvases, name, owner_session_key="agent:main:s")
+    await edit(harness, "a line\n" * 10_000)
+    await edit(harness, "c\n", "c")
+    await document_talk.say("first", choice=replace(CHOICE, token_budget=4_000))
+    assert document_talk.conversation.updates_before == (
+        format_text_update("c\n", CanvasId("c")),
+        format_read_again([CanvasId("b")], has_more=True),
+    )
 
 
 @rule("CT-52")
@@ -379,7 +434,7 @@ async def test_large_text_is_replaced_by_the_advice_to_read_it(document_talk: Ta
     await talk.say("first " + "x" * 8_000)
     await talk.say("second " + "x" * 8_000)
     assert talk.conversation.note is not None
-    assert talk.conversation.updates_before == (context.READ_AGAIN,)
+    assert talk.conversation.updates_before == (format_read_again([NAME]),)
 
 
 @rule("CT-52")
@@ -388,13 +443,13 @@ async def test_large_update_does_not_exceed_the_budget(document_talk: Talk, harn
     talk.options["choice"] = replace(CHOICE, token_budget=4_000)
     await edit(harness, "a line\n" * 10_000)
     await talk.say("first")
-    assert talk.conversation.updates_before == (context.READ_AGAIN,)
+    assert talk.conversation.updates_before == (format_read_again([NAME]),)
     await edit(harness, "short\n")
     await talk.say("second")
-    assert talk.conversation.updates_before == (format_text_update("short\n"),), "smaller than the diff"
+    assert talk.conversation.updates_before == (format_text_update("short\n", NAME),), "smaller than the diff"
     await talk.say("third")
     given = talk.conversation
-    assert given.updates_before == (format_text_update("short\n"),)
+    assert given.updates_before == (format_text_update("short\n", NAME),)
     assert given.note is None
     assert [turn.user_message for turn in given.turns] == ["first", "second"], (
         "turns are left out for nothing"
@@ -423,15 +478,17 @@ async def test_taken_over_run_is_given_the_text_again_that_replaced_a_large_upda
     async with working(harness.worker(model=model, choice=CHOICE, documents=harness.database.documents)):
         await wait_until_ended(harness, run_id)
         pause.may_go_on.set()
-    assert lost_model.conversations[0].updates_before == (format_text_update("short\n"),)
-    assert model.conversations[0].updates_before == (format_text_update("short\n"),)
+    assert lost_model.conversations[0].updates_before == (format_text_update("short\n", NAME),)
+    assert model.conversations[0].updates_before == (format_text_update("short\n", NAME),)
 
 
 @rule("CT-52")
 async def test_whole_text_stays_that_of_the_start_of_the_run(document_talk: Talk, harness: RunHarness):
     talk = document_talk
     small = replace(CHOICE, token_budget=4_000)
+    await create_document(harness.database.canvases, "newer", owner_session_key="agent:main:s")
     await edit(harness, "start\n")
+    await edit(harness, "n" * 5_000, "newer")
     for number in range(3):
         await talk.say(f"message {number} " + "x" * 6_000, choice=small)
     pause = Pause()
@@ -441,6 +498,7 @@ async def test_whole_text_stays_that_of_the_start_of_the_run(document_talk: Talk
     assert await lost.once() == 1
     await within_timeout(pause.reached.wait())
     await edit(harness, "changed\n")
+    await edit(harness, "short\n", "newer")
     harness.clock.ahead += AFTER_CLAIM
     model = RemoteModel([Text("ok")])
     worker = harness.worker(model=model, choice=small, documents=harness.database.documents)
@@ -448,8 +506,9 @@ async def test_whole_text_stays_that_of_the_start_of_the_run(document_talk: Talk
         run = await wait_until_ended(harness, run_id)
         pause.may_go_on.set()
     assert run.status is Status.COMPLETED
-    assert lost_model.conversations[0].updates_before == (format_text_update("start\n"),)
-    assert model.conversations[0].updates_before == (format_text_update("start\n"),)
+    given = (format_text_update("start\n", NAME), format_read_again([CanvasId("newer")]))
+    assert lost_model.conversations[0].updates_before == given
+    assert model.conversations[0].updates_before == given
 
 
 @rule("CT-02")

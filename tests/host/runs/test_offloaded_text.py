@@ -142,7 +142,7 @@ async def test_long_question_reaches_the_thread_in_deltas_before_its_event(harne
     assert await read_text(harness.artifacts, OWNER, completed) == question.text
     assert await restore_text(harness.artifacts, OWNER, completed) == text
     assert await harness.log(run_id) == [], "the run's own log does not have the question"
-    run = await harness.queue.get_with_input(THE_OWNER, run_id)
+    run = await harness.queue.get(THE_OWNER, run_id)
     assert (run.input_text, run.input_attachments) == (question.text, question.attachments)
 
 

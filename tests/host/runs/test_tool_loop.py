@@ -45,6 +45,20 @@ async def logged(harness: RunHarness, run_id: RunId, *types: str) -> list[tuple[
     ]
 
 
+@rule("RS-74")
+async def test_tool_for_canvases_only_is_not_offered_to_a_model(harness: RunHarness):
+    async def nothing(_: Mapping[str, Any]) -> Any:
+        return None
+
+    tools = [TestTool("for_all", nothing), TestTool("for_canvases", nothing)]
+    tools[1].definition = replace(tools[1].definition, is_for_agents=False)
+    model = RemoteModel([Text("done")])
+    run_id = await harness.start("hello")
+    async with working(harness.worker(*tools, model=model, choice=CHOICE)):
+        await wait_until_ended(harness, run_id)
+    assert [tool.name for tool in model.tools[0] if tool.name.startswith("for_")] == ["for_all"]
+
+
 def check_out_tool(leases: FakeLeases, runs: list[RunId]) -> TestTool:
     """Return a tool that gives its run a lease."""
 
@@ -220,6 +234,25 @@ async def test_wait_of_the_scripted_model_is_silence(harness: RunHarness):
         assert leases.log == []
         await harness.queue.cancel(THE_OWNER, run_id)
         await wait_until_ended(harness, run_id)
+
+
+async def test_calls_over_the_limit_of_an_answer_are_refused_and_the_run_goes_on(harness: RunHarness):
+    made: list[int] = []
+
+    async def note(args: Mapping[str, Any]) -> Any:
+        made.append(args["nth"])
+
+    model = RemoteModel([calls("t", call_id=f"call_{nth}", nth=nth) for nth in range(1_500)], [Text("ok")])
+    run_id = await harness.start("go on")
+    async with working(harness.worker(TestTool("t", note), model=model, choice=CHOICE)):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.COMPLETED
+    assert made == list(range(64))
+    [step] = model.conversations[-1].steps
+    assert [result.is_error for result in step.results] == [nth >= 64 for nth in range(1_500)]
+    assert "at most 64 calls" in step.results[-1].value
+    events = await logged(harness, run_id, "tool.call", "tool.result")
+    assert len(events) == 2 * 1_500
 
 
 @rule("RS-52", "CT-44")

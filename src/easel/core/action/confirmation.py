@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard, cast
 
 from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
-from easel.core.canvas.actions import Action, CallTool, PatchState, SendMessage
+from easel.core.canvas.actions import Action, CallTool, SendMessage
 from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
@@ -20,32 +20,38 @@ from easel.errors import ConfirmationClosed
 Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 
-def to_confirmation(work: Work, action: Action, salt: str) -> dict[str, Any]:
-    """Return the JSON that a person confirms: the resolved work, its session, its save target and its digest.
+# The members of a confirmation that are not terms of its action.
+_RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env"}
+_WORK = _RESOLVED | {"shell", "hints", "salt", "digest"}
+
+
+def to_confirmation(
+    work: Work, action: Action, salt: str, definition: ToolDefinition | None = None
+) -> dict[str, Any]:
+    """Return the JSON that a person confirms: the resolved work, the action's other members and a digest.
 
     The log has only the digest. The salt, which is random and not in the log, prevents that a value of the
-    call is found from the digest by trying values.
+    call is found from the digest by trying values. RS-64, RS-72
     """
-    confirmation = {**_describe(work, action), "salt": salt}
+    confirmation = {**_describe(work, definition), **action.terms, "salt": salt}
     return {**confirmation, "digest": fingerprint(confirmation)}
 
 
-def _describe(work: Work, action: Action) -> dict[str, Any]:
+def _describe(work: Work, definition: ToolDefinition | None) -> dict[str, Any]:
     match work:
         case ResolvedCall(tool, args, session_key):
+            call = {"kind": "tool.call", "tool": tool, "args": dict(args), "sessionKey": session_key}
             shell = {"shell": list(work.shell_args)} if work.shell_args else {}
-            call = {
-                "kind": "tool.call",
-                "tool": tool,
-                "args": dict(args),
-                "sessionKey": session_key,
-            }
-            return {**call, **shell, **UsedSecrets(work.secrets, work.env).to_stored(), **_terms(action)}
+            hints = {} if definition is None else {"hints": _hints(definition)}
+            return {**call, **shell, **hints, **UsedSecrets(work.secrets, work.env).to_stored()}
         case Message(session_key, text):
-            message = {"kind": "session.send", "sessionKey": session_key, "message": text}
-            return {**message, **_terms(action)}
+            return {"kind": "session.send", "sessionKey": session_key, "message": text}
         case _:
             return {"kind": "state.patch", "patch": to_json_patch(work)}
+
+
+def _hints(tool: ToolDefinition) -> dict[str, bool]:
+    return {"readOnly": tool.read_only, "idempotent": tool.idempotent, "destructive": tool.destructive}
 
 
 def from_confirmation(resolved: Mapping[str, Any]) -> Work:
@@ -66,27 +72,19 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
 
 def has_same_terms(action: Action, resolved: Mapping[str, Any]) -> bool:
     """Return whether the action still has the terms that the confirmation shows, such as its time limit."""
-    names = ("saveAs", "saveMode", "timeoutMs", "env")
-    confirmed = {name: resolved[name] for name in names if name in resolved}
-    return _terms(action) == confirmed
+    confirmed = {name: value for name, value in resolved.items() if name not in _WORK}
+    env = list(action.secrets) if isinstance(action, CallTool) else []
+    return confirmed == action.terms and env == resolved.get("env", [])
 
 
-def _terms(action: Action) -> dict[str, Any]:
-    """Return the parts of an action that are confirmed with its work. RS-64, RS-66"""
-    if isinstance(action, PatchState):
-        return {}
-    target = action.save_target
-    saved = {"saveAs": ".".join(target.path), "saveMode": target.mode.value} if target else {}
-    variables = {"env": list(action.secrets)} if isinstance(action, CallTool) and action.secrets else {}
-    return {**saved, **({"timeoutMs": action.timeout_ms} if action.timeout_ms else {}), **variables}
-
-
-def check_same_shell_args(event_id: str, work: Work, definition: ToolDefinition) -> None:
-    """Raise `ConfirmationClosed` if a shell reads other arguments now than those confirmed as commands. RS-45
-
-    This happens if the tool's definition has changed.
-    """
-    if isinstance(work, ResolvedCall) and work.shell_args != find_shell_args(work.args, definition):
+def check_same_tool(
+    event_id: str, work: Work, resolved: Mapping[str, Any], definition: ToolDefinition
+) -> None:
+    """Raise `ConfirmationClosed` if the tool's hints, or the arguments that a shell reads, changed. RS-72"""
+    if isinstance(work, ResolvedCall) and (
+        work.shell_args != find_shell_args(work.args, definition)
+        or resolved.get("hints") != _hints(definition)
+    ):
         raise ConfirmationClosed(id=event_id, problem="the tool's definition has changed.")
 
 

@@ -30,11 +30,9 @@ class ToolHints:
 
     def stricter(self, other: "ToolHints") -> "ToolHints":
         """Return the hints of a tool that claims no less effect than either."""
+        read_only, idempotent = self.read_only and other.read_only, self.idempotent and other.idempotent
         return ToolHints(
-            self.read_only and other.read_only,
-            self.idempotent and other.idempotent,
-            self.destructive or other.destructive,
-            self.shell | other.shell,
+            read_only, idempotent, self.destructive or other.destructive, self.shell | other.shell
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -53,9 +51,10 @@ class ToolHints:
 
 
 UNKNOWN = ToolHints()
+NOTHING: Stored = {}
 
 
-def remember_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored | None = None) -> Stored:
+def remember_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored = NOTHING) -> Stored:
     """Return the hints to store with a new spec.
 
     A tool that was remembered before keeps the stricter hints: only an explicit acceptance agrees to weaker
@@ -65,7 +64,7 @@ def remember_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored 
     for tool in sorted(spec.tools):
         args = calls.get(tool, ())
         now = _hints_in_force(definitions.get(tool), args)
-        before = None if previous is None or tool not in previous else ToolHints.from_json(previous[tool])
+        before = ToolHints.from_json(previous[tool]) if tool in previous else None
         if before is not None:  # without arguments that the new spec does not have
             texts = {path for one in args for path in find_text_args(one)}
             before = replace(before, shell=before.shell & texts)
@@ -74,10 +73,8 @@ def remember_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored 
     return hints
 
 
-def stricter_hints(first: Stored | None, second: Stored | None) -> Stored | None:
-    """Return for each tool the hints that claim no less effect than either; None if neither is known."""
-    if first is None or second is None:
-        return second if first is None else first
+def stricter_hints(first: Stored, second: Stored) -> Stored:
+    """Return for each tool the hints that claim no less effect than either."""
     both = {
         tool: ToolHints.from_json(first[tool]).stricter(ToolHints.from_json(second[tool])).to_json()
         for tool in first.keys() & second.keys()
@@ -85,26 +82,17 @@ def stricter_hints(first: Stored | None, second: Stored | None) -> Stored | None
     return {**first, **second, **both}
 
 
-def first_hints(stored: Stored | None, spec: CanvasSpec, definitions: Definitions) -> Stored | None:
-    """Return the hints to store for a canvas of an older version, once all its tools are known; else None."""
-    if stored is not None or not spec.tools <= definitions.keys():
-        return None
-    return remember_hints(spec, definitions)
-
-
-def agree_to_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored | None) -> Stored:
+def agree_to_hints(spec: CanvasSpec, definitions: Definitions, previous: Stored) -> Stored:
     """Return the hints to store when a person accepts: those in force now, or the last known ones."""
     calls, tools = _args_by_tool(spec), sorted(spec.tools)
     now = {tool: _hints_in_force(definitions.get(tool), calls.get(tool, ())) for tool in tools}
-    kept = {tool: hints for tool, hints in (previous or {}).items() if tool in now}
+    kept = {tool: hints for tool, hints in previous.items() if tool in now}
     return {**kept, **{tool: hints.to_json() for tool, hints in now.items() if hints is not None}}
 
 
-def find_weakened(stored: Stored | None, spec: CanvasSpec, definitions: Definitions) -> Mapping[str, str]:
+def find_weakened(stored: Stored, spec: CanvasSpec, definitions: Definitions) -> Mapping[str, str]:
     """Return the tools that claim less effect than remembered, each with a sentence that says how."""
     weakened: dict[str, str] = {}
-    if stored is None:
-        return weakened
     has_shell = any(hints["shell"] for hints in stored.values())
     calls = _args_by_tool(spec) if has_shell else None  # else nothing to compare
     for tool in sorted(spec.tools):

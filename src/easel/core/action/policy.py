@@ -7,7 +7,9 @@ of trigger, and when a spec is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from easel.core.action.fetch import check_fetch
 from easel.core.action.resolution import check_reference, format_argument_path
 from easel.core.action.secrets import require_variables
 from easel.core.action.warnings import find_warnings
@@ -20,6 +22,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import refuse
 from easel.core.values.references import find_references
 from easel.core.values.template import Template, leaves
+from easel.core.web.hosts import FETCH, READ_METHODS
 from easel.errors import Forbidden, NotFound, Unavailable
 
 _ORDER = (Confirm.NEVER, Confirm.AUTO, Confirm.ALWAYS)
@@ -89,19 +92,19 @@ def needs_consent(
         case Confirm.AUTO:
             # A message starts a run of an agent, so it needs confirmation if no person accepted the spec.
             return (
-                not is_harmless(definition)
+                not is_harmless(definition, action.template)
                 if isinstance(action, CallTool)
                 else isinstance(action, SendMessage) and not is_accepted
             )
 
 
-def check_invocation(definition: ToolDefinition, *, floor: Confirm) -> None:
+def check_invocation(definition: ToolDefinition, args: Mapping[str, Any], *, floor: Confirm) -> None:
     """Raise `Forbidden` if a person may not call the tool directly: the server asks before each such call.
 
     The call counts as an action of an accepted canvas with `confirm: never`: the request is the person's
     decision. RS-67
     """
-    if floor is Confirm.ALWAYS or (floor is Confirm.AUTO and not is_harmless(definition)):
+    if floor is Confirm.ALWAYS or (floor is Confirm.AUTO and not is_harmless(definition, args)):
         raise Forbidden(
             problem=f"this server asks for confirmation before {definition.name} runs (EASEL_APPROVAL_MODE); "
             "call it with an action of a canvas."
@@ -129,8 +132,11 @@ def may_run_unattended(
     )
 
 
-def is_harmless(definition: ToolDefinition | None) -> bool:
-    return definition is not None and definition.read_only and not definition.destructive
+def is_harmless(definition: ToolDefinition | None, args: Mapping[str, Any]) -> bool:
+    """Return whether the call only reads: by the tool's hints, or as a fetch with such a method. RS-74"""
+    if definition is None or definition.name == FETCH:
+        return definition is not None and args.get("method") in READ_METHODS
+    return definition.read_only and not definition.destructive
 
 
 # --- when a spec is stored ------------------------------------------------------------------------
@@ -194,6 +200,7 @@ def _check_commands(action: CallTool, definition: ToolDefinition, problems: Prob
         problems.take(None, check_reference, action, definition, path, reference)
     if action.secrets:
         problems.take(None, require_variables, action.action_id, definition)
+    problems.take(None, check_fetch, action)
     for path, leaf in leaves(action.template):
         if isinstance(leaf, Template) and is_shell(definition, path):
             at = format_argument_path(action.action_id, path)

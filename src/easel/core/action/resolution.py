@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.fetch import fill_url
 from easel.core.canvas.actions import CallTool, SendMessage, WhenMissing
 from easel.core.shell.arguments import find_shell_texts, is_shell, may_contain_shell
 from easel.core.shell.template import compile_template
@@ -24,6 +25,7 @@ from easel.core.values.references import (
     get_argument,
 )
 from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Template, Values, leaves
+from easel.core.web.hosts import FETCH
 from easel.errors import BadInput
 
 # Raises `BadInput` if the arguments do not fit the tool's schema, so that no person is asked to approve them.
@@ -72,16 +74,19 @@ def resolve_call(
     for path, reference in find_references(action.template):
         check_reference(action, definition, path, reference)
 
-    def for_shell(template: Template, path: ArgumentPath) -> str | None:
+    def fill_special(template: Template, path: ArgumentPath) -> str | None:
+        at, missing_is_empty = (
+            format_argument_path(action.action_id, path),
+            action.missing is WhenMissing.EMPTY,
+        )
+        if action.tool == FETCH and path == ("url",):
+            return fill_url(template, filler.resolve_texts(template), at, missing_is_empty=missing_is_empty)
         if not is_shell(definition, path):
             return None
-        at = format_argument_path(action.action_id, path)
         command = compile_template(template, at, allows_options=action.allows_options)
-        return command.fill(
-            filler.resolve_texts(template), at, missing_is_empty=action.missing is WhenMissing.EMPTY
-        )
+        return command.fill(filler.resolve_texts(template), at, missing_is_empty=missing_is_empty)
 
-    args = filler.fill_tree(action.template, for_shell)
+    args = filler.fill_tree(action.template, fill_special)
     _check_values(action, definition, args)
     if check_arguments is not None and not filler.secrets:  # else names would be checked, not the values
         check_arguments(definition, args)

@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from easel.core.action.confirmation import (
     Work,
-    check_same_shell_args,
+    check_same_tool,
     from_confirmation,
     has_same_terms,
     to_confirmation,
 )
-from easel.core.action.hints import explain_weakened, find_weakened, first_hints
+from easel.core.action.fetch import check_is_accepted
+from easel.core.action.hints import explain_weakened, find_weakened
 from easel.core.action.policy import (
     Definitions,
     admit,
@@ -139,10 +140,7 @@ def start_execution(
     )
     try:
         rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
-        started = _ask_or_start(canvas, execution, action, start, rules, spec=spec)
-        # A canvas of an older version has no hints yet.
-        hints = first_hints(canvas.tool_hints, spec, _known(rules))
-        return replace(started, change=replace(started.change, tool_hints=hints)) if hints else started
+        return _ask_or_start(canvas, execution, action, start, rules, spec=spec)
     except Forbidden:
         raise
     except HostError as problem:
@@ -165,6 +163,7 @@ def _ask_or_start(
     _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
+    check_is_accepted(action, is_accepted=is_accepted)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
     if not start.is_attended and not may_run_unattended(
@@ -174,7 +173,7 @@ def _ask_or_start(
         problem = f"a person must confirm `{start.action_id}`, so a refresh cannot run it. {reason}"
         raise Forbidden(problem=problem.rstrip())
     if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
-        return _ask(canvas, execution, action, work, start=start, pending_limit=rules.pending_limit)
+        return _ask(canvas, execution, action, work, start=start, rules=rules)
     check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
         canvas, execution, None, action, work, principal=start.principal, now_ms=start.now_ms, rules=rules
@@ -215,9 +214,10 @@ def _ask(
     work: Work,
     *,
     start: ActionStart,
-    pending_limit: PendingLimit | None,
+    rules: Rules,
 ) -> StartedExecution:
-    confirmation = to_confirmation(work, action, start.salt)
+    definition = _known(rules).get(execution.tool or "")
+    confirmation = to_confirmation(work, action, start.salt, definition)
     resolved, offloaded = offload_large_values(confirmation)
     pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
     payload = {
@@ -227,7 +227,7 @@ def _ask(
         "digest": confirmation["digest"],
     }
     event = _events(pending, start.principal).action("asked", canvas.revision, payload)
-    transition = Transition(pending, pending_limit=pending_limit)
+    transition = Transition(pending, pending_limit=rules.pending_limit)
     return StartedExecution(
         change=Change(events=[event], is_mutation=False, transition=transition),
         execution=pending,
@@ -325,8 +325,8 @@ def approve_execution(
 ) -> StartedExecution:
     """Start exactly the work that a person confirmed. X6
 
-    Raises `ConfirmationClosed` if the canvas no longer declares this action with this tool, save target
-    and time limit.
+    Raises `ConfirmationClosed` if the canvas no longer declares this action with this tool and these terms,
+    or if the tool says something else of itself.
     """
     canvas = snapshot.canvas
     action = spec.actions.get(pending.action_id)
@@ -340,11 +340,11 @@ def approve_execution(
     if not has_same_terms(action, resolved):
         raise ConfirmationClosed(
             id=pending.event_id,
-            problem="the canvas has changed and saves the result elsewhere or has another time limit.",
+            problem="the canvas has changed: this action has other members than you were shown.",
         )
     admit(spec, pending.action_id)
     if isinstance(action, CallTool):
-        check_same_shell_args(pending.event_id, work, definition_of(action, _definitions(rules)))
+        check_same_tool(pending.event_id, work, resolved, definition_of(action, _definitions(rules)))
     _check_can_save(canvas, action)
     rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
     definition = _known(rules).get(tool or "")

@@ -5,7 +5,7 @@ Owns parsing a declaration. Does not know how an action is resolved or executed:
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -25,7 +25,7 @@ from easel.core.validation import (
 from easel.core.values.patch import Operation, Patch, parse_operation, require_operations
 from easel.core.values.paths import Path, SaveMode, parse_path
 from easel.core.values.references import NAMES, SecretRef, ValueRef, find_references, parse_references
-from easel.core.values.template import Template, parse_template, parse_templates
+from easel.core.values.template import Template, has_braces, parse_template, parse_templates
 
 # Characters of a message to a session, before its placeholders are filled.
 MAX_MESSAGE_LENGTH = 32_000
@@ -56,12 +56,21 @@ class WhenMissing(StrEnum):
     EMPTY = "empty"
 
 
+class Parse(StrEnum):
+    """The format of a result's text, whose value is saved in place of the text."""
+
+    JSON = "json"
+    LINES = "lines"
+    CSV = "csv"
+
+
 @dataclass(frozen=True, slots=True)
 class SaveTarget:
-    """Where in the state a result is saved (`saveAs`), and how (`saveMode`)."""
+    """Where in the state a result is saved (`saveAs`), and how (`saveMode`, `parse`)."""
 
     path: Path
     mode: SaveMode
+    parse: Parse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,9 @@ class CallTool:
     missing: WhenMissing
     allows_options: bool
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
+    hosts: frozenset[str] = frozenset()  # toolPolicy.hosts of its spec. RS-74
 
     @property
     def secret_names(self) -> frozenset[str]:
@@ -95,6 +106,7 @@ class SendMessage:
     confirm: Confirm
     timeout_ms: int | None
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +116,21 @@ class PatchState:
     patch: Patch  # with parsed references
     confirm: Confirm
     title: str | None
+    terms: Mapping[str, Any] = field(compare=False)
 
 
 Action = CallTool | SendMessage | PatchState
 
 _ALWAYS = frozenset({"kind", "confirm", "title", "description"})
-_SAVES = frozenset({"saveAs", "saveMode", "timeoutMs"})
+_SAVES = frozenset({"saveAs", "saveMode", "parse", "timeoutMs"})
 _KNOWN = {
     ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "allowOptions", "secrets"},
     ActionKind.SESSION_SEND: _ALWAYS | _SAVES | {"message", "sessionKey"},
     ActionKind.STATE_PATCH: _ALWAYS | {"patch"},
 }
 _ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
+# The members that a confirmation has in their resolved form. All others are its `terms`, as declared. RS-72
+_RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch"})
 
 
 def parse_action(action_id: str, raw: Any) -> Action:
@@ -175,7 +190,12 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
                 patch=_read_patch(declared["patch"], f"{at}.patch", problems),
                 confirm=confirm,
                 title=title,
+                terms=_terms(declared),
             )
+
+
+def _terms(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in declared.items() if name not in _RESOLVED}
 
 
 def _read_call(
@@ -202,6 +222,7 @@ def _read_call(
         ),
         allows_options=take(False, require_flag, declared.get("allowOptions", False), f"{at}.allowOptions"),
         title=title,
+        terms=_terms(declared),
         secrets=take((), parse_secret_names, declared.get("secrets", []), f"{at}.secrets"),
     )
 
@@ -221,6 +242,7 @@ def _read_message(
         confirm=confirm,
         timeout_ms=take(None, _timeout, declared, at),
         title=title,
+        terms=_terms(declared),
     )
 
 
@@ -244,6 +266,9 @@ def _read_patch(raw: Any, at: str, problems: Problems) -> Patch:
 
 def _parse_operation(raw: Any, at: str) -> Operation:
     operation = parse_operation(raw, at)
+    if any(map(has_braces, operation.path)):
+        advice = 'replace the whole list by `{"$value": "input.items"}`.'
+        refuse(f"{at}.path", f"placeholders are not filled in a path; {advice}")
     value = parse_references(operation.value, f"{at}.value")
     if not operation.path and not isinstance(value, (dict, ValueRef)):
         refuse(f"{at}.value", "a state must be an object.")
@@ -274,11 +299,13 @@ def _parse_session_key(value: Any, at: str) -> str:
 
 def _save_target(declared: Mapping[str, Any], at: str) -> SaveTarget | None:
     if "saveAs" not in declared:
-        if "saveMode" in declared:
-            refuse(f"{at}.saveMode", "needs saveAs.")
+        for name in ("saveMode", "parse"):
+            if name in declared:
+                refuse(f"{at}.{name}", "needs saveAs.")
         return None
     mode = require_choice(declared.get("saveMode", SaveMode.REPLACE), SaveMode, f"{at}.saveMode")
-    return SaveTarget(parse_path(declared["saveAs"], f"{at}.saveAs"), mode)
+    parse = require_choice(declared["parse"], Parse, f"{at}.parse") if "parse" in declared else None
+    return SaveTarget(parse_path(declared["saveAs"], f"{at}.saveAs"), mode, parse)
 
 
 def _timeout(declared: Mapping[str, Any], at: str) -> int | None:

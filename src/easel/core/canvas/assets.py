@@ -93,16 +93,6 @@ def require_asset_path(path: str) -> str:
             )
         if len(name.encode()) > MAX_NAME_LENGTH:
             raise BadInput(problem=f"path: a name must have at most {MAX_NAME_LENGTH} bytes.")
-    return path
-
-
-def require_new_asset_path(path: str) -> str:
-    """Return the path of an asset to store. Raises `BadInput` also if Windows could not have such a file.
-
-    Assets that older releases have stored under such a name stay readable.
-    """
-    require_asset_path(path)
-    for name in path.split("/"):
         if name.partition(".")[0].rstrip().lower() in _DEVICES:
             raise BadInput(
                 problem=f"path: {name} is the name of a device on Windows, so the canvas could not be "

@@ -50,7 +50,7 @@ class NewCanvas:
     assets: Sequence[Asset] = ()
     refreshes: Sequence[Refresh] = ()
     is_accepted: bool = True
-    tool_hints: Mapping[str, Any] | None = None
+    tool_hints: Mapping[str, Any] = field(default_factory=dict[str, Any])
     written_by: str | None = None
 
 
@@ -65,16 +65,17 @@ class Canvas:
     state: Mapping[str, Any]
     revision: int
     last_seq: int
-    # The revision of the last change of the spec, or of the page by an agent. A person may accept the spec
-    # only after seeing this revision or a later one.
+    # The revision of the last change of the spec or the session, or of the page by an agent. A person may
+    # accept the spec only after seeing this revision or a later one.
     spec_revision: int
     is_accepted: bool  # whether a person wrote or accepted the spec. RS-59
     created_at: datetime
     updated_at: datetime
-    # The hints of each allowed tool when the spec was written or accepted; see `core.action.hints`.
-    # None: stored by a version that did not remember it. RS-68
-    tool_hints: Mapping[str, Any] | None = None
-    written_by: str | None = None  # kind and id of the author of spec and assets; None: not remembered. RS-64
+    # The hints of each allowed tool when the spec was written or accepted; see `core.action.hints`. RS-68
+    tool_hints: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # Kind and id of the author of spec, assets and session, and of the title; None: not remembered. RS-64
+    written_by: str | None = None
+    titled_by: str | None = None
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -140,7 +141,8 @@ class Change:
     refreshes: Sequence[Refresh] | None = None  # the jobs of the new spec, if the spec changes
     is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
     tool_hints: Mapping[str, Any] | None = None
-    written_by: str | None = None  # of a change of the spec or the assets
+    written_by: str | None = None  # of a change of the spec, the assets or the session
+    titled_by: str | None = None  # of a change of the title
     restored_version: int | None = None
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import CanvasSnapshot
+from easel.core.canvas.versions import object_or_empty
 from easel.core.values.fingerprint import fingerprint
 
 MAX_NAMES = 20  # of one list; a record has at most 2 KB
@@ -40,7 +41,8 @@ def describe_change(before: CanvasSnapshot, after: CanvasSnapshot) -> list[Diffe
         details = {"revision": new.revision, "accepted": new.is_accepted, **changed}
         found.append(Difference("canvas.spec.changed", details))
     found += _compare_assets(before, after)
-    tools = _changed_tools(old.tool_hints, new.tool_hints) if old.spec_json == new.spec_json else []
+    hints = new.tool_hints if old.spec_json == new.spec_json else old.tool_hints
+    tools = [tool for tool in sorted(hints) if old.tool_hints.get(tool) != hints[tool]]
     if new.is_accepted and (not old.is_accepted or tools):
         agreed = {"tools": _limit(tools)} if tools else {}
         found.append(Difference("canvas.accepted", {"revision": new.spec_revision, **agreed}))
@@ -49,10 +51,11 @@ def describe_change(before: CanvasSnapshot, after: CanvasSnapshot) -> list[Diffe
 
 def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return what differs between two specs, most important first."""
-    policies = [_object(spec.get("toolPolicy")) for spec in (before, after)]
-    actions = [_object(spec.get("actions")) for spec in (before, after)]
+    policies = [object_or_empty(spec.get("toolPolicy")) for spec in (before, after)]
+    actions = [object_or_empty(spec.get("actions")) for spec in (before, after)]
     jobs = [
-        {str(_object(job).get("id")): job for job in _list(spec.get("refresh"))} for spec in (before, after)
+        {str(object_or_empty(job).get("id")): job for job in _list(spec.get("refresh"))}
+        for spec in (before, after)
     ]
     confirm = [{name: _confirm(action) for name, action in declared.items()} for declared in actions]
     changes: dict[str, Any] = {
@@ -64,6 +67,7 @@ def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[s
         },
         "connect": _compare_lists(*(_list(policy.get("connect")) for policy in policies)),
         "secrets": _compare_lists(*(_list(policy.get("secrets")) for policy in policies)),
+        "hosts": _compare_lists(*(_list(policy.get("hosts")) for policy in policies)),
         "actions": _compare_members(*actions),
         "refresh": _compare_members(*jobs),
         "members": _limit(
@@ -93,13 +97,6 @@ def _compare_assets(before: CanvasSnapshot | None, after: CanvasSnapshot) -> lis
     return [*changed, *deleted]
 
 
-def _changed_tools(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
-    """Return the tools whose remembered hints changed; none if they were not remembered before."""
-    if before is None or after is None:
-        return []
-    return [tool for tool in sorted(after) if before.get(tool) != after[tool]]
-
-
 def _compare_lists(before: Sequence[Any], after: Sequence[Any]) -> dict[str, Any]:
     return _without_empty(
         added=_limit(str(item) for item in after if item not in before),
@@ -118,7 +115,7 @@ def _compare_members(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
 
 
 def _confirm(action: Any) -> str:
-    return str(_object(action).get("confirm", Confirm.AUTO.value))
+    return str(object_or_empty(action).get("confirm", Confirm.AUTO.value))
 
 
 def _limit(names: Iterable[str]) -> list[str]:
@@ -129,10 +126,6 @@ def _limit(names: Iterable[str]) -> list[str]:
 
 def _without_empty(**parts: list[str]) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part}
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:

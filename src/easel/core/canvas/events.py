@@ -119,7 +119,7 @@ def asset_path_mark(path: str) -> str:
     return f"${path}"
 
 
-SPEC_MARK, TITLE_MARK, ACCEPTED_MARK = "$spec", "$title", "$accepted"
+SPEC_MARK, TITLE_MARK, SESSION_MARK, ACCEPTED_MARK = "$spec", "$title", "$session", "$accepted"
 
 
 def limit_paths(paths: Sequence[str]) -> Sequence[str]:

@@ -5,13 +5,14 @@ the invalid member. Does not know which tools exist: `core/action/policy.py` che
 
 Unknown members are refused, so that a misspelt `toolPolicy` or `confirm` is not ignored. In addition to the
 specification's members there are `writable` (RS-41), `toolPolicy.connect` (the origins that the canvas's page
-may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-66), `title` and `description`
-(for people), `$schema` (for editors), and names that begin with `x-` (for the author; stored, but not
-interpreted). `version` and `mode` are optional: the only version is 1, and the default mode is `html`.
+may connect to), `toolPolicy.secrets` (the secrets that its actions may use, RS-66), `toolPolicy.hosts` (the
+hosts that its fetches may reach, RS-74), `title` and `description` (for people), `$schema` (for editors), and
+names that begin with `x-` (for the author; stored, but not interpreted). `version` and `mode` are optional:
+the only version is 1, and the default mode is `html`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -43,6 +44,7 @@ from easel.core.validation import (
     require_text,
 )
 from easel.core.values.paths import Path, parse_path
+from easel.core.web.hosts import MAX_HOSTS, parse_host
 from easel.errors import BadInput, TooLarge
 
 Parsed = TypeVar("Parsed")
@@ -120,6 +122,7 @@ class CanvasSpec:
     tools: frozenset[str] = frozenset()  # toolPolicy.allow; empty: no tool is allowed. CV-40
     connect: tuple[str, ...] = ()  # toolPolicy.connect
     secrets: tuple[str, ...] = ()  # toolPolicy.secrets: names that its actions may use. RS-66
+    hosts: frozenset[str] = frozenset()  # toolPolicy.hosts: that its fetches may reach. RS-74
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -158,14 +161,15 @@ def read_spec(raw: Any, limits: SpecLimits, problems: Problems) -> CanvasSpec:
     ):
         if name in members:
             take("", require_text, members[name], name, max_length=max_length, may_be_empty=True)
-    tools, connect, secrets = _read_policy(members.get("toolPolicy", {}), limits, problems)
-    actions = {name: read_action(name, action, problems) for name, action in declared.items()}
+    tools, connect, secrets, hosts = _read_policy(members.get("toolPolicy", {}), limits, problems)
+    actions = {name: _read_action(name, action, hosts, problems) for name, action in declared.items()}
     _check_secrets(actions, secrets, problems)
     return CanvasSpec(
         mode=take(Mode.HTML, require_choice, members.get("mode", Mode.HTML), Mode, "mode"),
         tools=tools,
         connect=connect,
         secrets=secrets,
+        hosts=hosts,
         state=take(dict[str, Any](), require_object, members.get("state", {}), "state"),
         actions={name: action for name, action in actions.items() if action is not None},
         bindings=_read_bindings(members.get("bindings", {}), declared, limits, problems),
@@ -215,15 +219,21 @@ def _size(value: Any, at: str) -> int:
 
 def _read_policy(
     raw: Any, limits: SpecLimits, problems: Problems
-) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
+) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...], frozenset[str]]:
     take = problems.take
     members = take(dict[str, Any](), require_object, raw, "toolPolicy")
-    problems.check_members(members, {"allow", "connect", "secrets"}, "toolPolicy")
+    problems.check_members(members, {"allow", "connect", "secrets", "hosts"}, "toolPolicy")
     allow, origins = members.get("allow", []), members.get("connect", [])
     tools = _read_list(allow, "toolPolicy.allow", parse_tool_name, limits.tools, problems)
     connect = _read_list(origins, "toolPolicy.connect", require_origin, limits.tools, problems)
     secrets = take((), parse_secret_names, members.get("secrets", []), "toolPolicy.secrets")
-    return frozenset(tools), tuple(connect), secrets
+    hosts = _read_list(members.get("hosts", []), "toolPolicy.hosts", parse_host, MAX_HOSTS, problems)
+    return frozenset(tools), tuple(connect), secrets, frozenset(hosts)
+
+
+def _read_action(name: str, raw: Any, hosts: frozenset[str], problems: Problems) -> Action | None:
+    action = read_action(name, raw, problems)
+    return replace(action, hosts=hosts) if isinstance(action, CallTool) else action
 
 
 def _check_secrets(

@@ -1,4 +1,4 @@
-"""The versions of a canvas: earlier titles, specs and assets that a change has replaced.
+"""The versions of a canvas: earlier titles, specs, assets and sessions that a change has replaced.
 
 Owns when a change makes a version, what a version must keep so that it can be read later, and how the
 difference between two versions is described. Does not know stores. The state belongs to no version.
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import CanvasSnapshot, Change
+from easel.core.principal import ActorKind
 from easel.core.values.fingerprint import fingerprint
 
 DEFAULT_MAX_VERSIONS = 50
@@ -42,6 +43,8 @@ class Version:
     number: int
     revision: int  # the last revision of the canvas with this content; of the present version the current one
     title: str
+    titled_by: str | None
+    session_key: str  # the session in whose folder its actions work. RS-72
     is_accepted: bool  # whether a person had accepted this content when it was replaced
     written_by: str | None
     written_at: datetime | None  # None: written by an older release
@@ -58,22 +61,27 @@ class VersionContent:
     version: Version
     spec: Mapping[str, Any]
     assets: Sequence[Asset]
-    tool_hints: Mapping[str, Any] | None  # as in `Canvas`
+    tool_hints: Mapping[str, Any]  # as in `Canvas`
     canvas_revision: int
     canvas_written_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a change replaces, and a version keeps. An asset that the change adds is None."""
+    """What a change replaces, and a version keeps. An asset that the change adds is None.
 
+    A complete version has all parts: the newest one by a person and the newest accepted one stay when those
+    after them are pruned. RS-72
+    """
+
+    is_complete: bool
     has_spec: bool
     assets: Mapping[str, Asset | None]
     differences: Differences
 
 
 def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
-    """Return what the change replaces, or None if it changes neither the spec nor the content of an asset."""
+    """Return what the change replaces, or None if spec, session and the content of all assets stay."""
     spec_parts = [] if change.spec is None else compare_specs(before.canvas.spec, change.spec)
     assets: dict[str, Asset | None] = {}
     asset_parts: list[Part] = []
@@ -87,12 +95,23 @@ def find_replaced(before: CanvasSnapshot, change: Change) -> Replaced | None:
         if old is None or asset.has_other_content(old):
             assets[asset.path] = old
             asset_parts.append(Part(asset.path, ADDED if old is None else CHANGED))
-    if not spec_parts and not asset_parts:
+    canvas = before.canvas
+    moved = (
+        [] if change.owner_session_key in (None, canvas.session_key) else [Part("ownerSessionKey", CHANGED)]
+    )
+    if not spec_parts and not asset_parts and not moved:
         return None
-    title = [] if change.title in (None, before.canvas.title) else [Part("title", CHANGED)]
-    parts = [*title, *spec_parts, *sorted(asset_parts)]
+    title = [] if change.title in (None, canvas.title) else [Part("title", CHANGED)]
+    parts = [*title, *moved, *spec_parts, *sorted(asset_parts)]
     differences = Differences(parts[:MAX_PARTS], max(0, len(parts) - MAX_PARTS), change.restored_version)
-    return Replaced(bool(spec_parts), assets, differences)
+    ends_authorship = _is_by_person(canvas.written_by) and not _is_by_person(change.written_by)
+    is_complete = ends_authorship or (canvas.is_accepted and change.is_accepted is False)
+    all_assets: Mapping[str, Asset | None] = {**current, **assets} if is_complete else assets
+    return Replaced(is_complete, is_complete or bool(spec_parts), all_assets, differences)
+
+
+def _is_by_person(author: str | None) -> bool:
+    return author is not None and author.startswith(f"{ActorKind.PERSON} ")
 
 
 def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:
@@ -101,7 +120,9 @@ def compare_specs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[P
     for name in {**before, **after}:
         members: list[Part] = []
         if name in _MEMBERS_COMPARED_ONE_BY_ONE:
-            members += _compare(f"spec.{name}.", *(_object(spec.get(name)) for spec in (before, after)))
+            members += _compare(
+                f"spec.{name}.", *(object_or_empty(spec.get(name)) for spec in (before, after))
+            )
         whole = ({name: spec[name]} if name in spec else {} for spec in (before, after))
         parts += members or _compare("spec.", *whole)
     return parts
@@ -117,5 +138,5 @@ def _compare(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -
             yield Part(prefix + name, CHANGED)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def object_or_empty(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

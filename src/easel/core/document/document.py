@@ -51,7 +51,7 @@ class Document:
     inspected: Sequence[LineRange] = ()
     artefact_revision_id: str | None
     now: datetime
-    # Whether the run of the claim that reads was cancelled, or its session has a later message.
+    # Whether the run of the claim was cancelled, or its session or the document's has a later message.
     is_interrupted: bool = False
 
     @property

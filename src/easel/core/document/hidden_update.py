@@ -1,35 +1,26 @@
-"""Hidden updates: messages that give a model the changes of a document, or its whole text. CT-51, RS-23
+"""Hidden updates: messages that give a model the changes of a document, its text, or the advice to read it.
 
-Owns the exact form. A fence is longer than every run of backticks inside, so that no line of a document ends
-it. Does not know conversations or who made a change.
+Owns the exact form. CT-51, RS-23 A fence is longer than every run of backticks inside, so that no line of a
+document ends it. Does not know conversations or who made a change.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from easel.core.document.diff import make_diff
 from easel.core.document.lines import is_terminated
 from easel.ids import CanvasId
 
 DIFF_HEADER = "Canvas update (do not display to user). Apply this diff to your internal canvas state:"
-TEXT_HEADER = "Canvas text (do not display to user). Replace your internal canvas state with this text:"
+TEXT_HEADER = "Canvas text (do not display to user). Replace your internal state of canvas {} with this text:"
+READ_AGAIN = (
+    "Canvas update (do not display to user). These documents changed by more than fits here: {}. "
+    "Read each with canvas_check_out and canvas_read_lines before you use or edit it."
+)
 NO_NEWLINE_NOTE = "The text has no newline at its end."
 
 _MIN_FENCE = 3
 _BACKTICKS = re.compile("`+")
-_FILE_HEADER = re.compile(r"--- (.+)\n\+\+\+ \1\n")
-_OPENING = re.compile(r"(`{3,})(diff|markdown)")
-
-
-@dataclass(frozen=True, slots=True)
-class DiffUpdate:
-    diff: str
-    canvas_id: CanvasId | None = None  # None: the session's newest document
-
-
-@dataclass(frozen=True, slots=True)
-class TextUpdate:
-    text: str
 
 
 def format_diff_update(old: str, new: str, canvas_id: CanvasId | None = None) -> str | None:
@@ -43,32 +34,18 @@ def format_diff_update(old: str, new: str, canvas_id: CanvasId | None = None) ->
     return f"{DIFF_HEADER}\n{_enclose('diff', diff)}" if diff else None
 
 
-def format_text_update(text: str) -> str:
+def format_text_update(text: str, canvas_id: CanvasId) -> str:
     """Return the hidden update with the whole text, in place of earlier updates that are not sent."""
+    header = TEXT_HEADER.format(canvas_id)
     if is_terminated(text):
-        return f"{TEXT_HEADER}\n{_enclose('markdown', text)}"
-    return f"{TEXT_HEADER}\n{_enclose('markdown', text + chr(10))}\n{NO_NEWLINE_NOTE}"
+        return f"{header}\n{_enclose('markdown', text)}"
+    return f"{header}\n{_enclose('markdown', text + chr(10))}\n{NO_NEWLINE_NOTE}"
 
 
-def parse_update(message: str) -> DiffUpdate | TextUpdate | None:
-    """Return the content of a hidden update byte for byte, or None if the message is none. Case P2"""
-    header, _, rest = message.partition("\n")
-    opening, _, content = rest.partition("\n")
-    found = _OPENING.fullmatch(opening)
-    if found is None or header != (DIFF_HEADER if found[2] == "diff" else TEXT_HEADER):
-        return None
-    ends_without_newline = content.endswith(f"\n{NO_NEWLINE_NOTE}")
-    if ends_without_newline:
-        content = content.removesuffix(f"\n{NO_NEWLINE_NOTE}")
-    if not content.endswith(found[1]):
-        return None
-    content = content.removesuffix(found[1])
-    if found[2] == "diff":
-        named = _FILE_HEADER.match(content)  # no hunk starts like this
-        return (
-            DiffUpdate(content) if named is None else DiffUpdate(content[named.end() :], CanvasId(named[1]))
-        )
-    return TextUpdate(content[:-1] if ends_without_newline else content)
+def format_read_again(canvas_ids: Sequence[CanvasId], *, has_more: bool = False) -> str:
+    """Return the hidden update in place of texts that do not fit. `has_more`: there are older documents."""
+    names = ", ".join(canvas_ids)
+    return READ_AGAIN.format(f"{names}, and all older ones of this session" if has_more else names)
 
 
 def _enclose(language: str, content: str) -> str:

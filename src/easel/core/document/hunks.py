@@ -12,6 +12,8 @@ from typing import NamedTuple, NoReturn
 from easel.core.document.lines import GUTTER
 from easel.core.document.rejection import DEFAULT_ADVICE, Reason, reject, show_line
 
+MAX_PATCH_LINES = 100_000
+MAX_HUNKS = 1_000
 EXAMPLE = "`@@ -12,3 +12,4 @@`"
 _NUMBERS = r"@@ ?-({0})(?:,({0}))? \+({0})(?:,({0}))? ?@@(?:[ \t].*)?"
 _HEADER = re.compile(_NUMBERS.format("[0-9]{1,7}"))
@@ -45,6 +47,11 @@ class Hunk(NamedTuple):
     new_is_terminated: bool = True
 
     @property
+    def is_short(self) -> bool:
+        """Whether both sides have fewer lines than the header says."""
+        return len(self.old) < self.header.old_count and len(self.new) < self.header.new_count
+
+    @property
     def is_insertion(self) -> bool:
         return not self.old
 
@@ -64,32 +71,27 @@ def format_header(old_start: int, old_count: int, new_start: int, new_count: int
     return f"@@ -{side(old_start, old_count)} +{side(new_start, new_count)} @@"
 
 
-def parse_patch(
-    patch: str, *, revision_id: str, max_hunks: int, max_lines: int, strips_cr: bool
-) -> list[Hunk]:
+def parse_patch(patch: str, *, revision_id: str, strips_cr: bool) -> list[Hunk]:
     """Return the hunks of a patch. Raises `PatchRejected` if it is not one unified diff of one file.
 
-    `strips_cr` says that the document has no CRLF: if then every line of the patch ends in CRLF, they are
-    those of the argument.
+    `strips_cr` says that the document has lines and no CRLF: if then every line of the patch ends in CRLF,
+    they are those of the argument.
     """
-    return _Parser(patch, revision_id, max_hunks, max_lines, strips_cr=strips_cr).parse()
+    return _Parser(patch, revision_id, strips_cr=strips_cr).parse()
 
 
 class _Parser:
-    def __init__(
-        self, patch: str, revision_id: str, max_hunks: int, max_lines: int, *, strips_cr: bool
-    ) -> None:
+    def __init__(self, patch: str, revision_id: str, *, strips_cr: bool) -> None:
         self._revision_id = revision_id
-        self._max_hunks = max_hunks
-        self._lines = patch.split("\n", max_lines + 1)
-        if len(self._lines) > max_lines + 1:
+        self._lines = patch.split("\n", MAX_PATCH_LINES + 1)
+        if len(self._lines) > MAX_PATCH_LINES + 1:
             count = patch.count("\n")
             self._reject(
                 Reason.TOO_LARGE,
-                f"The patch has {count} lines; {max_lines} is the limit.",
+                f"The patch has {count} lines; {MAX_PATCH_LINES} is the limit.",
                 advice="Split it into several patches.",
             )
-        if len(self._lines) > max_hunks and patch.count("\n@@") > max_hunks:
+        if len(self._lines) > MAX_HUNKS and patch.count("\n@@") > MAX_HUNKS:
             self._reject_hunk_count()
         if not self._lines[-1]:
             self._lines.pop()
@@ -103,7 +105,7 @@ class _Parser:
         self._read_file_header()
         hunks: list[Hunk] = []
         while self._at < self._end:
-            if len(hunks) == self._max_hunks:
+            if len(hunks) == MAX_HUNKS:
                 self._reject_hunk_count()
             hunks.append(self._read_hunk(len(hunks) + 1))
         if not hunks:
@@ -168,16 +170,14 @@ class _Parser:
             )
         if GUTTER.match(line):
             self._reject_gutter(line)
+        has_hunks = any(line.startswith("@@") for line in self._lines[self._at : self._end])
         self._reject(
-            Reason.NO_HUNKS if not self._has_hunks() else Reason.NOT_UNIFIED_DIFF,
+            Reason.NOT_UNIFIED_DIFF if has_hunks else Reason.NO_HUNKS,
             f"Line {self._at + 1} of the patch, {show_line(line)}, is not part of a unified diff, "
             f"whose hunks begin with a line such as {EXAMPLE}.",
             patch_line=self._at + 1,
             advice="Send the unified diff alone, without other text.",
         )
-
-    def _has_hunks(self) -> bool:
-        return any(line.startswith("@@") for line in self._lines[self._at : self._end])
 
     def _read_hunk(self, number: int) -> Hunk:
         """Read a header and the lines up to the next one."""
@@ -320,7 +320,7 @@ class _Parser:
     def _reject_hunk_count(self) -> NoReturn:
         self._reject(
             Reason.TOO_LARGE,
-            f"The patch has more than {self._max_hunks} hunks, which is the limit.",
+            f"The patch has more than {MAX_HUNKS} hunks, which is the limit.",
             advice="Split it into several patches.",
         )
 

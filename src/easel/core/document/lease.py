@@ -52,7 +52,8 @@ def check_out(
     """Return the lease of this run. Raises `LockNotAvailable` while another lease is live. CT-09, CT-10
 
     `is_interrupted` says that the user has cancelled the run, or sent a message after the one that the run
-    answers. Such a run, and a run that was interrupted at this document, gets `StaleEpoch`. CT-19
+    answers, in its session or in that of the document (RS-79). Such a run, and a run that was interrupted at
+    this document, gets `StaleEpoch`. CT-19
     """
     if is_interrupted or run_id in lease.interrupted:
         raise StaleEpoch(epoch=lease.epoch)

@@ -74,17 +74,13 @@ def line_ends(text: str) -> LineEnds:
     return LineEnds.CRLF if crlf_count == text.count("\n") else LineEnds.MIXED
 
 
-def format_numbered(
-    text: str, first: int = 1, last: int | None = None, *, max_width: int | None = None
-) -> str:
+def format_numbered(text: str, first: int = 1, last: int | None = None) -> str:
     """Return the lines from `first` to `last` behind their numbers, such as `    12<tab>a line`.
 
     Numbers outside of the text are ignored. A missing last newline is marked as in a unified diff, so that a
-    reader of the last line knows it. `max_width` shortens longer lines.
+    reader of the last line knows it.
     """
-    return format_lines(
-        split_lines(text), first, last, is_terminated=is_terminated(text), max_width=max_width
-    )
+    return format_lines(split_lines(text), first, last, is_terminated=is_terminated(text))
 
 
 def format_lines(
@@ -95,7 +91,7 @@ def format_lines(
     is_terminated: bool = True,
     max_width: int | None = None,
 ) -> str:
-    """Return the numbered form of some lines of a document that has these lines."""
+    """Return the numbered form of some lines of a document that has these lines. Shortens longer ones."""
     first, last = max(first, 1), len(lines) if last is None else min(last, len(lines))
     numbered = [
         f"{number:>{GUTTER_WIDTH}}\t{shorten(line, max_width)}"

@@ -33,8 +33,6 @@ from easel.core.document.rejection import (
 )
 
 MAX_PATCH_BYTES = 1024 * 1024
-MAX_PATCH_LINES = 100_000
-MAX_HUNKS = 1_000
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of the document after the patch
 
 _FEW_LINES = 16  # read beyond those that are skipped, since not all lines have the same length
@@ -49,12 +47,14 @@ class Applied:
 
     `old_ranges` has for each hunk the lines of the old text that it names, context included. An insertion
     after line N names none: its range is `(N + 1, N)`. `corrections` name headers that were wrong. RS-18
+    `advice` says where to read if the patch may have been cut off. RS-78
     """
 
     text: str
     applied_hunks: int
     old_ranges: Sequence[LineRange]
     corrections: Sequence[str]
+    advice: str | None
 
 
 def apply_patch(
@@ -63,19 +63,14 @@ def apply_patch(
     *,
     revision_id: str,
     base_revision_id: str | None = None,
-    max_patch_bytes: int = MAX_PATCH_BYTES,
-    max_patch_lines: int = MAX_PATCH_LINES,
-    max_hunks: int = MAX_HUNKS,
     max_text_bytes: int = MAX_TEXT_BYTES,
-    allows_mixed_line_ends: bool = False,
 ) -> Applied:
     """Return the document after the patch. Raises `PatchRejected` unless all of it applies. CT-06, CT-25
 
     `revision_id` is the revision of the text. A patch that inserts without old lines needs the same one as
-    `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so,
-    unless `allows_mixed_line_ends`.
+    `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so.
     """
-    _check_size(patch, max_patch_bytes, revision_id)
+    _check_size(patch, revision_id)
     if base_revision_id is not None and base_revision_id != revision_id:
         reject(
             Reason.BASE_REVISION,
@@ -87,17 +82,17 @@ def apply_patch(
     hunks = parse_patch(
         patch,
         revision_id=revision_id,
-        max_hunks=max_hunks,
-        max_lines=max_patch_lines,
-        strips_cr=ends in (LineEnds.NONE, LineEnds.LF),
+        strips_cr=bool(text) and ends in (LineEnds.NONE, LineEnds.LF),
     )
     application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
+    if hunks[-1].is_short and hunks[-1].body[-1].startswith("-"):
+        application.reject_cut_off(hunks)
     new_text = application.apply(hunks)
-    if not allows_mixed_line_ends:
-        application.check_line_ends(hunks, ends, has_cr="\r" in patch)
+    application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
         reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
-    if _exceeds(new_text, max_text_bytes) and len(new_text) >= len(text):
+    size = len(new_text) if new_text.isascii() else len(new_text.encode("utf-8", "surrogatepass"))
+    if size > max_text_bytes and len(new_text) >= len(text):
         reject(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
@@ -109,20 +104,32 @@ def apply_patch(
         applied_hunks=len(hunks),
         old_ranges=[(hunk.start + 1, hunk.start + len(hunk.old)) for hunk in hunks],
         corrections=_corrections(hunks),
+        advice=_advise_to_read(patch, hunks),
     )
 
 
-def _exceeds(text: str, max_bytes: int) -> bool:
-    """Return whether the text has more bytes of UTF-8. Few texts must be encoded to know it."""
-    if len(text) > max_bytes or 4 * len(text) <= max_bytes:
-        return len(text) > max_bytes
-    return not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > max_bytes
+def _advise_to_read(patch: str, hunks: Sequence[Hunk]) -> str | None:
+    """Return where to read after a patch that may have been cut off, but applied. RS-78"""
+    last = hunks[-1]
+    if last.is_short:
+        problem = "its last hunk has fewer lines than its header says"
+    elif patch.endswith(f"\n{last.body[-1]}"):
+        problem = "its last line has no newline"
+    else:
+        return None
+    end = last.start + _shift_of(hunks[:-1]) + len(last.new)
+    return f"The patch may have been cut off: {problem}. Read around line {end} with canvas_read_lines."
 
 
-def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
+def _shift_of(hunks: Sequence[Hunk]) -> int:
+    """Return how many lines these hunks add."""
+    return sum(len(hunk.new) - len(hunk.old) for hunk in hunks)
+
+
+def _check_size(patch: str, revision_id: str) -> None:
     """Reject a patch that is too large before anything of it is copied. Case C8"""
     try:
-        is_too_large = len(patch) > max_patch_bytes or len(patch.encode()) > max_patch_bytes
+        is_too_large = len(patch) > MAX_PATCH_BYTES or len(patch.encode()) > MAX_PATCH_BYTES
     except UnicodeEncodeError:
         reject(
             Reason.BAD_CHARACTERS,
@@ -132,7 +139,7 @@ def _check_size(patch: str, max_patch_bytes: int, revision_id: str) -> None:
     if is_too_large:
         reject(
             Reason.TOO_LARGE,
-            f"The patch is larger than the limit of {max_patch_bytes} bytes.",
+            f"The patch is larger than the limit of {MAX_PATCH_BYTES} bytes.",
             revision_id=revision_id,
             advice="Split it into several patches with few lines of context.",
         )
@@ -252,6 +259,33 @@ class _Application:
         if offset == len(self._text) and not self._is_terminated:
             self._reject_missing_marker(hunk)
 
+    def reject_cut_off(self, hunks: Sequence[Hunk]) -> NoReturn:
+        """Reject a patch that ends within the old lines of its last hunk. RS-78"""
+        hunk = hunks[-1]
+        offset = self._matching_count(hunk)
+        number = hunk.start + offset + 1
+        differs = f"Line {number} of the document differs from the patch. " if offset < len(hunk.old) else ""
+        places = find_block(self._text, hunk.old, near=hunk.header.old_start) if differs else []
+        around = self._around(number)
+        reject(
+            Reason.CUT_OFF,
+            f"It ends with an old line, and has fewer lines than its header says: the patch was cut off. "
+            f"{differs}The lines there:\n{around}\n{name_places(places).lstrip()}",
+            revision_id=self._revision_id,
+            hunk=hunk.number,
+            advice="Send the whole patch. If this hunk is complete, its header must be "
+            f"`{hunk.format_header(_shift_of(hunks[:-1]))}`.",
+            line=number,
+            lines=around,
+            found_at=places,
+        )
+
+    def _matching_count(self, hunk: Hunk) -> int:
+        """Return how many of the first old lines of the hunk are at its address."""
+        there = self._lines[hunk.start : hunk.start + len(hunk.old)]
+        pairs = zip(hunk.old, there, strict=False)
+        return next((nth for nth, (old, line) in enumerate(pairs) if old != line), len(there))
+
     def _reject_old_text(self, hunk: Hunk) -> NoReturn:
         """Reject a hunk whose old text is not at its address: for its lines, else for its last newline."""
         end = hunk.start + len(hunk.old)
@@ -319,9 +353,7 @@ class _Application:
 
     def _reject_mismatch(self, hunk: Hunk) -> NoReturn:
         """Name the first divergent line of a hunk, the lines there, and where its text occurs. RS-22"""
-        offset = 0
-        while hunk.start + offset < len(self._lines) and self._lines[hunk.start + offset] == hunk.old[offset]:
-            offset += 1
+        offset = self._matching_count(hunk)
         number, expected = hunk.start + offset + 1, hunk.old[offset]
         is_past_end = number > len(self._lines)
         actual = None if is_past_end else self._lines[number - 1]

@@ -37,6 +37,7 @@ _LEGEND = {"·": "· is a space", "⇥": "⇥ a tab", "␍": "␍ a carriage ret
 class Reason(StrEnum):
     """Why a patch was rejected; the member `reason` of the details."""
 
+    BAD_ARGUMENTS = "bad_arguments"
     TOO_LARGE = "too_large"
     BAD_CHARACTERS = "bad_characters"
     BASE_REVISION = "base_revision"
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     BAD_HEADER = "bad_header"
     BAD_LINE = "bad_line"
     BAD_PATH = "bad_path"
+    CUT_OFF = "cut_off"
     TWO_FILES = "two_files"
     GUTTER = "gutter"
     NO_CHANGE = "no_change"
@@ -80,17 +82,12 @@ def reject(
     )
 
 
-def make_visible(text: str) -> str:
-    """Return the text with its white space replaced by signs."""
-    return text.translate(_VISIBLE)
-
-
 def visible_part(line: str, column: int = 0) -> str:
     """Return the part of a line around a column, with visible white space."""
     start = max(0, column - MAX_SHOWN_WIDTH // 2) if len(line) > MAX_SHOWN_WIDTH else 0
     part = line[start : start + MAX_SHOWN_WIDTH]
     before, after = "…" if start else "", "…" if start + len(part) < len(line) else ""
-    return f"{before}{make_visible(part)}{after}"
+    return f"{before}{part.translate(_VISIBLE)}{after}"
 
 
 def show_line(line: str, column: int = 0) -> str:

@@ -50,8 +50,6 @@ def grep(
     *,
     regex: bool = False,
     within: LineRange | None = None,
-    max_matches: int = MAX_MATCHES,
-    max_width: int = MAX_SHOWN_WIDTH,
     names_sections: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Found:
@@ -70,11 +68,11 @@ def grep(
     number, counted = first, start
     is_truncated = False
     for line_start, line_end in find:
-        if len(lines) == max_matches:
+        if len(lines) == MAX_MATCHES:
             is_truncated = True
             break
         number, counted = number + count_newlines(text, counted, line_start), line_start
-        lines.append((number, shorten(text[line_start:line_end], max_width)))
+        lines.append((number, shorten(text[line_start:line_end], MAX_SHOWN_WIDTH)))
         offsets.append(line_start)
     names = Outline(text).name_each(offsets) if names_sections else [None] * len(lines)
     matches = [Match(*line, name) for line, name in zip(lines, names, strict=True)]

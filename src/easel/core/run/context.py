@@ -1,10 +1,10 @@
 """The context of a model call: the choice of earlier turns of the session, and their form.
 
-Owns the estimate of tokens, the choice of turns, the shortening of tool results, and the note on omitted
+Owns the estimate of tokens, the choice of turns, the shortening of calls and results, and the note on omitted
 turns. A conversation begins like the one before it, so that the caches of providers hit: turns are left out
 in coarse steps, each result is shortened independently of the others, and the first turn that a run was given
-is stored in its log for the runs after it. The oldest results of a long run are shortened further, again in
-coarse steps. Does not know stores or the formats of providers.
+is stored in its log for the runs after it. The oldest calls and results of a long run are shortened further,
+again in coarse steps. Does not know stores or the formats of providers.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, cast
 
-from easel.core.run.conversation import STEP_BREAK, Step, ToolResult, Turn, assistant_text
+from easel.core.run.conversation import STEP_BREAK, Step, ToolCall, ToolResult, Turn, assistant_text
 from easel.core.run.internal_event import step_events
 from easel.core.run.status import Status
 from easel.core.stream.json_text import to_json
@@ -28,7 +28,7 @@ MAX_TITLE_LENGTH = 80
 MIN_SHORTENED_BYTES = 500  # that are left of a value inside a large result
 KEPT_SHARE = 2  # turns that no longer fit are left out until the rest is 1/2 of the budget
 DOCUMENT_SHARE = 4  # a document's text or update of over 1/4 of the budget is not sent: the model reads it
-OLD_RESULT_BYTES = 400  # of each of the oldest results of a run whose steps no longer fit
+OLD_RESULT_BYTES = 400  # of each of the oldest calls and results of a run whose steps no longer fit
 
 
 # --- tokens -------------------------------------------------------------------------------------------------
@@ -222,11 +222,12 @@ def _closing_text(steps: tuple[Step, ...], ending: Ending | None, original: str)
 
 
 class OwnSteps:
-    """The steps of a run as its model gets them: every call and result, the oldest results shortened.
+    """The steps of a run as its model gets them: every call and result, the oldest shortened.
 
-    If the steps take more than `max_tokens`, results are shortened from the oldest on until half of that is
-    free, so that most steps repeat the beginning of the one before. Depends only on the steps, so a worker
-    that takes over the run sends the same. The newest results are shortened only if all others are.
+    If the steps take more than `max_tokens`, the arguments of calls and the results are shortened from the
+    oldest on until half of that is free, so that most steps repeat the beginning of the one before. Depends
+    only on the steps, so a worker that takes over the run sends the same. The newest step is shortened only
+    if all others are. A shortened step has no provider data: it would be that of the whole step.
     """
 
     def __init__(self, max_result_bytes: int, max_tokens: int) -> None:
@@ -252,20 +253,27 @@ class OwnSteps:
                 if sum(self._sizes) <= target:
                     return
                 self._shorten(position, max_bytes)
-        results = self._whole[newest].results
+        step = self._whole[newest]
+        values = [call.args for call in step.calls] + [result.value for result in step.results]
+        large = [size for size in map(_size, values) if size > OLD_RESULT_BYTES]
         excess = sum(self._sizes) - self._max_tokens
-        if excess > 0 and results:
-            room = sum(_size(result.value) for result in results) - excess * BYTES_PER_TOKEN
-            self._shorten(newest, max(OLD_RESULT_BYTES, room // len(results)))
+        if excess > 0 and large:
+            room = sum(large) - excess * BYTES_PER_TOKEN
+            self._shorten(newest, max(OLD_RESULT_BYTES, room // len(large)))
 
     def _shorten(self, position: int, max_bytes: int) -> None:
         name, whole = str(position), self._whole[position]
         if self.shortened.get(name, self._max_result_bytes) <= max_bytes:
             return
-        results = tuple(_smaller(result, shorten_result(result, max_bytes)) for result in whole.results)
-        if results == self.steps[position].results:
+        shorter = replace(
+            whole,
+            calls=tuple(_shorten_call(call, max_bytes) for call in whole.calls),
+            results=tuple(_smaller(result, shorten_result(result, max_bytes)) for result in whole.results),
+            provider_data=None,
+        )
+        if shorter == replace(self.steps[position], provider_data=None):
             return
-        self.steps[position] = replace(whole, results=results)
+        self.steps[position] = shorter
         self._sizes[position] = step_tokens(self.steps[position])
         self.shortened[name] = max_bytes
 
@@ -273,6 +281,12 @@ class OwnSteps:
 def _smaller(result: ToolResult, shortened: ToolResult) -> ToolResult:
     """Return the shortened result, unless its note is longer than what it replaces."""
     return shortened if _size(shortened.value) < _size(result.value) else result
+
+
+def _shorten_call(call: ToolCall, max_bytes: int) -> ToolCall:
+    """Return the call with a beginning of its arguments, if that is shorter. Providers need an object."""
+    shortened = {"shortened": _cut(to_json(call.args), max_bytes, "The call was made with all of them.")}
+    return replace(call, args=shortened) if _size(shortened) < _size(call.args) else call
 
 
 # --- tool results -------------------------------------------------------------------------------------------

@@ -107,24 +107,20 @@ class ContextStart:
     """The beginning of the conversation of a run. Stored with its steps, so that all attempts use the same.
 
     `first_run_id` is the run of the first turn; the run itself if it was given no earlier turn, None if it
-    was given all. `canvas_id` and `revision_id` are set if it was given the whole text of a document.
+    was given all. If it was given whole texts in place of updates, `documents` has the revision of each
+    document of the session, None for one that it must read.
     """
 
     first_run_id: RunId | None = None
-    canvas_id: CanvasId | None = None
-    revision_id: str | None = None
+    documents: Mapping[CanvasId, str | None] = field(default_factory=dict[CanvasId, str | None])
 
-    def to_json(self) -> dict[str, str]:
-        members = {
-            "first_run_id": self.first_run_id,
-            "canvas_id": self.canvas_id,
-            "revision_id": self.revision_id,
-        }
-        return {name: value for name, value in members.items() if value is not None}
+    def to_json(self) -> dict[str, Any]:
+        members = {"first_run_id": self.first_run_id, "documents": dict(self.documents)}
+        return {name: value for name, value in members.items() if value}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> "ContextStart":
-        return cls(members.get("first_run_id"), members.get("canvas_id"), members.get("revision_id"))
+        return cls(members.get("first_run_id"), members.get("documents", {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ PATCH_TOOL = "canvas_apply_patch"
 class LoopLimits:
     max_steps: int = 24
     max_rejected_patches: int = 3  # in a row
+    max_calls: int = 64  # of one answer; the others are refused
     max_tokens: int = 0  # of all model calls of a run; 0: no limit
 
 

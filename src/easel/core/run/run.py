@@ -6,7 +6,7 @@ from datetime import datetime
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.message_text import Marker
-from easel.ids import ArtifactId, RunId, SessionId, UserId, WorkerId
+from easel.ids import RunId, SessionId, UserId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,6 @@ class Run:
     last_seq: int
     queue_no: int
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
-    # Set by former releases: the artifact with the complete input, of which `input_text` is the beginning.
-    input_artifact: ArtifactId | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -70,7 +68,6 @@ class Claim:
     queued_seconds: float  # from enqueue to this claim, by the database's clock
     running_seconds: float  # since the first attempt started, by the database's clock
     cancel_requested: bool
-    input_artifact: ArtifactId | None = None
     has_document: bool = False  # whether the session has a document
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import OffloadedValue, is_marker, mentioned_artifacts
-from easel.core.stream.message_text import Marker, MessageText, of_marker, split_message, take_out_runs
+from easel.core.stream.marker import OffloadedValue, mentioned_artifacts
+from easel.core.stream.message_text import Marker, MessageText, split_message, take_out_runs
 from easel.ids import ArtifactId, MessageId, RunId, question_id
 
 
@@ -66,12 +66,10 @@ def message(
 
 
 def read_content(content: Any) -> MessageText:
-    """Return the text of a stored message. Former releases stored an offloaded text as a marker."""
+    """Return the text of a stored message."""
     if isinstance(content, str):
         return MessageText(content)
     members = cast("dict[str, Any]", content)
-    if is_marker(members):
-        return of_marker(members)
     return MessageText(members["text"], tuple(members["attachments"]))
 
 

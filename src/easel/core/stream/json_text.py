@@ -1,10 +1,13 @@
 """The JSON text of stored data, in a form that every supported database accepts."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
+
+from easel.errors import BadInput
 
 _encode = msgspec.json.Encoder().encode
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
@@ -37,3 +40,14 @@ def _replace_unstorable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_replace_unstorable(item) for item in cast("list[Any]", value)]
     return value
+
+
+def refuse_duplicate_keys(text: bytes | str) -> None:
+    """Raise `BadInput` if an object has the same key twice: two readers could use different values."""
+    # Numbers are not converted: only keys are checked, and the conversion of a long number is slow.
+    json.loads(text, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) != len({key for key, _ in pairs}):
+        raise BadInput(problem="The JSON has the same key twice in one object.")

@@ -9,11 +9,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from easel.core.stream.base64_runs import find_base64_runs
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, is_marker, make_marker, to_bytes
+from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, make_marker, to_bytes
 from easel.core.stream.payload_limit import is_small, offload_event
 from easel.ids import ArtifactId, artifact_id
 
@@ -72,11 +72,6 @@ def take_out_whole(text: str) -> MessageText:
 
 def to_reference(name: ArtifactId) -> str:
     return f"[[artifact:{name}]]"
-
-
-def of_marker(marker: Marker) -> MessageText:
-    """Return the text of a message that former releases stored as a marker of the complete text."""
-    return MessageText(to_reference(artifact_id(marker["sha256"])), (marker,))
 
 
 def _storable(text: str) -> str:
@@ -196,18 +191,3 @@ def restore_references(text: str, fetched: Mapping[ArtifactId, bytes]) -> str:
         return reference[0] if stored is None else stored.decode()
 
     return _REFERENCE.sub(content, text) if fetched else text
-
-
-_MARKER_AS_TEXT = re.compile(r'"text": ?\{')
-
-
-def upgrade_event(data: str) -> str:
-    """Return the JSON of a message event; former releases stored an offloaded text as a marker."""
-    if '"text":' not in data or not _MARKER_AS_TEXT.search(data):
-        return data
-    members = cast("dict[str, Any]", from_bytes(data))
-    marker = members.get("text")
-    if not isinstance(marker, dict) or not is_marker(cast("Marker", marker)):
-        return data
-    text = of_marker(cast("Marker", marker))
-    return to_json({**members, "text": text.text, "attachments": list(text.attachments)})

@@ -28,25 +28,23 @@ class PrunedRuns:
 class RunContent:
     """The content of a run after its log was pruned, as far as it names artifacts.
 
-    `texts` are JSON: messages, the values of boards, the remaining events. `input_artifact` has the complete
-    input of the run, if that was too large for a column.
+    `texts` are JSON: messages, the values of boards, the remaining events.
     """
 
     user_id: UserId
     references: frozenset[ArtifactId]
     texts: Sequence[str]
-    input_artifact: ArtifactId | None = None
 
     @property
     def mentioned(self) -> frozenset[ArtifactId]:
         """The artifacts that the content names."""
-        return _mentioned_in(self.texts) | _at_most_one(self.input_artifact)
+        return _mentioned_in(self.texts)
 
     @property
     def offloaded(self) -> frozenset[ArtifactId]:
         """The artifacts with values that were offloaded from this content. They may name artifacts too."""
         found = (markers_in(from_bytes(text)) for text in self.texts)
-        return _at_most_one(self.input_artifact).union(*found) & self.references
+        return frozenset[ArtifactId]().union(*found) & self.references
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,3 @@ def decide_release(positions: Mapping[ArtifactId, int | None], *texts: str) -> R
 
 def _mentioned_in(texts: Iterable[str]) -> frozenset[ArtifactId]:
     return frozenset[ArtifactId]().union(*map(mentioned_artifacts, texts))
-
-
-def _at_most_one(name: ArtifactId | None) -> frozenset[ArtifactId]:
-    return frozenset() if name is None else frozenset({name})

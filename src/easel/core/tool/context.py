@@ -58,6 +58,8 @@ class ToolContext:
     watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances
     # Collects the audit details of commands instead of recording each one: a refresh job is tallied. RS-69
     commands: list[Mapping[str, Any]] | None = field(default=None, compare=False)
+    # The hosts that a fetch of a canvas may reach: none before a person accepts it. None: of a setting. RS-74
+    hosts: frozenset[str] | None = None
     secrets: UsedSecrets = NO_SECRETS  # names; the instance that runs the tool resolves them. RS-66
     # The variables of the tool's command, with the values of secrets; set just before the tool is called.
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)

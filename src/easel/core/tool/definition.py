@@ -17,6 +17,7 @@ class ToolDefinition:
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
+    is_for_agents: bool = True  # False: offered to actions of canvases only
 
     @property
     def takes_secrets(self) -> bool:

@@ -90,6 +90,8 @@ def describe_place(tool: str, local: LocalNode | None) -> str:
             return "this server, inside Easel"
         case "local", "Bash":
             return f"this server, {local.commands if local else 'not isolated'}"
+        case "local", "Fetch":
+            return "this server, over the network"
         case "local", _:
             return "this server, in the folder of the session"
         case _:

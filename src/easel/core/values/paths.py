@@ -56,7 +56,8 @@ class StateChange:
 
 
 def check_names(value: Any, at: str) -> None:
-    """Raise `BadInput` if any member name in `value` is unsafe, because no path could reach it. Case X7"""
+    """Raise `BadInput` for an unsafe member name, which no path could reach, and for U+0000. Case X7"""
+    refuse_nul(value, at)
     # Each entry links to its parent's entry, so that a location is formatted only when an error is raised.
     pending: list[tuple[Any, tuple[Any, ...] | None]] = [(value, None)]
     while pending:
@@ -72,6 +73,14 @@ def check_names(value: Any, at: str) -> None:
                 raise BadInput(problem=f"{where}: `{_shorten(part)}` must not be a name in a state.")
             if isinstance(item, (dict, list)):
                 pending.append((cast("Any", item), (part, steps)))
+            elif isinstance(item, str) and "\x00" in item:
+                refuse_nul(item, f"{at}{_format_location((part, steps))}")
+
+
+def refuse_nul(value: Any, at: str) -> None:
+    """Raise `BadInput` for a text with a zero byte, which no database stores."""
+    if isinstance(value, str) and "\x00" in value:
+        raise BadInput(problem=f"{at}: a text must not contain U+0000, which cannot be stored.")
 
 
 def _format_location(steps: tuple[Any, ...] | None) -> str:

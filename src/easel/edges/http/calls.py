@@ -16,8 +16,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from easel.core.principal import Principal, PrincipalKind
+from easel.core.stream.json_text import refuse_duplicate_keys
 from easel.edges.decoding import Decoded, decode_json, decode_members
-from easel.edges.errors import refuse_duplicate_keys
 from easel.errors import BadInput, Forbidden, TooLarge
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.services import Services

@@ -15,9 +15,10 @@ from starlette.websockets import WebSocket
 
 from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
+from easel.core.stream.json_text import refuse_duplicate_keys
 from easel.core.stream.log import LoggedEvent, parse_cursor
 from easel.edges.decoding import Params, decode_json, warn_in_error
-from easel.edges.errors import CONNECTION, error_detail, refuse_duplicate_keys
+from easel.edges.errors import CONNECTION, error_detail
 from easel.edges.http.calls import decode_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text

@@ -30,7 +30,7 @@ async def start_run(call: Call) -> Response:
 
 
 async def get_run(call: Call) -> Response:
-    run = await call.host.queue.get_with_input(call.principal, call.path["run_id"])
+    run = await call.host.queue.get(call.principal, call.path["run_id"])
     return json_response(run_view(run, await call.host.queue.read_usage(run)))
 
 

@@ -134,7 +134,7 @@ def listed_run_view(run: Run) -> RunView:
     view = run_view(run)
     view.input_text = beginning
     view.attachments = marker_views(with_markers_of(beginning, run.input_attachments))
-    view.truncated = view.truncated or len(beginning) < len(run.input_text)
+    view.truncated = len(beginning) < len(run.input_text)
     return view
 
 
@@ -153,7 +153,6 @@ def run_view(run: Run, usage: Usage | None = None) -> RunView:
         cancel_requested_at=run.cancel_requested_at,
         error_message=run.error_message,
         attachments=marker_views(run.input_attachments),
-        truncated=run.input_artifact is not None,
         usage=UsageView(**usage.to_json()) if usage else None,
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from easel.core.action.parsing import parse_result
 from easel.core.action.resolution import Message, ResolvedCall
 from easel.core.action.transitions import PendingReply, StartedExecution
 from easel.core.canvas.actions import CallTool, SendMessage
@@ -64,6 +65,9 @@ class ActionExecutor:
 
     async def run(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
         """Run the work and return its result. Raises a HostError if it fails. A cancel stops the tool."""
+        return parse_result(started.action, await self._work(principal, started, context))
+
+    async def _work(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
         match started.action, started.work:
             case CallTool(), ResolvedCall():
                 return await self._call_tool(principal, started.action, started.work, started, context)
@@ -87,6 +91,7 @@ class ActionExecutor:
         tool_context = replace(
             _tool_context(principal, call.session_key, started, context),
             secrets=UsedSecrets(call.secrets, call.env),
+            hosts=action.hosts if started.is_accepted else frozenset[str](),
         )
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000

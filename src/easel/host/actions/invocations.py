@@ -33,7 +33,7 @@ class ToolInvocations:
         The tool works in the main session. If the caller is cancelled, so is the tool.
         """
         try:
-            await self._check(principal, name)
+            await self._check(principal, name, args)
         except HostError as problem:
             self._audit.record_throttled(
                 principal,
@@ -59,12 +59,12 @@ class ToolInvocations:
             self._running -= 1
             self._audit.note(principal, "tool.invoked", subject=name, details=outcome)
 
-    async def _check(self, principal: Principal, name: str) -> None:
+    async def _check(self, principal: Principal, name: str, args: Mapping[str, Any]) -> None:
         if not principal.is_person:
             raise Forbidden(problem=ONLY_PEOPLE)
         definition = (await self._tools.definitions(principal.user_id)).get(name)
         if definition is None:
             raise NotFound(what="tool", id=name[:200])
-        check_invocation(definition, floor=self._floor)
+        check_invocation(definition, args, floor=self._floor)
         if self._running >= MAX_RUNNING:
             raise TooMany(what="direct tool calls", limit=MAX_RUNNING)

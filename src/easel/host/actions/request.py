@@ -12,6 +12,9 @@ from easel.core.canvas.execution import actor_of
 from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.core.values.fingerprint import fingerprint
+from easel.core.values.paths import refuse_nul
+from easel.core.values.references import format_path
+from easel.core.values.template import leaves
 from easel.errors import BadInput
 from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id
@@ -40,6 +43,8 @@ class ActionRequest:
             raise BadInput(problem=f"requestId must be 1 to {MAX_REQUEST_ID_LENGTH} printable characters.")
         if is_too_deep(self.input):
             raise BadInput(problem=f"input must not be nested deeper than {MAX_DEPTH} levels.")
+        for path, leaf in leaves(self.input):
+            refuse_nul(leaf, f"input{format_path(path)}")
 
     @property
     def digest(self) -> str:

@@ -49,7 +49,7 @@ _ENCODED = {
 CANVAS = ToolDefinition(
     "gsv__Canvas",
     "Creates, changes and reads canvases: web pages with a state and with buttons that run tools. `upsert` "
-    'stores a spec ({"version":1,"toolPolicy":{"allow":[tools]},"state":{…},'
+    'stores a spec ({"version":1,"toolPolicy":{"allow":[tools],"hosts":[of local__Fetch]},"state":{…},'
     '"actions":{name:{"kind":"tool.call"|"session.send"|"state.patch",…}}}), a title, a state and assets '
     "(assets/index.html with data-gsv-text, data-gsv-model, data-gsv-action and, for lists, data-gsv-each); "
     "`get` and `list` read them; "
@@ -180,7 +180,7 @@ class _CanvasTool:
         )
         snapshot = await self._library.upsert(principal, draft)
         spec = args.get("spec")
-        warnings = [] if spec is None else await self._library.warnings(principal, spec, None)
+        warnings = await self._library.warnings(principal, spec, snapshot.canvas, session_key=session_key)
         return {**_describe_snapshot(snapshot), "warnings": warnings, "viewUrl": _view_url(snapshot.canvas)}
 
 

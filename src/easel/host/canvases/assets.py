@@ -7,23 +7,21 @@ sweep deletes. Does not know where blobs are stored.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
-from easel.core.canvas.acceptance import Write, acceptance_after, are_assets_changed
 from easel.core.canvas.assets import (
     Asset,
     asset_created_at,
     asset_key,
     check_path_conflicts,
     require_asset_path,
-    require_new_asset_path,
     version_name,
 )
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
-from easel.core.canvas.events import asset_path_mark
+from easel.core.canvas.content import ContentWrite, change_content
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, events_for
@@ -74,16 +72,12 @@ class CanvasAssets:
         )
         events = events_for(principal, canvas_id)
 
-        def decide(snapshot: CanvasSnapshot) -> Change:
+        def decide(snapshot: CanvasSnapshot) -> Change | None:
             check_revision(snapshot.canvas, expected_revision)
             self.check_fits(snapshot, stored)
-            write = Write(are_assets_changed=are_assets_changed(snapshot, stored))
-            return Change(
-                events=[events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])],
-                put=stored,
-                is_accepted=acceptance_after(principal, snapshot, write),
-                written_by=principal.author,
-            )
+            change, marks = change_content(principal, snapshot, ContentWrite(put=stored))
+            updated = [events.updated(snapshot.canvas.revision + 1, marks)]
+            return replace(change, events=updated) if marks else None
 
         try:
             outcome = await self._transactions.apply(principal, canvas_id, decide)
@@ -92,6 +86,7 @@ class CanvasAssets:
                 raise
             await self._transactions.delete_blobs([asset.blob_key])
             raise
+        await self.delete_unused(stored, outcome.snapshot)
         return asset, outcome.snapshot.canvas.revision
 
     async def delete(
@@ -104,11 +99,15 @@ class CanvasAssets:
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
             _find_asset(snapshot, path)
-            event = events.updated(snapshot.canvas.revision + 1, [asset_path_mark(path)])
-            accepted = acceptance_after(principal, snapshot, Write(are_assets_changed=True))
-            return Change(events=[event], removed=[path], is_accepted=accepted, written_by=principal.author)
+            change, marks = change_content(principal, snapshot, ContentWrite(removed=[path]))
+            return replace(change, events=[events.updated(snapshot.canvas.revision + 1, marks)])
 
         return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
+
+    async def delete_unused(self, stored: Sequence[Asset], snapshot: CanvasSnapshot) -> None:
+        """Delete the blobs of stored assets that the canvas had already with the same content."""
+        used = {asset.blob_key for asset in snapshot.assets}
+        await self._transactions.delete_blobs({asset.blob_key for asset in stored} - used)
 
     async def check_stored(self, assets: Sequence[Asset]) -> None:
         """Raise `CorruptData` if the blob of an asset is missing or has another size."""
@@ -124,7 +123,7 @@ class CanvasAssets:
     def check(self, files: Mapping[str, bytes]) -> None:
         """Raise `BadInput` or `TooLarge` for invalid paths, sizes or counts."""
         for path, content in files.items():
-            require_new_asset_path(path)
+            require_asset_path(path)
             self._check_size(path, len(content))
         self._check_paths(files)
 

@@ -10,7 +10,6 @@ from typing import Any
 from easel.core.action.argument_warnings import find_argument_warnings
 from easel.core.action.policy import Definitions, check_reach, check_templates, collect_problems
 from easel.core.action.timeouts import timeout_warnings
-from easel.core.canvas.acceptance import has_limited_reach
 from easel.core.canvas.actions import Confirm, PatchState
 from easel.core.canvas.canvas import (
     parse_title,
@@ -18,6 +17,7 @@ from easel.core.canvas.canvas import (
     require_canvas_id,
     require_session_key,
 )
+from easel.core.canvas.content import has_limited_reach
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec, read_spec
 from easel.core.principal import Principal
 from easel.core.problems import Problems

@@ -3,19 +3,12 @@
 Owns the order of the steps in each use case. Does not know executions, sockets or how canvases are stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
-from easel.core.action.policy import Definitions
-from easel.core.canvas.acceptance import (
-    Write,
-    acceptance_after,
-    are_assets_changed,
-    has_limited_reach,
-    may_accept,
-)
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
@@ -29,17 +22,23 @@ from easel.core.canvas.canvas import (
     require_canvas_id,
     require_session_key,
 )
-from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark, changed_members
+from easel.core.canvas.content import (
+    ONLY_PEOPLE_ACCEPT,
+    ContentWrite,
+    Hints,
+    change_content,
+    may_accept,
+    warn_of_session,
+)
+from easel.core.canvas.events import ACCEPTED_MARK, changed_members
 from easel.core.canvas.spec import CanvasSpec, SpecLimits, check_state_size
 from easel.core.principal import Principal
 from easel.core.session.session import resolve_session_key
 from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import offload_large_values
-from easel.core.values.fingerprint import fingerprint
 from easel.core.values.patch import apply_patch, check_patch_names, offload_patch, parse_patch
 from easel.errors import (
     AlreadyExists,
-    BadInput,
     Forbidden,
     HostError,
     InputConflict,
@@ -66,14 +65,6 @@ NEW_SPEC: Mapping[str, Any] = {"version": 1, "mode": "html"}
 NOT_ACCEPTED = (
     "The page of this canvas is not accepted, so its actions ask for confirmation; review and accept it."
 )
-CANNOT_ACCEPT = (
-    "accepted: this request does not accept the canvas; review it and use `canvas.accept`, "
-    "or send its spec and all assets."
-)
-ONLY_PEOPLE_ACCEPT = (
-    "accepted: only a person can accept a canvas; write it without `accepted`, then a person can accept it."
-)
-NO_TOOLS: Definitions = {}
 MAX_COUNTED = 2_000  # canvases of a list; each counted row takes a microsecond
 MAX_ATTEMPTS = 5  # of an upsert while other requests create and delete the canvas
 
@@ -112,7 +103,7 @@ class CanvasLibrary:
     async def check_tools(self, principal: Principal, snapshot: CanvasSnapshot) -> CanvasSnapshot:
         """Return the snapshot with the tools that claim less effect than remembered. RS-68"""
         canvas = snapshot.canvas
-        if canvas.tool_hints is None or not canvas.spec.get("toolPolicy", {}).get("allow"):
+        if not canvas.spec.get("toolPolicy", {}).get("allow"):
             return snapshot
         try:
             definitions = await self.drafts.definitions(principal)
@@ -231,64 +222,46 @@ class CanvasLibrary:
             else await self._assets.store(principal.user_id, current.agent_id, canvas_id, draft.assets)
         )
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if checked.spec is None else await self.drafts.definitions(principal)
+        write = ContentWrite(
+            title=title,
+            spec=checked.spec,
+            refreshes=checked.refreshes,
+            hints=await self._hints(principal, checked.parsed),
+            session_key=draft.owner_session_key,
+            put=assets or (),
+            has_all_assets=assets is not None,
+            is_accepted=draft.is_accepted,
+        )
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, draft.expected_revision)
             removed = _removed_paths(snapshot, assets)
-            spec = _changed_spec(canvas, checked.spec)
-            # The actions of an agent's spec run in the agent's session. Without a spec, an agent cannot
-            # change the owner.
-            is_agent = has_limited_reach(principal)
-            owner = resolve_session_key(draft.owner_session_key, canvas.agent_id)
-            owner = None if is_agent and checked.spec is None else owner
-            has_new_owner = owner not in (None, canvas.session_key)
-            write = Write(
-                has_spec=checked.spec is not None,
-                has_all_assets=assets is not None,
-                is_spec_changed=spec is not None,
-                is_owner_changed=has_new_owner,
-                are_assets_changed=are_assets_changed(snapshot, assets, removed),
-            )
-            accepted = False if draft.is_accepted is False else acceptance_after(principal, snapshot, write)
-            if draft.is_accepted and not (canvas.is_accepted if accepted is None else accepted):
-                if may_accept(principal):
-                    raise BadInput(problem=CANNOT_ACCEPT)
-                raise Forbidden(problem=ONLY_PEOPLE_ACCEPT)
-            paths = [
-                *([TITLE_MARK] if title not in (None, canvas.title) else []),
-                *([SPEC_MARK] if spec is not None else []),
-            ]
-            paths += [asset_path_mark(path) for path in (*removed, *(asset.path for asset in assets or ()))]
+            change, marks = change_content(principal, snapshot, replace(write, removed=removed))
             if checked.state is not None:
-                paths += changed_members(canvas.state, checked.state)
-            paths += _acceptance_mark(canvas, accepted)
-            if not paths and not has_new_owner:
+                marks += changed_members(canvas.state, checked.state)
+            if not marks:
                 return None
-            return Change(
-                events=[events.updated(canvas.revision + 1, paths)],
-                title=title,
-                owner_session_key=owner,
-                spec=spec,
+            return replace(
+                change,
+                events=[events.updated(canvas.revision + 1, marks)],
                 state=checked.state,
-                put=assets or (),
-                removed=removed,
-                refreshes=None if spec is None else checked.refreshes,
-                is_accepted=accepted,
-                written_by=principal.author if spec is not None or assets or removed else None,
-                tool_hints=None
-                if spec is None or checked.parsed is None
-                else remember_hints(checked.parsed, definitions, canvas.tool_hints),
             )
 
         try:
-            return (await self._transactions.apply(principal, canvas_id, decide)).snapshot
+            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).snapshot
         except HostError as problem:
             # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
             if not isinstance(problem, Unavailable):
                 await self._transactions.delete_blobs(asset.blob_key for asset in assets or ())
             raise
+        await self._assets.delete_unused(assets or (), snapshot)
+        return snapshot
+
+    async def _hints(self, principal: Principal, spec: CanvasSpec | None) -> Callable[[Hints], Hints] | None:
+        return (
+            None if spec is None else partial(remember_hints, spec, await self.drafts.definitions(principal))
+        )
 
     # -- changing --------------------------------------------------------------------------------------------
 
@@ -314,44 +287,28 @@ class CanvasLibrary:
         operations, offloaded_of_state = offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
-        definitions = NO_TOOLS if parsed is None else await self.drafts.definitions(principal)
+        write = ContentWrite(
+            title=new_title,
+            spec=stored_spec,
+            refreshes=None if parsed is None else enabled_refreshes(parsed),
+            hints=await self._hints(principal, parsed),
+            session_key=owner_session_key,
+        )
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
-            new_spec = _changed_spec(canvas, stored_spec)
-            owner = resolve_session_key(owner_session_key, canvas.agent_id)
-            owner = None if has_limited_reach(principal) and parsed is None else owner
-            has_new_owner = owner not in (None, canvas.session_key)
-            write = Write(
-                has_spec=parsed is not None,
-                is_spec_changed=new_spec is not None,
-                is_owner_changed=has_new_owner,
-            )
-            accepted = acceptance_after(principal, snapshot, write)
-            paths = [
-                *([TITLE_MARK] if new_title not in (None, canvas.title) else []),
-                *([SPEC_MARK] if new_spec is not None else []),
-            ]
-            paths += _acceptance_mark(canvas, accepted)
+            change, marks = change_content(principal, snapshot, write)
             patched = apply_patch(operations, canvas.state, "statePatch") if operations else None
             if patched is not None:
                 check_state_size(patched.state, self._limits.state_bytes)
-                paths += patched.paths
-            if not paths and not has_new_owner:
+                marks += patched.paths
+            if not marks:
                 return None
-            return Change(
-                events=[events.updated(canvas.revision + 1, paths)],
-                title=new_title,
-                owner_session_key=owner,
-                spec=new_spec,
+            return replace(
+                change,
+                events=[events.updated(canvas.revision + 1, marks)],
                 state=None if patched is None else patched.state,
-                refreshes=None if parsed is None or new_spec is None else enabled_refreshes(parsed),
-                is_accepted=accepted,
-                written_by=None if new_spec is None else principal.author,
-                tool_hints=None
-                if parsed is None or new_spec is None
-                else remember_hints(parsed, definitions, canvas.tool_hints),
             )
 
         # A repeated patch could insert an element into a list twice.
@@ -395,14 +352,24 @@ class CanvasLibrary:
         return self._transactions.specs.get(canvas)
 
     async def warnings(
-        self, principal: Principal, spec: Mapping[str, Any], canvas: Canvas | None
+        self,
+        principal: Principal,
+        spec: Mapping[str, Any] | None,
+        canvas: Canvas,
+        *,
+        session_key: str | None = None,
+        names_acceptance: bool = False,
     ) -> list[str]:
-        """Return warnings for the author of a stored spec. RS-45
+        """Return warnings for the author of a write: about the spec and the session that it named. RS-45
 
-        If `canvas` is given and not accepted, the first warning says so.
+        With `names_acceptance`, the first warning says that the canvas is not accepted.
         """
+        session = warn_of_session(canvas, session_key)
+        if spec is None:
+            return session
+        is_unaccepted = names_acceptance and not canvas.is_accepted
         warnings = await self.drafts.warnings(principal, spec)
-        return warnings if canvas is None or canvas.is_accepted else [NOT_ACCEPTED, *warnings]
+        return [*([NOT_ACCEPTED] if is_unaccepted else []), *session, *warnings]
 
     async def delete(
         self,
@@ -431,15 +398,6 @@ class CanvasLibrary:
         await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
         self._notifier.notify(LogDeleted("canvas", scoped_key(principal.user_id, canvas_id)))
         await self._transactions.delete_blobs(blob_keys)
-
-
-def _changed_spec(canvas: Canvas, spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the spec if it differs from the canvas's spec, else None."""
-    return None if spec is None or fingerprint(spec) == fingerprint(canvas.spec) else spec
-
-
-def _acceptance_mark(canvas: Canvas, accepted: bool | None) -> list[str]:
-    return [] if accepted in (None, canvas.is_accepted) else [ACCEPTED_MARK]
 
 
 def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:

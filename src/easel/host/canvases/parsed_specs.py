@@ -6,7 +6,7 @@ from typing import Any
 
 from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.spec import UNLIMITED, CanvasSpec, parse_spec
-from easel.core.stream.marker import markers_in, restore_markers
+from easel.core.stream.marker import restore_markers
 
 MAX_CACHED_SPECS = 256
 
@@ -29,6 +29,4 @@ class ParsedSpecs:
 def _restore(stored: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stored spec as its author wrote it, except its state, which may have offloaded values."""
     declared = {name: part for name, part in stored.items() if name != "state"}
-    if markers_in(declared):  # of an older version: values that cannot be restored here
-        return stored
     return {**stored, **restore_markers(declared, {})}

@@ -5,18 +5,16 @@ them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from easel.core.action.hints import remember_hints, stricter_hints
 from easel.core.action.policy import Definitions
-from easel.core.canvas.acceptance import Write, acceptance_after_restore
 from easel.core.canvas.assets import Asset, require_asset_path
 from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
-from easel.core.canvas.events import ACCEPTED_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark
+from easel.core.canvas.content import ContentWrite, Hints, change_content
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.principal import Principal
-from easel.core.values.fingerprint import fingerprint
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
@@ -50,11 +48,12 @@ class CanvasVersions:
         return found
 
     async def list_versions(
-        self, principal: Principal, canvas_id: str, *, before: int | None, limit: int
+        self, principal: Principal, canvas_id: str, *, before: int | None, limit: int, only_accepted: bool
     ) -> list[Version]:
         """Return the earlier versions below the number in `before`, newest first."""
+        found = parse_canvas_id(canvas_id)
         return await self._versions.list_versions(
-            principal.user_id, parse_canvas_id(canvas_id), before=before, limit=limit
+            principal.user_id, found, before=before, limit=limit, only_accepted=only_accepted
         )
 
     async def get(self, principal: Principal, canvas_id: str, number: int) -> VersionContent:
@@ -93,11 +92,11 @@ class CanvasVersions:
     async def restore(
         self, principal: Principal, canvas_id: str, number: int, expected_revision: int | None = None
     ) -> CanvasSnapshot:
-        """Make the title, spec and assets of an earlier version the present ones; the state stays.
+        """Make the content of an earlier version the present one; the state stays.
 
-        Spec and assets are checked as if they were sent now. Raises `NotFound`, `RevisionConflict`,
-        `BadInput` for the present version and for a spec that is no longer valid, `TooLarge`, or
-        `CorruptData` for an asset whose blob is missing. CV-45
+        Spec and assets are checked as if they were sent now; only a person restores the session. Raises
+        `NotFound`, `RevisionConflict`, `BadInput` for the present version and for a spec that is no longer
+        valid, `TooLarge`, or `CorruptData` for an asset whose blob is missing. CV-45
         """
         for _ in range(MAX_ATTEMPTS):
             snapshot = await self._transactions.find(principal, canvas_id)
@@ -141,48 +140,29 @@ class _Restore:
         """Return the change that restores the version, or None if the canvas has its content."""
         canvas, found = snapshot.canvas, self.found
         check_revision(canvas, self.expected_revision)
-        seen = self.seen
-        if (snapshot.written_at, canvas.spec_json) != (seen.written_at, seen.canvas.spec_json):
+        before, now = ((one.written_at, one.canvas.spec_json, one.assets) for one in (self.seen, snapshot))
+        if before != now:  # the same content may have another blob
             raise _CanvasChanged
-        if snapshot.assets != seen.assets:  # the same content may have another blob
-            raise _CanvasChanged
-        put, paths = _find_put(snapshot, found), {asset.path for asset in found.assets}
-        removed = [asset.path for asset in snapshot.assets if asset.path not in paths]
-        spec = None if fingerprint(found.spec) == fingerprint(canvas.spec) else found.spec
-        title = None if found.version.title == canvas.title else found.version.title
-        write = Write(
-            has_spec=True,
-            has_all_assets=True,
-            is_spec_changed=spec is not None,
-            are_assets_changed=bool(put or removed),
+        paths = {asset.path for asset in found.assets}
+        write = ContentWrite(
+            title=found.version.title,
+            spec=found.spec,
+            refreshes=enabled_refreshes(self.parsed),
+            hints=self._restore_hints,
+            session_key=found.version.session_key,
+            put=_find_put(snapshot, found),
+            removed=[asset.path for asset in snapshot.assets if asset.path not in paths],
+            restored=found.version,
         )
-        accepted = acceptance_after_restore(
-            self.principal, snapshot, write, was_accepted=found.version.is_accepted
-        )
-        marks = [
-            *([] if title is None else [TITLE_MARK]),
-            *([] if spec is None else [SPEC_MARK]),
-            *map(asset_path_mark, (*removed, *(asset.path for asset in put))),
-            *([] if accepted in (None, canvas.is_accepted) else [ACCEPTED_MARK]),
-        ]
+        change, marks = change_content(self.principal, snapshot, write)
         if not marks:
             return None
-        hints = stricter_hints(canvas.tool_hints, found.tool_hints)
-        # What no person has accepted keeps the author that the person who is asked must know. RS-64
-        is_for_review = self.principal.is_person and not found.version.is_accepted
-        author = (is_for_review and found.version.written_by) or self.principal.author
-        return Change(
-            events=[events_for(self.principal, canvas.canvas_id).updated(canvas.revision + 1, marks)],
-            title=title,
-            spec=spec,
-            put=put,
-            removed=removed,
-            refreshes=None if spec is None else enabled_refreshes(self.parsed),
-            is_accepted=accepted,
-            written_by=author if write.is_change else None,
-            tool_hints=remember_hints(self.parsed, self.definitions, hints) if write.is_change else None,
-            restored_version=found.version.number,
-        )
+        events = events_for(self.principal, canvas.canvas_id)
+        return replace(change, events=[events.updated(canvas.revision + 1, marks)])
+
+    def _restore_hints(self, present: Hints) -> Hints:
+        both = stricter_hints(present, self.found.tool_hints)
+        return remember_hints(self.parsed, self.definitions, both)
 
 
 def _find_put(snapshot: CanvasSnapshot, found: VersionContent) -> Sequence[Asset]:

@@ -35,7 +35,12 @@ class ToolRules:
     enforces_inspection: bool = True  # RS-47
     is_turned_off: bool = False  # CT-37
     max_document_bytes: int = 1_048_576
-    max_result_bytes: int = 262_144
+    max_result_bytes: int = 32_768
+
+    @property
+    def max_answer_bytes(self) -> int:
+        """How many bytes the members of an answer may have that depend on the text."""
+        return max(self.max_result_bytes - RESULT_MARGIN_BYTES, self.max_result_bytes // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ def compute_grep(args: Args, rules: ToolRules, document: Document) -> Computed:
         {"line": match.line, "text": match.text, "section": _shorten_name(match.section)}
         for match in found.matches
     ]
-    count = _count_fitting(map(_size, described), _max_bytes(rules))
+    count = _count_fitting(map(_size, described), rules.max_answer_bytes)
     answer: dict[str, Any] = {
         "matches": described[:count],
         "line_count": count_lines(text),
@@ -137,7 +142,7 @@ def compute_read_lines(args: Args, rules: ToolRules, document: Document) -> Comp
     return _read(document, rules, first, last)
 
 
-def compute_read_all(rules: ToolRules, document: Document) -> Computed:
+def compute_read_all(_: Args, rules: ToolRules, document: Document) -> Computed:
     """Read the whole text. CT-23"""
     return _read(document, rules, 1, count_lines(document.text))
 
@@ -178,14 +183,14 @@ def _read(document: Document, rules: ToolRules, first: int, last: int) -> Comput
         "line_count": count_lines(text),
         "section": _shorten_name(Outline(text).name_of(first)),
     }
-    if _size(answer) > _max_bytes(rules):
+    if _size(answer) > rules.max_answer_bytes:
         return Computed(problem=_too_large(numbered, first, rules))
     return Computed(answer=answer, inspected=add_inspected(document.inspected, [(first, last)]))
 
 
 def _too_large(numbered: str, first: int, rules: ToolRules) -> TooLarge:
     """Return the failure of a read that is too long, which says how many of its lines can be read."""
-    limit = _max_bytes(rules)
+    limit = rules.max_answer_bytes
     # The numbers of lines and the name of the section need some bytes too.
     count = _count_fitting(map(_size, numbered.split("\n")), limit - 4 * MAX_NAME_LENGTH)
     advice = (
@@ -201,11 +206,6 @@ def _too_large(numbered: str, first: int, rules: ToolRules) -> TooLarge:
 
 def _shorten_name(name: str | None) -> str | None:
     return None if name is None else shorten(name, MAX_NAME_LENGTH)
-
-
-def _max_bytes(rules: ToolRules) -> int:
-    """Return how many bytes the members of an answer may have that depend on the text."""
-    return max(rules.max_result_bytes - RESULT_MARGIN_BYTES, rules.max_result_bytes // 2)
 
 
 def _size(value: Any) -> int:
@@ -229,7 +229,7 @@ def compute_edit(args: Args, rules: ToolRules, document: Document) -> Computed:
         )
     except PatchRejected as problem:
         return Computed(problem=problem)
-    advice = None
+    advice = [applied.advice] if applied.advice else []
     try:
         check_inspected(
             document.inspected,
@@ -241,11 +241,11 @@ def compute_edit(args: Args, rules: ToolRules, document: Document) -> Computed:
         # Without a lease it is not known which lines were shown.
         if rules.enforces_inspection and "lease_id" in args:
             return Computed(problem=problem)
-        advice = None if "lease_id" not in args else NOT_READ
+        advice += [NOT_READ] if "lease_id" in args else []
     answer: dict[str, Any] = {
         "applied_hunks": applied.applied_hunks,
         "new_revision_id": revision_of(applied.text),
         **({"corrections": list(applied.corrections)} if applied.corrections else {}),
-        **({"advice": advice} if advice else {}),
+        **({"advice": " ".join(advice)} if advice else {}),
     }
     return Computed(answer=answer, text=applied.text)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from easel.core.tool.definition import ToolDefinition
+from easel.host.documents.answers import ToolRules
 
+DEFAULTS = ToolRules()
 MAX_LEASE_ID_LENGTH = 300
 MAX_QUERY_LENGTH = 1_000
 MAX_SECTION_LENGTH = 500
@@ -47,8 +49,9 @@ def _line(description: str) -> Mapping[str, Any]:
     return {"type": "integer", "minimum": 1, "maximum": MAX_LINE_NUMBER, "description": description}
 
 
-def definitions(*, needs_lease: bool = True) -> Mapping[str, ToolDefinition]:
+def definitions(rules: ToolRules = DEFAULTS) -> Mapping[str, ToolDefinition]:
     """Return the definitions by name. Without leases, reads and patches take a `canvas_id` instead. CT-60"""
+    needs_lease = rules.needs_lease
 
     def schema(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
         target = {"lease_id": _LEASE_ID} if needs_lease else {"lease_id": _LEASE_ID, "canvas_id": _CANVAS_ID}
@@ -120,8 +123,8 @@ def definitions(*, needs_lease: bool = True) -> Mapping[str, ToolDefinition]:
         ),
         ToolDefinition(
             "canvas_read_all",
-            "Fallback: read the whole document with numbered lines. Prefer canvas_grep and "
-            "canvas_read_lines.",
+            "Fallback: read the whole document with numbered lines, of at most "
+            f"{rules.max_answer_bytes} bytes with the numbers. Prefer canvas_grep and canvas_read_lines.",
             schema({}),
             read_only=True,
         ),

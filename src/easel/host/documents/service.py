@@ -133,13 +133,6 @@ class Documents:
 
     async def promote(self, principal: Principal, canvas_id: str) -> Promoted:
         """Make the current text a version, unless the newest version has the same text. CT-35"""
-        promoted = await self._promote(principal, canvas_id)
-        if promoted.is_new:
-            details = {"revision_id": promoted.document.revision_id}
-            await self._audit.record(principal, "document.promoted", subject=canvas_id, details=details)
-        return promoted
-
-    async def _promote(self, principal: Principal, canvas_id: str) -> Promoted:
         is_new = False
 
         def decide(document: Document) -> DocumentChange | None:
@@ -148,6 +141,9 @@ class Documents:
             return DocumentChange(promotes=True) if is_new else None
 
         document = await self._transactions.apply(principal.user_id, canvas_id, decide)
+        if is_new:
+            details = {"revision_id": document.revision_id}
+            await self._audit.record(principal, "document.promoted", subject=canvas_id, details=details)
         return Promoted(document, is_new)
 
     async def list_versions(

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.document import (
@@ -23,16 +23,20 @@ from easel.core.document.document import (
     revision_of,
 )
 from easel.core.document.lease import Held, check_out, release, renew, require
+from easel.core.document.rejection import Reason
 from easel.core.principal import MAIN_AGENT
+from easel.core.run.limits import PATCH_TOOL
 from easel.core.run.run import Claim
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import (
+    BadInput,
     HostError,
     LeaseExpired,
     LockNotAvailable,
     LockNotOwned,
     NotFound,
+    PatchRejected,
     StaleEpoch,
     ToolFailed,
     Unavailable,
@@ -49,7 +53,7 @@ from easel.host.documents.answers import (
     describe_failure,
     describe_success,
 )
-from easel.host.documents.definitions import definitions
+from easel.host.documents.definitions import MAX_LEASE_ID_LENGTH, definitions
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
 from easel.host.ports import LeaseActivity, Tool
 from easel.host.tools.native import Args, NativeTool
@@ -71,6 +75,7 @@ TURNED_OFF = "this host does not offer the canvas_ tools now; continue without t
 LEASE_ENDED = (LockNotOwned, StaleEpoch, LeaseExpired)
 
 Work = Callable[[Args, Claim], Awaitable[Any]]
+Compute = Callable[[Args, ToolRules, Document], Computed]
 
 
 class _TextMoved(Exception):
@@ -84,14 +89,14 @@ def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, ru
         "canvas_check_out": own.check_out,
         "canvas_renew_lease": own.renew_lease,
         "canvas_check_in": own.check_in,
-        "canvas_grep": own.grep,
-        "canvas_read_lines": own.read_lines,
-        "canvas_read_all": own.read_all,
-        "canvas_apply_patch": own.apply_patch,
+        "canvas_grep": partial(own.compute, compute_grep),
+        "canvas_read_lines": partial(own.compute, compute_read_lines),
+        "canvas_read_all": partial(own.compute, compute_read_all),
+        "canvas_apply_patch": partial(own.compute, compute_edit),
     }
     return [
-        NativeTool(definition, partial(own.use, definition, work[name]))
-        for name, definition in definitions(needs_lease=rules.needs_lease).items()
+        NativeTool(definition, partial(own.use, name, work[name]), partial(own.refuse, definition))
+        for name, definition in definitions(rules).items()
     ]
 
 
@@ -102,15 +107,35 @@ class _DocumentTools:
         self._leases = leases
         self._rules = rules
 
-    async def use(self, definition: ToolDefinition, work: Work, args: Args, context: ToolContext) -> Any:
+    async def use(self, name: str, work: Work, args: Args, context: ToolContext) -> Any:
         """Call a tool. A failure at a document is returned as a result with its code. CT-07"""
         claim = context.run
         if self._rules.is_turned_off:
-            raise ToolFailed(tool=definition.name, reason=TURNED_OFF)
+            raise ToolFailed(tool=name, reason=TURNED_OFF)
         try:
             return await work(args, claim)
         except CallFailed as failure:
             return describe_failure(failure, args, claim)
+
+    async def refuse(
+        self, definition: ToolDefinition, problem: BadInput, args: Args, context: ToolContext
+    ) -> Any:
+        """Return the failure of a call whose arguments do not fit: of its lease, else `problem`. CT-11"""
+        needs_lease = "lease_id" in definition.schema.get("required", ())
+        lease_id = str(args.get("lease_id", ""))[:MAX_LEASE_ID_LENGTH]
+        known = {"lease_id": lease_id} if needs_lease or "lease_id" in args else {}
+
+        async def fail(known: Args, claim: Claim) -> NoReturn:
+            if known:
+                document = await self._read(await self._find_canvas(known, claim), known, claim)
+            else:
+                document = await self._read_newest(claim)
+            if definition.name != PATCH_TOOL:
+                raise CallFailed(problem, document)
+            rejected = PatchRejected(problem=problem.message, reason=str(Reason.BAD_ARGUMENTS))  # CT-26
+            raise CallFailed(rejected, document)
+
+        return await self.use(definition.name, fail, known, context)
 
     # -- the lease -------------------------------------------------------------------------------------------
 
@@ -179,31 +204,16 @@ class _DocumentTools:
 
     # -- reading and editing ---------------------------------------------------------------------------------
 
-    async def grep(self, args: Args, claim: Claim) -> Any:
-        is_slow = bool(args.get("regex"))
-        return await self._work(args, claim, partial(compute_grep, args, self._rules), is_slow=is_slow)
-
-    async def read_lines(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_read_lines, args, self._rules))
-
-    async def read_all(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_read_all, self._rules))
-
-    async def apply_patch(self, args: Args, claim: Claim) -> Any:
-        return await self._work(args, claim, partial(compute_edit, args, self._rules))
-
-    async def _work(
-        self, args: Args, claim: Claim, compute: Callable[[Document], Computed], *, is_slow: bool = False
-    ) -> Any:
+    async def compute(self, work: Compute, args: Args, claim: Claim) -> Any:
         """Compute the answer of a call on one revision, and store its change if that is still current."""
         canvas_id = await self._find_canvas(args, claim)
         for _ in range(MAX_ATTEMPTS):
             document = await self._read(canvas_id, args, claim)
             size = len(document.text) + len(args.get("patch", ""))
-            if is_slow or size > MAX_INLINE_LENGTH:
-                computed = await asyncio.to_thread(compute, document)
+            if args.get("regex") or size > MAX_INLINE_LENGTH:
+                computed = await asyncio.to_thread(work, args, self._rules, document)
             else:
-                computed = compute(document)
+                computed = work(args, self._rules, document)
             try:
                 stored = await self._store_computed(canvas_id, args, claim, document, computed)
             except _TextMoved:
@@ -260,7 +270,7 @@ class _DocumentTools:
             args,
             claim,
             decide,
-            locks_session=not has_lease_id(args) and computed.text is not None,
+            locks_session="lease_id" not in args and computed.text is not None,
         )
         if has_lease:
             self._leases.note_checked_out(claim.run_id, canvas_id)
@@ -268,7 +278,7 @@ class _DocumentTools:
 
     def _check(self, document: Document, args: Args, claim: Claim) -> Held | None:
         """Return the lease of the call. Returns None for a call without one, if that is allowed. CT-60"""
-        if has_lease_id(args) or self._rules.needs_lease:
+        if "lease_id" in args or self._rules.needs_lease:
             return _require(document, args, claim)
         if document.is_interrupted:
             raise StaleEpoch(epoch=document.lease.epoch)
@@ -306,19 +316,25 @@ class _DocumentTools:
         if lease_id is not None:
             canvas_id = canvas_of(lease_id)
             if canvas_id is None:
-                newest = await self._store.find_newest(claim.user_id, claim.session_id)
-                document = None if newest is None else await self._store.get(claim.user_id, newest)
-                raise CallFailed(LockNotOwned(lease_id=lease_id[:100]), document)
+                problem = LockNotOwned(lease_id=lease_id[:100] or "A missing lease_id")
+                raise CallFailed(problem, await self._read_newest(claim))
             return canvas_id
         if (name := args.get("canvas_id")) is not None:
             try:
                 return parse_document_id(name)
             except NotFound as problem:
                 raise CallFailed(_no_document(name[:200], args), None) from problem
-        newest = await self._store.find_newest(claim.user_id, claim.session_id)
+        newest = await self._find_newest(claim)
         if newest is None:
             raise CallFailed(NotFound.with_message(NO_DOCUMENT, what="document"), None)
         return newest
+
+    async def _find_newest(self, claim: Claim) -> CanvasId | None:
+        return next(iter(await self._store.list_newest(claim.user_id, claim.session_id, 1)), None)
+
+    async def _read_newest(self, claim: Claim) -> Document | None:
+        newest = await self._find_newest(claim)
+        return None if newest is None else await self._store.get(claim.user_id, newest)
 
 
 def canvas_of(lease_id: str) -> CanvasId | None:
@@ -329,10 +345,6 @@ def canvas_of(lease_id: str) -> CanvasId | None:
     """
     canvas_id = (lease_id.split("_", 4) + [""] * 4)[4]
     return CanvasId(canvas_id) if is_name(canvas_id) else None
-
-
-def has_lease_id(args: Args) -> bool:
-    return "lease_id" in args
 
 
 def _require(document: Document, args: Args, claim: Claim) -> Held:

@@ -97,7 +97,7 @@ class CanvasVersionStore(Protocol):
         ...
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
     ) -> list[Version]:
         """Return the versions below the number in `before`, newest first, without the present one."""
         ...

@@ -20,8 +20,8 @@ class DocumentStore(Protocol):
         """Return the document, or None if there is no such canvas of mode `markdown`. RS-51"""
         ...
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        """Return the newest document whose canvas belongs to the session."""
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        """Return the documents whose canvas belongs to the session, newest first."""
         ...
 
     async def change(
@@ -37,7 +37,8 @@ class DocumentStore(Protocol):
 
         Returns the document after the change, or None if there is none. `decide` may be called on any thread;
         if it raises, nothing is stored. With a `claim`, the run must still be claimed: raises `ClaimLost`.
-        `locks_session` locks the session of the claim too, so that no message arrives during the change.
+        `locks_session` locks the sessions of the claim and of the document too, so that no message arrives
+        during the change.
         """
         ...
 

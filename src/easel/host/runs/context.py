@@ -5,10 +5,10 @@ by the next runs of the session. A model that needs no history (`is_remote` is f
 Long histories are decoded in a thread. Which turns are chosen is decided in `core/run/context.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.document.hidden_update import format_text_update
+from easel.core.document.hidden_update import format_read_again, format_text_update
 from easel.core.model.choice import ModelChoice
 from easel.core.run.context import (
     DOCUMENT_SHARE,
@@ -32,17 +32,10 @@ from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import DocumentStore, Model
 from easel.host.runs.images import ImageReader
 from easel.host.runs.turns import History, LoadedTurn, TurnImages, TurnLoader
-from easel.ids import RunId
+from easel.ids import CanvasId, RunId
 
-READ_AGAIN = (
-    "Canvas update (do not display to user). The document changed by more than fits here: "
-    "read it with canvas_check_out and canvas_read_lines before you use or edit it."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ContextLimits:
-    max_result_bytes: int = 32_768  # of a tool result; a larger one is shortened
+MAX_WHOLE_DOCUMENTS = 10  # whose texts replace updates that are left out; the model must read the others
+MAX_NAMED_DOCUMENTS = 100
 
 
 class ContextSource:
@@ -54,12 +47,12 @@ class ContextSource:
         images: ImageReader,
         documents: DocumentStore | None = None,
         *,
-        limits: ContextLimits,
+        max_result_bytes: int,  # of a tool result; a larger one is shortened
     ) -> None:
         self.turns = turns
         self.images = images
         self.documents = documents
-        self.limits = limits
+        self.max_result_bytes = max_result_bytes
 
     def of_run(
         self, claim: Claim, message: str, updates: tuple[str, ...], progress: Progress
@@ -79,7 +72,7 @@ class _Loaded:
     updates: tuple[str, ...]
     images: tuple[Image, ...]
     first: RunId  # of the first turn; part of the prefix
-    whole_text_of: RunId | None  # the run, if it is given the text of a document instead of all updates
+    whole_texts_of: RunId | None  # the run, if it is given texts of documents instead of all updates
     step_tokens: int  # that the run's own steps may take
 
 
@@ -123,13 +116,13 @@ class RunContext:
         if self._loaded is None:
             self._tools = tuple(ToolDefinition(*tool) for tool in given.tools)
             self._loaded = await self._load(choice.token_budget, given.system)
-            self._own = OwnSteps(self._source.limits.max_result_bytes, self._loaded.step_tokens)
+            self._own = OwnSteps(self._source.max_result_bytes, self._loaded.step_tokens)
         loaded = self._loaded
         used = f"{choice.provider}/{choice.model}"
         if used != self._model:
             self._model = used
             known = prefix_digest(given.system, loaded.note, loaded.first, given.tools, used)
-            self._beginning = prefix_after(known, loaded.whole_text_of, loaded.turn_images.first)
+            self._beginning = prefix_after(known, loaded.whole_texts_of, loaded.turn_images.first)
             self._turns = self._valid_turns(loaded)
         for step in steps[self._added :]:
             self._own.add(step)
@@ -165,13 +158,16 @@ class RunContext:
         source, claim = self._source, self._claim
         images = await source.images.read(claim.user_id, self._message)
         own = sum(map(estimate_tokens, (system, self._message))) + IMAGE_TOKENS * len(images)
-        given = sum(map(estimate_tokens, self._updates))
+        updates, given = self._updates, sum(map(estimate_tokens, self._updates))
         history = await source.turns.load(claim, budget, self.start)
         documents = source.documents if claim.has_document else None
-        has_updates = source.documents is not None
-        if documents is not None and self._must_send_text(history, own, given, budget):
-            # Updates are missing or too large, so the whole text replaces all of them. CT-52
-            has_updates, given = False, budget // DOCUMENT_SHARE
+        is_whole = documents is not None and self._must_send_texts(history, own, given, budget)
+        whole: Mapping[CanvasId, str | None] = {}
+        if documents is not None and is_whole:
+            # Updates are missing or too large, so whole texts replace all of them. CT-52
+            whole, updates = await self._whole_documents(documents, budget // DOCUMENT_SHARE)
+            given = max(budget // DOCUMENT_SHARE, sum(map(estimate_tokens, updates)))
+        has_updates = source.documents is not None and not is_whole
         sizes = [loaded.tokens if has_updates else loaded.tokens_without_updates for loaded in history.turns]
         at = history.start if self.start else choose_start(sizes, budget, own + given, history.start)
         kept = history.turns[at:]
@@ -179,12 +175,7 @@ class RunContext:
         first = kept[0].turn.run_id if kept else claim.run_id
         note = await self._note(first) if is_cut else None
         turn_images = await source.turns.read_images(claim, kept, images)
-        updates, is_whole = self._updates, documents is not None and (is_cut or not has_updates)
-        if documents is not None and is_whole:
-            has_updates = False
-            self.start, updates = await self._whole_document(documents, first if is_cut else None, budget)
-        if self.start is None:
-            self.start = ContextStart(first if is_cut else None)
+        self.start = replace(self.start or ContextStart(first if is_cut else None), documents=whole)
         before = own + given + sum(sizes[at:]) + estimate_tokens(note or "")
         return _Loaded(
             note,
@@ -198,12 +189,12 @@ class RunContext:
             max(budget - before, budget // KEPT_SHARE),
         )
 
-    def _must_send_text(self, history: History, own: int, given: int, budget: int) -> bool:
+    def _must_send_texts(self, history: History, own: int, given: int, budget: int) -> bool:
         """Whether the updates of the turns have a hole, or the updates do not fit."""
         if given > budget // DOCUMENT_SHARE or history.start > 0 or history.has_more:
             return True
         if self.start is not None:
-            return self.start.canvas_id is not None
+            return bool(self.start.documents)
         return own + given + sum(history.sizes) > budget
 
     def _valid_turns(self, loaded: _Loaded) -> tuple[Turn, ...]:
@@ -217,26 +208,40 @@ class RunContext:
         omitted = await self._source.turns.list_omitted(self._claim, first, MAX_LISTED_TURNS + 1)
         return omission_note(omitted[-MAX_LISTED_TURNS:], has_more=len(omitted) > MAX_LISTED_TURNS)
 
-    async def _whole_document(
-        self, documents: DocumentStore, first: RunId | None, budget: int
-    ) -> tuple[ContextStart, tuple[str, ...]]:
-        """Return the text of the session's document at the start of the run, as one update."""
-        claim, start = self._claim, self.start
-        text: str | None = None
-        if start is not None and start.canvas_id is not None and start.revision_id is not None:
-            text = await documents.read_revision(claim.user_id, start.canvas_id, start.revision_id)
-        else:
-            start = ContextStart(first_run_id=start.first_run_id if start else first)
-            canvas_id = await documents.find_newest(claim.user_id, claim.session_id)
-            document = await documents.get(claim.user_id, canvas_id) if canvas_id is not None else None
-            if document is None:
-                fits = sum(map(estimate_tokens, self._updates)) <= budget // DOCUMENT_SHARE
-                return start, self._updates if fits else (READ_AGAIN,)
-            text = document.text
-            start = replace(start, canvas_id=document.canvas_id, revision_id=document.revision_id)
-        if text is None or estimate_tokens(text) > budget // DOCUMENT_SHARE:
-            return start, (READ_AGAIN,)
-        return start, (format_text_update(text),)
+    async def _whole_documents(
+        self, documents: DocumentStore, max_tokens: int
+    ) -> tuple[Mapping[CanvasId, str | None], tuple[str, ...]]:
+        """Return the revisions and the texts of the session's documents at the start of the run.
+
+        Those that do not fit are named in one update, and have no revision. A later attempt of the run gets
+        the same texts.
+        """
+        user_id, start = self._claim.user_id, self.start or ContextStart()
+        names = list(start.documents) or await self._list_documents(documents)
+        whole: dict[CanvasId, str | None] = dict.fromkeys(names)
+        updates: list[str] = []
+        for name in names[:MAX_WHOLE_DOCUMENTS]:
+            if start.documents:
+                revision_id = start.documents[name]
+                text = revision_id and await documents.read_revision(user_id, name, revision_id)
+            else:
+                document = await documents.get(user_id, name)
+                revision_id, text = (document.revision_id, document.text) if document else (None, None)
+            update = None if text is None else format_text_update(text, name)
+            if update is not None and (tokens := estimate_tokens(update)) <= max_tokens:
+                max_tokens -= tokens
+                whole[name] = revision_id
+                updates.append(update)
+        if unread := [name for name, revision_id in whole.items() if revision_id is None]:
+            updates.append(format_read_again(unread, has_more=len(names) >= MAX_NAMED_DOCUMENTS))
+        return whole, tuple(updates)
+
+    async def _list_documents(self, documents: DocumentStore) -> list[CanvasId]:
+        """Return the documents of the session, those that changed before this message first."""
+        claim = self._claim
+        names = await documents.list_newest(claim.user_id, claim.session_id, MAX_NAMED_DOCUMENTS)
+        # The update of a document that is not the newest names it.
+        return sorted(names, key=lambda name: not any(f"--- {name}\n" in update for update in self._updates))
 
 
 def _without_updates(turn: Turn) -> Turn:

@@ -13,7 +13,6 @@ from easel.core.run.deltas import shorten
 from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
-from easel.core.stream.message_text import take_out_runs
 from easel.errors import HostError, InternalError, RunTimedOut
 from easel.host.audit import Audit, agent_of
 from easel.host.metrics import RUNS_ENDED
@@ -116,11 +115,7 @@ class RunExecution:
         return Status.COMPLETED, None
 
     async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
-        message = claim.input_text
-        if claim.input_artifact is not None:
-            stored = await self._artifacts.read(claim.user_id, claim.input_artifact)  # by a former release
-            message = take_out_runs(stored.decode()).text
-        return message, await read_progress(
+        return claim.input_text, await read_progress(
             self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
         )
 

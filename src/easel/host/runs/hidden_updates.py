@@ -81,7 +81,7 @@ async def _to_updates(
     if not drafts:
         return NO_UPDATES
     claim = log.claim
-    newest = await retry_until_available(lambda: documents.find_newest(claim.user_id, claim.session_id))
+    newest = await retry_until_available(lambda: documents.list_newest(claim.user_id, claim.session_id, 1))
     length = sum(len(draft.before) + len(draft.text) for draft in drafts)
     is_long = length > THREAD_CHARACTERS
     changes = await asyncio.to_thread(_describe, drafts, newest) if is_long else _describe(drafts, newest)
@@ -98,12 +98,12 @@ async def _to_updates(
     )
 
 
-def _describe(drafts: Sequence[Draft], newest: CanvasId | None) -> list[tuple[Author, MessageText]]:
+def _describe(drafts: Sequence[Draft], newest: Sequence[CanvasId]) -> list[tuple[Author, MessageText]]:
     """Return each author in turn with its update, if the text changed. The newest document is not named."""
     changes: list[tuple[Author, MessageText]] = []
     for (canvas_id, author), group in groupby(drafts, key=lambda draft: (draft.canvas_id, draft.author)):
         successive = list(group)
-        name = None if canvas_id == newest else canvas_id
+        name = None if canvas_id in newest else canvas_id
         text = format_diff_update(successive[0].before, successive[-1].text, name)
         if text is not None:
             changes.append((author, take_out_runs(text)))

@@ -5,7 +5,6 @@ Owns validation, idempotency and notifications. Does not execute runs: that is t
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -18,7 +17,7 @@ from easel.core.run.status import Status
 from easel.core.session.message import Message, message, question
 from easel.core.session.session import make_title
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.message_text import take_out_runs, take_out_whole
+from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit import Audit
@@ -102,15 +101,6 @@ class RunQueue:
         if run is None:
             raise NotFound(what="run", id=run_id)
         return run
-
-    async def get_with_input(self, principal: Principal, run_id: str) -> Run:
-        """Return a run with its complete input, also if a former release offloaded that. RS-62"""
-        run = await self.get(principal, run_id)
-        if run.input_artifact is None:
-            return run
-        text = (await self._artifacts.read(principal.user_id, run.input_artifact)).decode()
-        light = take_out_whole(text)
-        return replace(run, input_text=light.text, input_attachments=light.attachments, input_artifact=None)
 
     async def read_usage(self, run: Run) -> Usage | None:
         """Return the tokens that an ended run used, None if it called no model that counts them.

@@ -151,8 +151,9 @@ class ToolLoop:
         await self._note_activity(run_id)
         definitions = await retry_until_available(lambda: self._tools.definitions(user_id))
         choice, model = await retry_until_available(lambda: self._models.choose(user_id))
+        offered = [tool for tool in definitions.values() if tool.is_for_agents]
         conversation, tools = await retry_until_available(
-            lambda: context.build(choice, model, list(definitions.values()), steps)
+            lambda: context.build(choice, model, offered, steps)
         )
         answer = _Answer(log, transcript, assistant_text(tuple(steps)), is_published=not self._holds(run_id))
         parts = model.reply(conversation, tools)
@@ -201,9 +202,10 @@ class ToolLoop:
         """Make the calls that have no result yet, in order. RS-38
 
         A call that an earlier attempt started is repeated only if its tool allows that; otherwise its result
-        is an error that says that the outcome is unknown.
+        is an error that says that the outcome is unknown. Calls over the limit of an answer are refused.
         """
-        for call in step.calls[len(step.results) :]:
+        limit = self._limits.max_calls
+        for call in step.calls[len(step.results) : limit]:
             if should_release():
                 raise ReleaseRun
             await self._note_activity(log.claim.run_id)
@@ -217,7 +219,15 @@ class ToolLoop:
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))
-        return step
+        reason = f"Not called: an answer may have at most {limit} calls. Call it in the next one."
+        rest = step.calls[len(step.results) :]
+        refused = [ToolResult(call.call_id, call.tool, reason, is_error=True) for call in rest]
+        for call, result in zip(rest, refused, strict=True):
+            log.write(log.events.tool_call(call))
+            log.write(log.events.tool_result(result))
+            await log.apply_backpressure()
+        await log.flush()
+        return replace(step, results=(*step.results, *refused))
 
     async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
         return await retry_until_available(lambda: self._tools.may_repeat(log.claim.user_id, call.tool))

@@ -122,11 +122,6 @@ class TurnLoader:
         self._memory: OrderedDict[tuple[UserId, SessionId], _Memory] = OrderedDict()
         self._sizes: dict[tuple[UserId, SessionId], int] = {}  # bytes in memory
 
-    @property
-    def session_count(self) -> int:
-        """How many sessions are in memory."""
-        return len(self._memory)
-
     async def load(self, claim: Claim, budget: int, own: ContextStart | None) -> History:
         """Return the turns before a run: those that fit into the budget, and at least the first given one.
 

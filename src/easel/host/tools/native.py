@@ -8,6 +8,7 @@ from typing import Any
 
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
+from easel.errors import BadInput
 from easel.host.ports import Tool
 
 Args = Mapping[str, Any]
@@ -15,10 +16,14 @@ Args = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    """A tool that is implemented in Easel: its definition and the function that runs it."""
+    """A tool that is implemented in Easel: its definition and the function that runs it.
+
+    `refuse`, if there is one, returns the result of a call whose arguments do not fit the schema.
+    """
 
     definition: ToolDefinition
     run: Callable[[Args, ToolContext], Awaitable[Any]]
+    refuse: Callable[[BadInput, Args, ToolContext], Awaitable[Any]] | None = None
 
     async def use(self, args: Args, context: ToolContext) -> Any:
         return await self.run(args, context)

@@ -8,6 +8,7 @@ import asyncio
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import jsonschema_rs
@@ -26,6 +27,7 @@ from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit import Audit
 from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
+from easel.host.tools.native import NativeTool
 from easel.host.tools.schema import build_validator, find_errors
 from easel.host.tools.secrets import check_takes_secrets, open_secrets
 from easel.ids import UserId
@@ -70,10 +72,13 @@ class ToolRegistry:
         self.timeout_seconds = timeout_seconds
         self._max_result_bytes = max_result_bytes
 
-    def add(self, tools: Iterable[Tool]) -> None:
-        """Add tools that depend on this registry and are therefore built after it."""
-        self._tools |= {tool.definition.name: tool for tool in tools}
-        self._own_definitions = {name: tool.definition for name, tool in self._tools.items()}
+    def add(self, tools: Iterable[Tool], *, are_offered: bool = True) -> None:
+        """Add tools that are built after this registry. One that is not offered can still be called."""
+        added = {tool.definition.name: tool for tool in tools}
+        self._tools |= added
+        if are_offered:
+            definitions = {name: tool.definition for name, tool in added.items()}
+            self._own_definitions = {**self._own_definitions, **definitions}
 
     async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
         """Return all tools that this user's agents and canvases can call now.
@@ -148,14 +153,19 @@ class ToolRegistry:
         *,
         is_checked: bool = True,
     ) -> Any:
-        name = tool.definition.name
-        if is_checked:
-            self.check_arguments(tool.definition, args)
+        name, use = tool.definition.name, tool.use
+        try:
+            if is_checked:
+                self.check_arguments(tool.definition, args)
+        except BadInput as problem:
+            if not isinstance(tool, NativeTool) or tool.refuse is None:
+                raise
+            use = partial(tool.refuse, problem)
         seconds = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                value = await tool.use(args, context)
+                value = await use(args, context)
         except (HostError, ClaimLost):
             raise
         except TimeoutError as problem:

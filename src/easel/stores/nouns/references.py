@@ -32,7 +32,6 @@ class SqlReferences:
             UserId(run["user_id"]),
             frozenset(map(ArtifactId, msgspec.json.decode(run["artifact_ids"]))),
             [row["text"] for row in texts],
-            None if run["input_artifact"] is None else ArtifactId(run["input_artifact"]),
         )
 
     async def release_run(self, run_id: RunId, kept: Collection[ArtifactId], limit: int) -> int:

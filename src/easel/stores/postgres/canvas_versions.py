@@ -25,7 +25,7 @@ class PostgresCanvasVersions:
         return to_version(row) if row else None
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
     ) -> list[Version]:
         rows = await self._database.rows(
             SQL["list_versions"],
@@ -33,6 +33,7 @@ class PostgresCanvasVersions:
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
+            only_accepted=only_accepted,
         )
         return [to_version(row) for row in rows]
 
@@ -48,24 +49,24 @@ async def keep_version(
 ) -> list[str]:
     """Store what the change replaces, if it makes a version, and prune the oldest versions.
 
-    Returns the keys of the blobs of pruned versions. Must run before the change is stored.
+    The newest version by a person and the newest accepted one are not pruned. Returns the keys of the blobs
+    of the others. Must run before the change is stored. RS-72
     """
     replaced = find_replaced(before, change)
     if replaced is None:
         return []
     ids = {"user_id": before.canvas.user_id, "canvas_id": before.canvas.canvas_id}
-    last_pruned = LAST_CURSOR
-    if max_versions:
-        assets = replaced.assets.values()
-        columns = {
-            "paths": list(replaced.assets),
-            "blob_keys": [None if asset is None else asset.blob_key for asset in assets],
-            "sizes": [None if asset is None else asset.size for asset in assets],
-            "has_spec": replaced.has_spec,
-            "next_changed": encode_differences(replaced.differences),
-        }
-        [row] = await _fetch(connection, "keep_version", {**ids, **columns})
-        last_pruned = row["version_no"] - max_versions
+    assets = replaced.assets.values()
+    columns = {
+        "paths": list(replaced.assets),
+        "blob_keys": [None if asset is None else asset.blob_key for asset in assets],
+        "sizes": [None if asset is None else asset.size for asset in assets],
+        "has_spec": replaced.has_spec,
+        "is_complete": replaced.is_complete,
+        "next_changed": encode_differences(replaced.differences),
+    }
+    [row] = await _fetch(connection, "keep_version", {**ids, **columns})
+    last_pruned = row["version_no"] - max_versions
     if last_pruned < 1:
         return []
     pruned = await _fetch(connection, "prune_versions", {**ids, "version": last_pruned})

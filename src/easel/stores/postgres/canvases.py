@@ -51,7 +51,7 @@ class PostgresCanvases:
             "title": new.title,
             "owner_session_key": new.owner_session_key,
             "is_accepted": new.is_accepted,
-            "tool_hints": None if new.tool_hints is None else to_json(new.tool_hints),
+            "tool_hints": to_json(new.tool_hints),
             "written_by": new.written_by,
             "event_type": event.type,
             "visibility": event.visibility.value,

@@ -34,16 +34,13 @@ class PostgresDocuments:
         self.max_versions = max_versions  # of one document
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
-        row = await self._database.row(SQL["rt_get_canvas_v1"], **ids)
-        if row is not None:
-            return to_document(row, row["now"])
-        async with self._database.connection() as connection, connection.transaction():
-            return await _lock_and_load(connection, ids)
+        row = await self._database.row(SQL["rt_get_canvas_v1"], user_id=user_id, canvas_id=canvas_id)
+        return to_document(row, row["now"]) if row else None
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        row = await self._database.row(SQL["find_newest_document"], user_id=user_id, session_id=session_id)
-        return CanvasId(row["canvas_id"]) if row else None
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        statement = SQL["list_newest_documents"]
+        rows = await self._database.rows(statement, user_id=user_id, session_id=session_id, limit=limit)
+        return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,
@@ -58,7 +55,7 @@ class PostgresDocuments:
         async with self._database.connection() as connection, connection.transaction():
             is_interrupted = False
             if claim is not None:
-                is_interrupted = await _lock_claim(connection, user_id, claim, locks_session=locks_session)
+                is_interrupted = await _lock_claim(connection, ids, claim, locks_session=locks_session)
             before = await _lock_and_load(connection, ids, is_interrupted=is_interrupted)
             if before is None:
                 return None
@@ -130,20 +127,18 @@ class PostgresDocuments:
         return row["text"] if row else None
 
 
-async def _lock_claim(
-    connection: "Connection", user_id: UserId, claim: Claim, *, locks_session: bool
-) -> bool:
-    """Lock the run of a claim, and its session if asked. Returns whether the user has interrupted the run.
+async def _lock_claim(connection: "Connection", ids: Ids, claim: Claim, *, locks_session: bool) -> bool:
+    """Lock the run of a claim, and if asked its session and that of the document.
 
-    Raises `ClaimLost` if the claim is not valid.
+    Returns whether the user has interrupted the run. Raises `ClaimLost` if the claim is not valid.
     """
     if locks_session:
         # A separate statement: the next one must see a message that was stored while this one waited.
-        await fetch_all(connection, "lock_session", user_id=user_id, session_id=claim.session_id)
+        await fetch_all(connection, "lock_sessions", session_id=claim.session_id, **ids)
     rows = await fetch_all(
         connection,
         "lock_claimed_run",
-        user_id=user_id,
+        **ids,
         run_id=claim.run_id,
         worker_id=claim.worker_id,
         attempt=claim.attempt,
@@ -156,11 +151,9 @@ async def _lock_claim(
 async def _lock_and_load(
     connection: "Connection", ids: Ids, *, is_interrupted: bool = False
 ) -> Document | None:
-    """Lock a document and return it. Creates its row if an older release has created the canvas. D6"""
+    """Lock a document and return it."""
     # A separate statement: the next one must see the changes that were committed while this one waited for
     # the lock.
     await fetch_all(connection, "lock_document", **ids)
     rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
-    if not rows and await document_changes.open_document(connection, ids):
-        rows = await fetch_all(connection, "rt_get_canvas_v1", **ids)
     return to_document(rows[0], rows[0]["now"], is_interrupted=is_interrupted) if rows else None

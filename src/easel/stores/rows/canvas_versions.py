@@ -20,6 +20,8 @@ def to_version(row: Row, time: Time = None) -> Version:
         number=row["version_no"],
         revision=row["revision"],
         title=row["title"],
+        titled_by=row["titled_by"],
+        session_key=row["session_key"],
         is_accepted=bool(row["is_accepted"]),
         written_by=row["written_by"],
         written_at=_to_time(row["written_at"], time),
@@ -29,7 +31,7 @@ def to_version(row: Row, time: Time = None) -> Version:
 
 def to_content(row: Row, time: Time = None) -> VersionContent:
     assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
-    hints = None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"])
+    hints = msgspec.json.decode(row["tool_hints"] or "{}")
     spec = msgspec.json.decode(row["spec"])
     written_at = _to_time(row["canvas_written_at"], time)
     return VersionContent(to_version(row, time), spec, assets, hints, row["canvas_revision"], written_at)

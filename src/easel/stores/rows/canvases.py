@@ -14,7 +14,6 @@ from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.errors import current_code
 from easel.ids import CanvasId, UserId
 from easel.stores.rows.runs import Row, Time, to_canvas, to_events
 
@@ -25,18 +24,11 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
         View(view_id, client_id, connection_id, bool(is_live))
         for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
     ]
-    failing = [
-        Failing(refresh_id, action_id, failures, wait, None if error is None else _with_current_name(error))
-        for refresh_id, action_id, failures, wait, error in msgspec.json.decode(row["failing"])
-    ]
+    failing = [Failing(*values) for values in msgspec.json.decode(row["failing"])]
     written_at = row["written_at"]
     if time is not None and written_at is not None:
         written_at = time(written_at)
     return CanvasSnapshot(to_canvas(row, time), assets, views, failing, written_at=written_at)
-
-
-def _with_current_name(error: dict[str, Any]) -> dict[str, Any]:
-    return {**error, "name": current_code(error["name"])} if "name" in error else error
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
@@ -50,19 +42,13 @@ def to_canvas_events(
 ) -> list[LoggedEvent]:
     """Return a page of a canvas's log from rows of an event and the agent that has the canvas.
 
-    The agent is added here, once for all viewers, so that events of older releases have it too. RS-67
-    Older releases logged the complete call of a confirmation, which can contain a secret that a person
-    typed. It is left out.
+    The agent is added here, once for all viewers. RS-67
     """
     events = to_events((row[:-1] for row in rows), time)
     agent_id = rows[0][-1] if rows else None
     start = "{" if agent_id is None else f'{{"agentId":{to_json(agent_id)},'  # None: purged since
     for event in events:
         event.data = start + event.data[1:]
-        if event.type == "canvas.action.asked" and '"resolved"' in event.data:
-            payload = msgspec.json.decode(event.data)
-            payload.pop("resolved", None)
-            event.data = to_json(payload)
     return events
 
 
@@ -85,6 +71,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "is_accepted": change.is_accepted,
         "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "written_by": change.written_by,
+        "titled_by": change.titled_by,
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
@@ -149,9 +136,6 @@ def to_execution(row: Row, time: Time = None) -> Execution:
         name: None if row[name] is None else msgspec.json.decode(row[name])
         for name in ("actor", "resolved", "answer")
     }
-    answer: dict[str, Any] = decoded["answer"] or {}
-    if error := answer.get("error"):
-        decoded["answer"] = {**answer, "error": _with_current_name(error)}
     return Execution(
         status=ExecutionStatus(row["status"]),
         **{name: row[name] for name in _EXECUTION_COLUMNS},
@@ -190,6 +174,7 @@ def build_outcome(
         updated_at=updated_at,
         tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
         written_by=before.written_by if change.written_by is None else change.written_by,
+        titled_by=before.titled_by if change.titled_by is None else change.titled_by,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)

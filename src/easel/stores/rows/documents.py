@@ -33,27 +33,19 @@ def has_document(spec: Mapping[str, Any]) -> bool:
     return spec.get("mode") == "markdown"
 
 
-def _ended_lease(reason: str) -> Envelope:
-    """Return the event of a lease that the user ended.
-
-    The store fills in the canvas, its revision, the epoch, the user and the run.
-    """
-    filled_in = CanvasEvents(
-        CanvasId(""), agent_id="user", event_id="run", node_id="chat", kind=ActorKind.PERSON
-    )
-    return filled_in.lease_changed(0, Free(0), reason)
-
-
-# Made once: a message is the most frequent write, and hardly any ends a lease.
-ENDED_BY_MESSAGE, ENDED_BY_CANCEL = _ended_lease("message"), _ended_lease("cancel")
-
-
 def preempted_event(
     canvas_id: CanvasId, revision: int, epoch: int, *, reason: str, user_id: str, run_id: str
 ) -> Envelope:
     """Return the event of a lease that the user ended by a message or a cancel. `run_id` is its run."""
     events = CanvasEvents(canvas_id, agent_id=user_id, event_id=run_id, node_id="chat", kind=ActorKind.PERSON)
     return events.lease_changed(revision, Free(epoch), reason)
+
+
+# Made once: a message is the most frequent write, and hardly any ends a lease. The store fills in the rest.
+ENDED_BY_MESSAGE, ENDED_BY_CANCEL = (
+    preempted_event(CanvasId(""), 0, 0, reason=reason, user_id="user", run_id="run")
+    for reason in ("message", "cancel")
+)
 
 
 def released_event(canvas_id: CanvasId, revision: int, epoch: int, run_id: RunId) -> Envelope:

@@ -12,10 +12,10 @@ from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
 from easel.core.session.session import Session
-from easel.core.stream.envelope import MESSAGE_EVENTS, Visibility
+from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
-from easel.core.stream.message_text import Marker, upgrade_event
+from easel.core.stream.message_text import Marker
 
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
@@ -82,8 +82,9 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         last_seq=row["last_seq"],
         spec_revision=row["spec_revision"],
         is_accepted=bool(row["is_accepted"]),
-        tool_hints=None if row["tool_hints"] is None else msgspec.json.decode(row["tool_hints"]),
+        tool_hints=msgspec.json.decode(row["tool_hints"] or "{}"),
         written_by=row["written_by"],
+        titled_by=row["titled_by"],
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )
@@ -100,13 +101,7 @@ def to_events(
 ) -> list[LoggedEvent]:
     """Return a page of a log from rows of seq, type, visibility, time and payload."""
     return [
-        LoggedEvent(
-            seq,
-            event_type,
-            VISIBILITY[visible],
-            time(at),
-            upgrade_event(data) if event_type in MESSAGE_EVENTS else data,
-        )
+        LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
         for seq, event_type, visible, at, data in rows
     ]
 

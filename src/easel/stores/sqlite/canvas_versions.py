@@ -28,7 +28,7 @@ class SqliteCanvasVersions:
         return to_version(rows[0], to_datetime) if rows else None
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
     ) -> list[Version]:
         rows = await self._read(
             "list_versions",
@@ -36,6 +36,7 @@ class SqliteCanvasVersions:
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
+            only_accepted=only_accepted,
         )
         return [to_version(row, to_datetime) for row in rows]
 
@@ -52,30 +53,27 @@ def keep_version(
 ) -> list[str]:
     """Store what the change replaces, if it makes a version, and prune the oldest versions.
 
-    Returns the keys of the blobs of pruned versions. Must run before the change is stored.
+    The newest version by a person and the newest accepted one are not pruned. Returns the keys of the blobs
+    of the others. Must run before the change is stored. RS-72
     """
     replaced = find_replaced(before, change)
     if replaced is None:
         return []
     ids = {"user_id": before.canvas.user_id, "canvas_id": before.canvas.canvas_id}
-    last_pruned = LAST_CURSOR
-    if max_versions:
-        [row] = _rows(
-            connection,
-            "keep_version",
-            has_spec=replaced.has_spec,
-            next_changed=encode_differences(replaced.differences),
-            **ids,
-        )
-        version = row["version_no"]
-        for path, asset in replaced.assets.items():
-            columns = {
-                "path": path,
-                "blob_key": None if asset is None else asset.blob_key,
-                "size": None if asset is None else asset.size,
-            }
-            _rows(connection, "keep_version_asset", version=version, **columns, **ids)
-        last_pruned = version - max_versions
+    [row] = _rows(
+        connection,
+        "keep_version",
+        has_spec=replaced.has_spec,
+        is_complete=replaced.is_complete,
+        next_changed=encode_differences(replaced.differences),
+        **ids,
+    )
+    version = row["version_no"]
+    for path, asset in replaced.assets.items():
+        blob_key, size = (asset.blob_key, asset.size) if asset else (None, None)
+        columns = {"path": path, "blob_key": blob_key, "size": size}
+        _rows(connection, "keep_version_asset", version=version, **columns, **ids)
+    last_pruned = version - max_versions
     if last_pruned < 1:
         return []
     pruned = _rows(connection, "prune_version_assets", version=last_pruned, **ids)

@@ -55,7 +55,7 @@ class SqliteCanvases:
             "title": new.title,
             "owner_session_key": new.owner_session_key,
             "is_accepted": new.is_accepted,
-            "tool_hints": None if new.tool_hints is None else to_json(new.tool_hints),
+            "tool_hints": to_json(new.tool_hints),
             "written_by": new.written_by,
         }
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}

@@ -46,7 +46,7 @@ def preempt_leases(
     reason: str,
     now: int,
 ) -> tuple[CanvasId, ...]:
-    """End the leases of a session's runs, or of one run, because the user acted. CT-18
+    """End the leases of a session's runs and documents, or of one run, because the user acted. CT-18, RS-79
 
     `by_run` is the run of the message or the cancelled one. Returns the canvases.
     """
@@ -109,4 +109,6 @@ def report_drafts(
 
 
 def session_has_document(connection: sqlite3.Connection, user_id: UserId, session_id: SessionId) -> bool:
-    return bool(fetch_all(connection, "has_document", user_id=user_id, session_id=session_id))
+    return bool(
+        fetch_all(connection, "list_newest_documents", user_id=user_id, session_id=session_id, limit=1)
+    )

@@ -38,14 +38,12 @@ class SqliteDocuments:
 
     async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
         ids = {"user_id": user_id, "canvas_id": canvas_id}
-        document = await self._database.read(lambda connection: _load(connection, ids, self._now()))
-        if document is None:
-            return await self._database.write(lambda connection: _load_or_open(connection, ids, self._now()))
-        return document
+        return await self._database.read(lambda connection: _load(connection, ids, self._now()))
 
-    async def find_newest(self, user_id: UserId, session_id: SessionId) -> CanvasId | None:
-        rows = await self._read("find_newest_document", user_id=user_id, session_id=session_id)
-        return CanvasId(rows[0]["canvas_id"]) if rows else None
+    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        of_session = {"user_id": user_id, "session_id": session_id}
+        rows = await self._read("list_newest_documents", limit=limit, **of_session)
+        return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,
@@ -61,8 +59,8 @@ class SqliteDocuments:
         def work(connection: sqlite3.Connection) -> Document | None:
             now = self._now()
             lease_now = self._database.lease_clock()
-            is_interrupted = claim is not None and _check_claim(connection, user_id, claim, lease_now)
-            before = _load_or_open(connection, ids, now, is_interrupted=is_interrupted)
+            is_interrupted = claim is not None and _check_claim(connection, ids, claim, lease_now)
+            before = _load(connection, ids, now, is_interrupted=is_interrupted)
             if before is None:
                 return None
             change = decide(before)
@@ -152,22 +150,12 @@ def _load(
     return to_document(rows[0], to_datetime(now), to_datetime, is_interrupted=is_interrupted)
 
 
-def _load_or_open(
-    connection: sqlite3.Connection, ids: Ids, now: int, *, is_interrupted: bool = False
-) -> Document | None:
-    """Return the document. Creates its row if an older release has created the canvas. D6"""
-    document = _load(connection, ids, now, is_interrupted=is_interrupted)
-    if document is None and document_changes.open_document(connection, ids):
-        return _load(connection, ids, now, is_interrupted=is_interrupted)
-    return document
-
-
-def _check_claim(connection: sqlite3.Connection, user_id: UserId, claim: Claim, lease_now: int) -> bool:
+def _check_claim(connection: sqlite3.Connection, ids: Ids, claim: Claim, lease_now: int) -> bool:
     """Return whether the user has interrupted the run. Raises `ClaimLost` if the claim is not valid."""
     rows = fetch_all(
         connection,
         "read_claimed_run",
-        user_id=user_id,
+        **ids,
         run_id=claim.run_id,
         worker_id=claim.worker_id,
         attempt=claim.attempt,

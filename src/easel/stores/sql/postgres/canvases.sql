@@ -7,9 +7,9 @@ with ended as (
    where user_id = :user_id and canvas_id = :canvas_id
 ), made as (
   insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                        tool_hints, written_by, written_at, oldest_seq, last_seq)
+                        tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
   select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
-         :is_accepted::bool, :tool_hints, :written_by, clock_timestamp(),
+         :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id)
@@ -39,7 +39,7 @@ with ended as (
 )
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, created_at, updated_at
+       is_accepted, tool_hints, written_by, titled_by, created_at, updated_at
   from made;
 
 -- name: lock_canvas
@@ -51,7 +51,7 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 -- that they are consistent. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, written_at, created_at, updated_at,
+       is_accepted, tool_hints, written_by, titled_by, written_at, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
@@ -71,7 +71,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
 -- The columns of a canvas in a list, without its spec and its state, which can be large.
 user_id, canvas_id, agent_id, title, owner_session_key,
 jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
-'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
 created_at, updated_at;
 
 -- name: list_canvases
@@ -159,11 +159,13 @@ with grown as (
          owner_session_key = coalesce(:owner_session_key::text, owner_session_key),
          spec = coalesce(:spec::text::jsonb, spec),
          state = coalesce(:state::text::jsonb, state),
-         spec_revision = case when :spec is null and :is_accepted::bool is not false then spec_revision
+         spec_revision = case when coalesce(:spec, :owner_session_key) is null
+                                   and :is_accepted::bool is not false then spec_revision
                               else revision + :step::bigint end,
          is_accepted = coalesce(:is_accepted::bool, is_accepted),
          tool_hints = coalesce(:tool_hints::text, tool_hints),
          written_by = coalesce(:written_by::text, written_by),
+         titled_by = coalesce(:titled_by::text, titled_by),
          written_at = case when :written_by::text is null then written_at else clock_timestamp() end,
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),

@@ -17,16 +17,22 @@ update documents
        lease_session_id = null, lease_expires_at = null
  where user_id = :user_id and canvas_id = :canvas_id and is_active;
 
--- name: lock_session
--- Lock the session of a claim, so that no message arrives during a change.
-select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
+-- name: lock_sessions
+-- Lock the session of a claim and that of the document, so that no message arrives during a change. RS-79
+select 1 from sessions
+ where user_id = :user_id
+   and session_id in (:session_id, (select d.session_id from documents d
+                                     where d.user_id = :user_id and d.canvas_id = :canvas_id))
+ order by session_id for update;
 
 -- name: lock_claimed_run
 -- Lock a run if the worker still holds the claim of its attempt. Returns whether the user has cancelled the
--- run or sent a later message. RX-13, CT-19
+-- run, or sent a later message in its session or in that of the document. RX-13, CT-19, RS-79
 select cancel_requested_at is not null
          or (select 1 from runs l
-              where l.user_id = r.user_id and l.session_id = r.session_id and l.queue_no > r.queue_no
+              where l.user_id = r.user_id and l.queue_no > r.queue_no
+                and l.session_id in (r.session_id, (select d.session_id from documents d
+                                                     where d.user_id = :user_id and d.canvas_id = :canvas_id))
               limit 1) is not null as is_interrupted
   from runs r
  where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
@@ -58,11 +64,11 @@ select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id
                       order by l.draft_no desc limit 1) n on true
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
 
--- name: find_newest_document
--- Return the newest document whose canvas belongs to the session.
+-- name: list_newest_documents
+-- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents
  where user_id = :user_id and session_id = :session_id and is_active
- order by created_at desc, canvas_id desc limit 1;
+ order by created_at desc, canvas_id desc limit :limit;
 
 -- define: append_events
 -- Append events to the log of a canvas, whose revision stays.

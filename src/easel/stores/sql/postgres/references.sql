@@ -1,6 +1,6 @@
 -- name: run_references
--- Return the owner and the input of a run, and its references.
-select r.user_id, r.input_artifact,
+-- Return the owner of a run and its references.
+select r.user_id,
        (select coalesce(json_agg(artifact_id), '[]')::text from artifact_refs
          where run_id = r.run_id) as artifact_ids
   from runs r where r.run_id = :run_id;

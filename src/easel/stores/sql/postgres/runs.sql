@@ -232,7 +232,7 @@ with next as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where :opening is not null
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - (:opening is not null)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
@@ -271,7 +271,7 @@ with lost as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where opens
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
@@ -298,7 +298,7 @@ with held as materialized (
      and r.lease_until > clock_timestamp()
   returning r.*
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - (:opened::bool and attempt <= max_attempts)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,

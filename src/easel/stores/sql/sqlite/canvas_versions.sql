@@ -1,13 +1,15 @@
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec only if the change
--- replaces the spec. Returns the number of the version.
-insert into canvas_versions (user_id, canvas_id, version_no, revision, title, spec, is_accepted, tool_hints,
-                             written_by, written_at, changed, next_changed)
+-- replaces the spec, or if it is stored completely. Returns the number of the version.
+insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
+                             is_complete, is_accepted, tool_hints, written_by, written_at, changed,
+                             next_changed)
 select c.user_id, c.canvas_id,
        coalesce((select max(version_no) from canvas_versions v
                   where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1,
-       c.revision, c.title, iif(:has_spec, c.spec, null), c.is_accepted, c.tool_hints, c.written_by,
-       c.written_at,
+       c.revision, c.title, c.titled_by,
+       coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
+       iif(:has_spec, c.spec, null), :is_complete, c.is_accepted, c.tool_hints, c.written_by, c.written_at,
        (select next_changed from canvas_versions v
          where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by version_no desc limit 1),
        :next_changed
@@ -19,16 +21,29 @@ returning version_no;
 insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
 values (:user_id, :canvas_id, :version, :path, :blob_key, :size);
 
+-- define: lasting_versions
+-- The newest versions by a person, and the newest accepted ones, that a change by another author or without
+-- acceptance has replaced: they are stored completely and never pruned. RS-72
+(select max(z.version_no) from canvas_versions z
+  where z.user_id = :user_id and z.canvas_id = :canvas_id and z.is_complete
+  group by z.written_by like 'person %', z.is_accepted)
+
 -- name: prune_version_assets
--- Delete the assets of the versions of a canvas up to this number. Returns the keys of their blobs, some of
--- which may still be in use.
+-- Delete the assets of the versions of a canvas up to this number, except of lasting ones. Returns the keys
+-- of their blobs, some of which may still be in use.
 delete from canvas_version_assets
  where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
+   and version_no not in
+  -- include: lasting_versions
 returning blob_key;
 
 -- name: prune_versions
--- Delete the versions of a canvas up to this number.
-delete from canvas_versions where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version;
+-- Delete the versions of a canvas up to this number, except lasting ones.
+delete from canvas_versions
+ where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
+   and version_no not in
+  -- include: lasting_versions
+;
 
 -- name: find_unused_blobs
 -- Return those of these blobs that neither a canvas nor a version has.
@@ -42,25 +57,29 @@ select distinct found.value as blob_key
 -- Return the present version of a canvas: its number follows that of the last stored version.
 select coalesce((select max(version_no) from canvas_versions v
                   where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1 as version_no,
-       c.revision, c.title, c.is_accepted, c.written_by, c.written_at,
+       c.revision, c.title, c.titled_by,
+       coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main') as session_key,
+       c.is_accepted, c.written_by, c.written_at,
        (select next_changed from canvas_versions v
          where v.user_id = c.user_id and v.canvas_id = c.canvas_id
          order by version_no desc limit 1) as changed
   from canvases c where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
 
 -- name: list_versions
--- Return a page of the versions of a canvas, newest first, without their content.
-select version_no, revision, title, is_accepted, written_by, written_at, changed
+-- Return a page of the versions of a canvas, or of the accepted ones, newest first, without their content.
+select version_no, revision, title, titled_by, session_key, is_accepted, written_by, written_at, changed
   from canvas_versions
  where user_id = :user_id and canvas_id = :canvas_id and version_no < :before
+   and is_accepted >= :only_accepted
  order by version_no desc limit :limit;
 
 -- name: get_version
 -- Return a version with its content, and the present revision of the canvas, read in one statement so that
--- they are consistent. Each part is that of the first version from this one on which has the part, else that
--- of the canvas. With `min`, the other columns are those of the same row.
-select v.version_no, v.revision, v.title, v.is_accepted, v.written_by, v.written_at, v.changed,
-       v.tool_hints, c.revision as canvas_revision, c.written_at as canvas_written_at,
+-- they are consistent. Each part is that of the first version from this one on which has the part, up to one
+-- that is complete (`last_part`), else that of the canvas. With `min`, the other columns are of the same row.
+select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accepted, v.written_by,
+       v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision,
+       c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
                   where s.user_id = c.user_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null
@@ -69,16 +88,20 @@ select v.version_no, v.revision, v.title, v.is_accepted, v.written_by, v.written
           from (select path, blob_key, size
                   from (select path, blob_key, size, min(a.version_no) from canvas_version_assets a
                          where a.user_id = :user_id and a.canvas_id = :canvas_id
-                           and a.version_no >= :version
+                           and a.version_no between :version and coalesce(v.last_part, a.version_no)
                          group by path)
                  where blob_key is not null
                 union all
                 select path, blob_key, size from canvas_assets p
-                 where p.user_id = :user_id and p.canvas_id = :canvas_id
+                 where p.user_id = :user_id and p.canvas_id = :canvas_id and v.last_part is null
                    and p.path not in (select a.path from canvas_version_assets a
                                        where a.user_id = :user_id and a.canvas_id = :canvas_id
                                          and a.version_no >= :version)
                  order by path)) as assets
   from canvases c
-  join canvas_versions v on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
+  join (select *, (select min(s.version_no) from canvas_versions s
+                    where s.user_id = w.user_id and s.canvas_id = w.canvas_id and s.is_complete
+                      and s.version_no >= w.version_no) as last_part
+          from canvas_versions w) v
+    on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;

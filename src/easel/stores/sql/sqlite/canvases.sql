@@ -2,10 +2,10 @@
 -- Create a canvas; the caller adds its first event in the same transaction. Returns no row if the canvas
 -- exists. The log continues after the log of a deleted canvas of the same id.
 insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                      tool_hints, written_by, written_at, oldest_seq, last_seq, created_at,
+                      tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq, created_at,
                       updated_at)
 select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted,
-       :tool_hints, :written_by, :now, coalesce(max(last_seq), 0) + 1,
+       :tool_hints, :written_by, :written_by, :now, coalesce(max(last_seq), 0) + 1,
        coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where user_id = :user_id and canvas_id = :canvas_id
 on conflict do nothing
@@ -32,7 +32,7 @@ select *,
 -- The columns of a canvas in a list, without its spec and its state, which can be large.
 user_id, canvas_id, agent_id, title, owner_session_key,
 json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
-'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by,
+'{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
 created_at, updated_at;
 
 -- name: list_canvases
@@ -118,10 +118,12 @@ update canvases
        owner_session_key = coalesce(:owner_session_key, owner_session_key),
        spec = coalesce(:spec, spec),
        state = coalesce(:state, state),
-       spec_revision = iif(:spec is null and coalesce(:is_accepted, 1), spec_revision, revision + :step),
+       spec_revision = iif(coalesce(:spec, :owner_session_key) is null and coalesce(:is_accepted, 1),
+                           spec_revision, revision + :step),
        is_accepted = coalesce(:is_accepted, is_accepted),
        tool_hints = coalesce(:tool_hints, tool_hints),
        written_by = coalesce(:written_by, written_by),
+       titled_by = coalesce(:titled_by, titled_by),
        written_at = iif(:written_by is null, written_at, :now),
        revision = revision + :step,
        last_seq = last_seq + :events,

@@ -33,23 +33,21 @@ select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id
                       where l.user_id = d.user_id and l.canvas_id = d.canvas_id)
  where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
 
--- name: find_newest_document
--- Return the newest document whose canvas belongs to the session.
+-- name: list_newest_documents
+-- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents indexed by documents_session_idx
  where user_id = :user_id and session_id = :session_id and is_active
- order by created_at desc, canvas_id desc limit 1;
-
--- name: has_document
--- Return a row if the session has a document.
-select 1 from documents indexed by documents_session_idx
- where user_id = :user_id and session_id = :session_id and is_active limit 1;
+ order by created_at desc, canvas_id desc limit :limit;
 
 -- name: read_claimed_run
--- Return the state of a run if the worker still holds the claim of its attempt, and whether its session has a
--- later message. RX-13, CT-19
+-- Return the state of a run if the worker still holds the claim of its attempt, and whether its session or
+-- that of the document has a later message. RX-13, CT-19, RS-79
 select cancel_requested_at,
        exists (select 1 from runs l indexed by runs_session_idx
-                where l.user_id = r.user_id and l.session_id = r.session_id and l.queue_no > r.queue_no)
+                where l.user_id = r.user_id and l.queue_no > r.queue_no
+                  and l.session_id in (r.session_id, (select d.session_id from documents d
+                                                       where d.user_id = :user_id
+                                                         and d.canvas_id = :canvas_id)))
          as has_later_message
   from runs r
  where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
@@ -137,13 +135,14 @@ delete from artefacts
                        where user_id = :user_id and canvas_id = :canvas_id) - :max_versions;
 
 -- name: end_leases
--- End the leases that runs of a session hold, or those of one run, because the user acted. CT-18
+-- End the leases of one run, or those that runs of a session hold or that are of documents of the session,
+-- because the user acted. CT-18, RS-79
 update documents
    set epoch = epoch + 1, inspected = '[]', lease_id = null,
        lease_run_id = null, lease_session_id = null, lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
-                  where lease_id is not null and lease_session_id = :session_id and user_id = :user_id
-                    and (:run_id is null or lease_run_id = :run_id))
+                  where lease_id is not null and :session_id in (lease_session_id, session_id)
+                    and user_id = :user_id and (:run_id is null or lease_run_id = :run_id))
 returning canvas_id, epoch;
 
 -- name: renew_leases

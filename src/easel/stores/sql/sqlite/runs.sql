@@ -164,7 +164,7 @@ update runs
                      and (preferred_worker <> :worker_id and turn_at > :prefers_since
                           and turn_at <= :now) is not true
                    order by turn_no limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -183,7 +183,7 @@ update runs
                      and (:last_chance is null
                           or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
                    order by lease_until limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -197,7 +197,7 @@ update runs
                    where status = 'running' and lease_until > :lease_now and owner_id = :worker_id
                      and batch_no = 0
                      and run_id not in (select value from json_each(:acknowledged)))
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, input_artifact, max_attempts,
+returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
