@@ -23,5 +23,6 @@ class SqliteBoards(SqlBoards):
         seq = taken[0]["last_seq"]
         [stored] = yield "store_value", arguments
         yield "add_event", {**arguments, "seq": seq}
-        yield "add_references", arguments
+        if arguments["artifact_ids"]:
+            yield "add_references", arguments
         return Written(arguments["version"], seq, stored["created_at"], stored["updated_at"])
