@@ -112,6 +112,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "instance_id": ("instance",),
     "interrupted_run_ids": ("",),
     "is_accepted": (True,),
+    "is_complete": (True,),
     "jobs": ([["owner", "c5", "job"], ["owner", "c6", "job"]],),
     "kept": (['["job","action",1000,0]'],),
     "key": ("key", None),
