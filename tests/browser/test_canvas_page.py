@@ -431,3 +431,48 @@ async def test_spec_of_an_agent_is_accepted_by_a_person(page: Page, tmp_path: Pa
         await page.get_by_role("button", name="Accept it").click()
         await expect(page.locator("#accept")).to_be_hidden()
         assert api.rpc("canvas.get", canvasId=name)["accepted"] is True
+
+
+FORM = """<!doctype html>
+<form data-gsv-action="send" id="deploy">
+  <input type="number" name="replicas">
+  <input type="range" name="load" min="0" max="10" step="0.5" value="2.5">
+  <input type="checkbox" name="dryRun"><input type="checkbox" name="elements" checked>
+  <input type="checkbox" name="tags" value="a" checked><input type="checkbox" name="tags" value="b" checked>
+  <input type="checkbox" name="one" value="yes" checked><input type="checkbox" name="none" value="yes">
+  <input type="checkbox" name="off" disabled>
+  <input type="radio" name="size" value="1" checked><input name="text" value="8">
+  <button>Send</button>
+</form>
+<input type="checkbox" name="outside" form="deploy">
+<pre data-gsv-text="state.sent"></pre>
+"""
+
+
+@rule("CV-30")
+async def test_form_sends_numbers_as_numbers_and_boxes_as_booleans(
+    page: Page, server: EaselProcess, api: CanvasApi
+) -> None:
+    """Replicas became the text "8", and an unticked box failed with "has no value"."""
+    patch = [
+        {"op": "add", "path": f"/{name}", "value": {"$value": f"input.{name}"}}
+        for name in ("replicas", "load", "dryRun", "elements", "outside", "tags", "one", "size", "text")
+    ]
+    spec = {
+        "version": 1,
+        "state": {"replicas": 1},
+        "actions": {"send": {"kind": "state.patch", "patch": patch}},
+    }
+    name = api.make(FORM, spec)
+    frame = await open_canvas(page, server, name)
+    await frame.get_by_role("button", name="Send").click()
+    await expect(page.locator("#notes")).to_contain_text("input.replicas")
+    await expect(page.locator("#notes")).to_contain_text("has no value")
+    await frame.locator("[name=replicas]").fill("8")
+    await frame.get_by_role("button", name="Send").click()
+    await api.until(lambda: "text" in api.state(name), "the form")
+    expected = {"replicas": 8, "load": 2.5, "dryRun": False, "elements": True, "outside": False}
+    assert api.state(name) == expected | {"tags": ["a", "b"], "one": "yes", "size": "1", "text": "8"}
+    await frame.locator("[name=dryRun]").check()
+    await frame.get_by_role("button", name="Send").click()
+    await api.until(lambda: api.state(name)["dryRun"] is True, "the ticked box")

@@ -26,7 +26,7 @@ async def test_sign_in_form_refuses_a_wrong_token(page: Page, server: EaselProce
     await expect(token).to_be_focused()
     await token.fill("wrong")
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("alert")).to_contain_text("That token is wrong")
+    await expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
     await page.get_by_label("Token").fill(server.token)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
@@ -54,7 +54,7 @@ async def test_script_cannot_read_the_cookie(page: Page, server: EaselProcess) -
 
 async def test_wrong_link_shows_the_form_without_the_token(page: Page, server: EaselProcess) -> None:
     await page.goto(f"{server.base_url}/?token=%3Cscript%3Ealert(1)%3C/script%3E")
-    await expect(page.get_by_role("alert")).to_contain_text("That token is wrong")
+    await expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
     assert "alert(1)" not in await page.content()
 
 

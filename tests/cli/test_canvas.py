@@ -105,6 +105,13 @@ def canvas_folder(root: Path, canvas_id: str, agent_id: str = "main") -> Path:
     return root / "agents" / agent_id / "canvases" / canvas_id
 
 
+def test_list_names_every_canvas_with_its_page(server: EaselProcess) -> None:
+    first, second = create_canvas(server), create_canvas(server)
+    lines = output_of(run_on(server, "canvas", "list")).splitlines()
+    for name in (first, second):
+        assert f"{name}  Deploy cockpit  {server.base_url}/canvas/main/{name}" in lines
+
+
 # --- help and errors ----------------------------------------------------------------------------------------
 
 
@@ -166,9 +173,11 @@ def test_invalid_url_is_refused(url: str, tmp_path: Path) -> None:
 class OtherServer(http.server.BaseHTTPRequestHandler):
     """A web server that is not an Easel and redirects."""
 
+    status = 302
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(302)
+        self.send_response(self.status)
         self.send_header("Location", "http://127.0.0.1:1/")
         self.end_headers()
         self.wfile.write(b"<html>Moved</html>")
@@ -187,6 +196,18 @@ def test_redirect_of_another_server_is_refused_and_not_followed(tmp_path: Path) 
             "302",
         )
         other.shutdown()
+
+
+def test_failure_of_the_server_is_no_reason_to_check_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OtherServer, "status", 502)
+    with http.server.HTTPServer(("127.0.0.1", 0), OtherServer) as broken:
+        threading.Thread(target=broken.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{broken.server_port}"
+        outcome = invoke_easel("canvas", "export", "x", str(tmp_path), "--url", url, TOKEN="t")
+        assert "--url" not in assert_refused(outcome, "failed (HTTP 502)", "proxy in front of it")
+        broken.shutdown()
 
 
 def test_export_of_a_missing_canvas_fails(server: EaselProcess, tmp_path: Path) -> None:
@@ -465,6 +486,13 @@ def test_import_accepts_a_canvas_folder_and_the_folder_of_agents(
     assert f"{first}: is up to date" in output
     assert f"{second}: created" in output
     assert rpc(server, "canvas.get", canvasId=third)["descriptor"]["agentId"] == "ops"
+
+
+def test_title_of_the_spec_names_the_canvas(server: EaselProcess, tmp_path: Path) -> None:
+    name = new_session()
+    folder = write_files(tmp_path / name, {"spec.json": {"version": 1, "title": "Operations"}})
+    output_of(run_on(server, "canvas", "import", folder))
+    assert canvas_content(server, name)["title"] == "Operations"
 
 
 def test_folder_with_only_a_page_becomes_a_canvas_of_its_name(server: EaselProcess, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -115,3 +116,40 @@ def test_demo_without_refresh_jobs_is_created_when_every_action_needs_confirmati
             api.rpc("canvas.delete", canvasId="log-viewer")
             run_demo(server)
             assert api.rpc("canvas.get", canvasId="log-viewer")["spec"]["refresh"] == []
+
+
+def start_demo(launcher: Launcher, path: str | None = None) -> EaselProcess:
+    around = None if path is None else {"PATH": path}
+    (server,) = launcher.ready(launcher.start("up", (*EASEL, "up", "--demo", "--port", "0"), {}, around))
+    return server
+
+
+@rule("RS-61", "RS-45")
+@pytest.mark.bwrap
+def test_demo_without_bubblewrap_says_so_before_and_after_the_click(tmp_path: Path) -> None:
+    """The error said "Try again in a moment", which never helped."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "bash").symlink_to(shutil.which("bash") or "")
+    reason = "Commands are off: bubblewrap is not installed; install the package `bubblewrap` and start Easel"
+    with Launcher(tmp_path / "easel") as launcher:
+        server = start_demo(launcher, str(programs))
+        with CanvasApi(server) as api:
+            assert api.state("deploy-cockpit")["commandsOff"].startswith(reason)
+            refused = api.rpc_any("canvas.action", canvasId="deploy-cockpit", actionId="deploy")["error"]
+            assert refused["name"] == "UNAVAILABLE"
+            assert refused["message"].startswith(f"Tool local__Bash is unavailable: c{reason[1:]} again.")
+            assert "Try again" not in refused["message"]
+            assert "retryable" not in refused
+            refused = api.rpc_any("tool.invoke", tool="local__Bash", args={"command": "true"})["error"]
+            assert f"c{reason[1:]}" in refused["message"]
+            clock = api.rpc("canvas.action", canvasId="deploy-cockpit", actionId="checkClock")
+            assert clock["status"] == "completed"
+            api.rpc("canvas.delete", canvasId="deploy-cockpit")
+            run_demo(server)
+            assert api.state("deploy-cockpit")["commandsOff"].startswith(reason)
+            api.patch("deploy-cockpit", "/version", "9.9")
+        server.terminate(within=30)
+        with CanvasApi(start_demo(launcher)) as api:
+            state = api.state("deploy-cockpit")
+            assert (state["commandsOff"], state["version"]) == (None, "9.9"), "bubblewrap is installed now"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ import httpx2
 import psutil
 import pytest
 
+from easel.cli import terminal
 from easel.cli.serve import print_banner
 from easel.settings import Settings
 from tests.cli.commands import (
@@ -327,3 +329,13 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(
         assert starting.stdout
         assert "Traceback" not in starting.stdout.read()
         starting.wait(TIMEOUT_SECONDS)
+
+
+def test_slow_start_is_announced_until_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(terminal, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(terminal.typer, "echo", lambda line, **_: said.put(line))
+    started = terminal.announce_slow_start()
+    lines = [said.get(timeout=TIMEOUT_SECONDS) for _ in range(2)]
+    started.set()
+    assert lines == ["easel: still starting…"] * 2

@@ -15,10 +15,11 @@ from easel.errors import ModelFailed
 from easel.llm import answer_limits
 from easel.llm.answer_limits import MAX_ERROR_BYTES
 from easel.llm.build import Models
+from easel.llm.errors import BrokenAnswer
 from easel.llm.open_responses import RefusedAnswer
 from easel.llm.provider_thread import MAX_UNREAD_ITEMS, ProviderThread
 from tests.llm.talking import ask, choice_of
-from tests.llm.vendors.answers import Answer
+from tests.llm.vendors.answers import Answer, Call
 from tests.llm.vendors.server import VendorServer
 
 MAX_SENT_BYTES = 64 * 2**20  # then the server gives up
@@ -94,7 +95,8 @@ async def test_uncompressed_answer_is_asked_for(provider: str, server: VendorSer
 
 
 ENDLESS = {
-    "line": ("MAX_EVENT_BYTES", 4 * 2**20, b"a" * 65_536, "event of the answer is longer than 4 MB"),
+    "line": ("MAX_EVENT_BYTES", 2 * 2**20, b"a" * 65_536, "event of the answer is longer than 2 MB"),
+    "list": ("MAX_EVENT_ITEMS", 200_000, b"[]," * 20_000, "event of the answer has more than 200000 items"),
     "event": ("MAX_EVENT_LINES", 1_000, b"data: a\n" * 8_192, "event of the answer has more than 1000 lines"),
     "answer": ("MAX_ANSWER_BYTES", 2**20, b"\r\n" * 32_768, "the answer is longer than 1 MB"),
     "empty lines": ("MAX_ANSWER_LINES", 100_000, b"\n" * 65_536, "the answer has more than 100000 lines"),
@@ -113,6 +115,56 @@ async def test_endless_answer_is_refused(
             await ask(models.build_model(choice_of(provider, server.base_url)), Conversation("Hi"))
         assert len(server.requests) == 1
         assert server.sent_bytes < 4 * 2**20 + MAX_BUFFERED_BYTES
+
+
+LONG = {
+    "text": Answer(text="word " * 100),
+    "thoughts": Answer(thinking="word " * 100, text="Hello."),
+    "arguments": Answer(calls=(Call("gsv__Clock", {"zone": "word " * 100}),)),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+async def test_answer_of_which_too_much_would_be_kept_is_refused(
+    provider: str, server: VendorServer, models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(answer_limits, "MAX_KEPT_BYTES", 400)
+    server.answers += [LONG[kind]] * 2
+    model = models.build_model(choice_of(provider, server.base_url))
+    with pytest.raises(ModelFailed, match="MB of text and calls"):
+        await ask(model, Conversation("Hi"))
+    assert len(server.requests) == 1
+    monkeypatch.setattr(answer_limits, "MAX_KEPT_BYTES", 4_000)
+    assert await ask(model, Conversation("Hi"))
+
+
+async def test_long_answer_is_asked_for_again_while_the_others_keep_too_much(
+    provider: str, server: VendorServer, models: Models, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(answer_limits, "MAX_OWN_BYTES", 400)
+    monkeypatch.setattr(answer_limits, "MAX_SHARED_BYTES", 50)
+    server.answers += [LONG["text"]] * 3
+    model = models.build_model(choice_of(provider, server.base_url))
+    with pytest.raises(ModelFailed, match=r"too many long answers at once.* \(after 3 attempts\)"):
+        await ask(model, Conversation("Hi"))
+    assert len(server.requests) == 3
+
+
+def test_answers_share_what_they_keep_beyond_their_own_and_give_it_back():
+    kept = answer_limits.KeptBytes()
+    most = answer_limits.MAX_KEPT_BYTES
+    with kept.of_answer() as one, kept.of_answer() as another:
+        one(most)
+        another(most)
+        with kept.of_answer() as third:
+            third(answer_limits.MAX_OWN_BYTES)  # a short answer is never refused
+            with pytest.raises(BrokenAnswer):
+                third(answer_limits.MAX_SHARED_BYTES - 2 * most + 2 * answer_limits.MAX_OWN_BYTES + 1)
+        with pytest.raises(RefusedAnswer):
+            one(1)
+    with kept.of_answer() as one, kept.of_answer() as another:
+        one(most)
+        another(most)
 
 
 async def test_body_of_an_error_is_read_to_its_limit(provider: str, models: Models):

@@ -3,11 +3,12 @@
 import asyncio
 import re
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from easel.core.run.conversation import Conversation, Step, Text, ToolCall, ToolResult, Turn, Usage
+from easel.core.run.conversation import Conversation, Repeated, Step, Text, ToolCall, ToolResult, Turn, Usage
 from easel.errors import ModelFailed
 from easel.ids import CallId, RunId
 from easel.llm.build import Models, RequestSettings
@@ -230,27 +231,43 @@ async def test_cut_before_the_first_part_is_retried(provider: str, server: Vendo
     assert texts(await ask(model, Conversation("Hi"))) == "Hello."
 
 
-async def test_cut_in_the_answer_fails_and_yields_no_call(
-    provider: str, server: VendorServer, models: Models
+WHOLE = Answer(text="I look at the clock. " * 4, calls=ONE_CALL.calls)
+BROKEN = {
+    "cut": (replace(WHOLE, cut_after=12), "was cut before the answer's end"),
+    "without its end": (replace(WHOLE, has_end=False), "was cut before the answer's end"),
+    "overloaded": (replace(WHOLE, fails_after=12), r"is unavailable \(HTTP 5\d\d\).*verloaded"),
+}
+
+
+@rule("RS-80", "CT-45")
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_answer_that_breaks_off_is_asked_for_again(
+    provider: str, server: VendorServer, models: Models, kind: str
 ):
-    long = Answer(text="I look at the clock. " * 4, calls=ONE_CALL.calls)
-    server.answers += [Answer(text=long.text, calls=long.calls, cut_after=12)]
-    model = models.build_model(choice_of(provider, server.base_url))
-    seen: list[Any] = []
-    with pytest.raises(ModelFailed, match="was cut"):
-        await collect(model.reply(Conversation("What time is it?"), TOOLS), seen)
-    assert {type(part) for part in seen} == {Text}
-    assert len(server.requests) == 1
+    server.answers += [BROKEN[kind][0], WHOLE]
+    parts = await ask(models.build_model(choice_of(provider, server.base_url)), Conversation("What time?"))
+    again = parts.index(Repeated(2))
+    assert {type(part) for part in parts[:again]} == {Text}
+    assert WHOLE.text.startswith(texts(parts[:again]))
+    assert texts(parts[again:]) == WHOLE.text
+    assert [call.tool for call in calls(parts)] == ["gsv__Clock"]
+    assert server.requests[0] == server.requests[1]
+    assert not server.rejections
 
 
-@rule("CT-45")
-async def test_answer_without_its_end_yields_no_call(provider: str, server: VendorServer, models: Models):
-    server.answers += [Answer(text="I look.", calls=ONE_CALL.calls, has_end=False)]
+@rule("RS-80", "CT-45")
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_answer_that_always_breaks_off_fails_after_the_last_attempt(
+    provider: str, server: VendorServer, models: Models, kind: str
+):
+    broken, message = BROKEN[kind]
+    server.answers += [broken] * 3
     model = models.build_model(choice_of(provider, server.base_url))
     seen: list[Any] = []
-    with pytest.raises(ModelFailed):
+    with pytest.raises(ModelFailed, match=rf"{message}.* \(after 3 attempts\)"):
         await collect(model.reply(Conversation("What time is it?"), TOOLS), seen)
-    assert not calls(seen)
+    assert [part for part in seen if not isinstance(part, Text)] == [Repeated(2), Repeated(3)]
+    assert len(server.requests) == 3
 
 
 async def test_worker_that_takes_over_continues_the_turn(provider: str, server: VendorServer, models: Models):

@@ -113,12 +113,8 @@ async def test_output_that_is_left_out_shows_no_end_of_a_secret(shown: int) -> N
     [(_, text), _] = calls.sent
     assert text.startswith(f"\n… [{len('first line') + 1 + len(secret) - shown} characters left out] …\n")
     assert text.endswith(f"{secret[-shown:]}{after[: -len(' end')]} end")
-    live: list[str] = []
-    stream = MaskedStream(SecretMask({"KEY": secret}), live.append)
-    stream.feed("before a-key-of")
-    stream.feed(text)
-    stream.close()
-    seen = "".join(live)
+    stream = MaskedStream(SecretMask({"KEY": secret}))
+    seen = stream.feed("before a-key-of") + stream.feed(text) + stream.close()
     assert seen.startswith("before [secret KEY]\n… [")
     assert f" …\n[secret KEY]{after[: -len(' end')]} end" in seen
     await calls.calls.close()

@@ -174,7 +174,10 @@ def test_up_and_doctor_explain_a_missing_bubblewrap(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     doctor = run_easel("doctor", DATA=str(tmp_path / "data"), PORT="0")
     assert doctor.returncode == 0, doctor.stdout
-    assert "ok   Bash: off: bubblewrap is not installed; install the package `bubblewrap`." in doctor.stdout
+    assert (
+        "ok   Bash: off: bubblewrap is not installed; install the package `bubblewrap` and start Easel again."
+        in doctor.stdout
+    )
     with Launcher(tmp_path) as launcher:
         [server] = launcher.ready(launcher.up())
         assert "Bash: off: bubblewrap is not installed" in server.output()

@@ -308,3 +308,23 @@ async def test_delete_of_a_canvas_returns_the_blobs_of_its_versions_and_purges_t
         assert await store.sql(f"select 1 from {table}") == []
     await create_canvas(canvases)
     assert await numbers(versions) == []
+
+
+@rule("RS-73")
+async def test_authors_of_values_are_stored_with_the_change_that_they_belong_to(
+    canvases: CanvasStore,
+) -> None:
+    await create_canvas(canvases)
+    authors = {"/id": "agent main"}
+    changed = await change(canvases, write(state={"id": 1}, unreviewed=authors))
+    unchanged = await change(canvases, write(title="Other"))
+    stored = await canvases.get(OWNER, NAME)
+    assert changed is not None
+    assert unchanged is not None
+    assert stored is not None
+    found = [snapshot.canvas.unreviewed for snapshot in (changed.snapshot, unchanged.snapshot, stored)]
+    assert found == [authors] * 3
+    await change(canvases, write(is_accepted=True, unreviewed={}))
+    after = await canvases.get(OWNER, NAME)
+    assert after is not None
+    assert after.canvas.unreviewed == {}

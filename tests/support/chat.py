@@ -60,7 +60,12 @@ class Warned:
     warnings: list[str]
 
 
-Heard: TypeAlias = Event | Complaint | Warned
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The server's answer to a ping."""
+
+
+Heard: TypeAlias = Event | Complaint | Warned | Pong
 
 
 def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
@@ -79,6 +84,8 @@ def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
         return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
     if isinstance(said, dict) and set(said) == {"type", "warnings"} and said["type"] == "warnings":
         return Warned(said["warnings"])
+    if said == {"type": "pong"}:
+        return Pong()
     event = event_of(said)
     if event.type not in (PUBLIC_TYPES | INTERNAL_TYPES if debug else PUBLIC_TYPES):
         raise ContractBroken(f"{event.type} has no place in a chat")

@@ -21,8 +21,7 @@ from easel.host.model_check import ModelCheck, check_model
 from easel.host.models import ChosenModels, build_safely
 from easel.host.ports import SecretCipher
 from easel.host.user_settings import UserSettings, rotate
-from easel.llm.build import Models, RequestSettings
-from easel.llm.retries import NO_RETRIES
+from easel.llm.build import Models
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
@@ -62,18 +61,14 @@ def open_cipher(settings: Settings, table: str = "settings") -> SecretCipher:
     return SecretBox(key, earlier, table=table)
 
 
-# A check waits only a few seconds, so a failed request must not be repeated.
-CHECK_REQUESTS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6.0)
-
-
 @contextlib.asynccontextmanager
 async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
     """Open the models of users; at the end, close their connections."""
-    async with contextlib.AsyncExitStack() as stack:
-        models, checks = Models(), Models(CHECK_REQUESTS)
-        stack.push_async_callback(models.close)
-        stack.push_async_callback(checks.close)
-        yield ChosenModels(settings, models.build_model, checks.build_model)
+    models = Models()
+    try:
+        yield ChosenModels(settings, models.build_model, models.build_for_check)
+    finally:
+        await models.close()
 
 
 async def rotate_secrets(settings: Settings) -> int:
@@ -88,8 +83,8 @@ async def check_host_model(settings: Settings) -> ModelCheck:
     choice = resolve(ModelValues(), host_model(settings)).choice
     if needs_key(choice):
         return ModelCheck(is_ok=False, text=f"{choice.provider}: EASEL_API_KEY is not set.")
-    models = Models(CHECK_REQUESTS)
+    models = Models()
     try:
-        return await check_model(choice, build_safely(choice, models.build_model))
+        return await check_model(choice, build_safely(choice, models.build_for_check))
     finally:
         await models.close()

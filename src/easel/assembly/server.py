@@ -102,16 +102,34 @@ def gateway_row(gateway: Gateway) -> SocketRow:
 
 
 async def load_demo(services: Services) -> list[str]:
-    """Create the demo canvases that do not exist yet, and return their ids."""
+    """Create the demo canvases that do not exist yet, and return their ids.
+
+    The state of an existing one says whether this machine runs commands: bubblewrap may be installed by now.
+    """
     loaded: list[str] = []
+    local = services.nodes.local
     # Lists show the newest canvas first, so the first demo is created last.
-    for canvas in reversed(demo.CANVASES):
+    for listed in reversed(demo.CANVASES):
+        canvas = listed if local is None else listed.on_machine(local.tools, local.bash)
         assets = {path: text.encode() for path, text in canvas.assets.items()}
         draft = Draft(canvas_id=canvas.canvas_id, title=canvas.title, spec=canvas.spec, assets=assets)
-        with contextlib.suppress(AlreadyExists):
+        try:
             try:
                 await services.canvases.create(THE_OWNER, draft)
             except BadInput:
                 await services.canvases.create(THE_OWNER, replace(draft, spec=canvas.without_refresh.spec))
+        except AlreadyExists:
+            await _update_commands_off(services, canvas)
+        else:
             loaded.insert(0, canvas.canvas_id)
     return loaded
+
+
+async def _update_commands_off(services: Services, canvas: demo.DemoCanvas) -> None:
+    note = canvas.spec["state"].get(demo.COMMANDS_OFF)
+    stored = await services.canvases.get(THE_OWNER, canvas.canvas_id)
+    if stored.canvas.state.get(demo.COMMANDS_OFF, note) != note:
+        change = {"op": "replace", "path": f"/{demo.COMMANDS_OFF}", "value": note}
+        await services.canvases.patch(
+            THE_OWNER, canvas.canvas_id, state_patch=[change], spec=None, title=None, expected_revision=None
+        )

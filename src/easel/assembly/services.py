@@ -17,7 +17,7 @@ from easel.assembly.storage import owner_token
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.run.boards import BoardLimits
-from easel.core.tool.node import LocalNode
+from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
 from easel.core.tool.offer import OfferLimits
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
@@ -136,6 +136,8 @@ async def open_shared_services(
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)
     tools.add([*native_tools(), *board_tools(boards), *local, *extra_tools])
+    if sandbox.launcher is None:
+        tools.missing = {full_tool_name(LOCAL, "Bash"): f"commands are {sandbox.description}"}
     tools.add(canvas_tools(library, views, database.runs, database.canvases))
     if settings.canvas_tools:
         rules = document_rules(settings)

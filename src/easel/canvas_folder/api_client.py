@@ -89,9 +89,10 @@ class ApiClient:
                     )
                 raise RequestRefused(name, message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
-            raise ServerUnreachable(
-                f"The server at {self.url} is not an Easel (HTTP {status}); give the address with --url."
-            ) from None
+            what = "is not an Easel (HTTP {status}); give the address with --url."
+            if status >= 500:
+                what = "failed (HTTP {status}); its log, or that of a proxy in front of it, says why."
+            raise ServerUnreachable(f"The server at {self.url} {what.format(status=status)}") from None
         return answer
 
     def _request(self, verb: str, path: str, body: bytes | None) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The commands `easel canvas export`, `import`, `watch`, `versions` and `restore`."""
+"""The commands `easel canvas list`, `export`, `import`, `watch`, `versions` and `restore`."""
 
 import signal
 import sys
@@ -57,6 +57,27 @@ EventsOption = Annotated[
     int,
     typer.Option("--events", metavar="COUNT", min=0, help="Maximum number of action records, newest first."),
 ]
+
+
+@app.command("list")
+def list_canvases(url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
+    """List the canvases: the id, the title and the page of each.
+
+    Example: `easel canvas list`
+    """
+    from easel.core.canvas.folder import escape_unprintable
+
+    with failing_in_one_sentence():
+        server = _server(load_settings(data=data), url, token)
+        after: str | None = None
+        while True:
+            page = server.call("canvas.list", after=after)
+            for canvas in page["canvases"]:
+                address = server.page_of(canvas["agentId"], canvas["canvasId"])
+                typer.echo(escape_unprintable(f"{canvas['canvasId']}  {canvas['title']}  {address}"))
+            after = page.get("next")
+            if after is None:
+                break
 
 
 @app.command("export")

@@ -12,7 +12,7 @@ import typer
 
 from easel import __version__
 from easel.cli.options import DataOption, HostOption, PortOption
-from easel.cli.terminal import fail, load_settings, run, unless_stopped
+from easel.cli.terminal import announce_slow_start, fail, load_settings, run, unless_stopped
 from easel.errors import BadSettings
 from easel.settings import MIN_TOKEN_LENGTH, Settings
 
@@ -49,13 +49,14 @@ def demo(host: HostOption = None, port: PortOption = None, data: DataOption = No
     config = load_settings(host=host, port=port, data=data)
     try:
         server = client_for(config, None, None)
-        server.call("canvas.list")
+        local = server.call("nodes.list")["nodes"][0]
     except (BadSettings, ServerUnreachable):
         run(lambda stop: _serve_demo(config, stop))
         return
     except RequestRefused as problem:
         fail(BadSettings(problem=problem.message))
-    for canvas in CANVASES:
+    for listed in CANVASES:
+        canvas = listed.on_machine(local["tools"], local["bash"])
         try:
             try:
                 server.call("canvas.create", **canvas.params)
@@ -95,6 +96,7 @@ def worker(data: DataOption = None) -> None:
 async def _serve(
     settings: Settings, stop: asyncio.Event, *, with_api: bool, with_worker: bool, with_demo: bool = False
 ) -> None:
+    started = announce_slow_start()
     from easel.assembly.resources import open_resources
     from easel.assembly.sandbox import choose_sandbox
     from easel.assembly.server import listen, load_demo, serve
@@ -105,6 +107,7 @@ async def _serve(
         _check_token(settings)
     port = settings.port if with_api else settings.worker_port
     async with contextlib.AsyncExitStack() as stack:
+        stack.callback(started.set)
         listening = listen(settings.host, port) if with_api or port else None
         if listening is not None:
             stack.callback(listening.close)
@@ -120,6 +123,7 @@ async def _serve(
                 token = services.sign_in.owner_token
                 print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
         tune_gc()
+        started.set()
         if with_worker:
             await build_worker(shared).work(stop)
         else:

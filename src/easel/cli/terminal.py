@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -11,6 +12,8 @@ import typer
 from easel import settings
 from easel.errors import BadInput, BadSettings, HostError
 from easel.settings import Settings
+
+SLOW_SECONDS = 5.0  # a longer start is announced
 
 Result = TypeVar("Result")
 
@@ -74,6 +77,18 @@ async def unless_stopped(stop: asyncio.Event, work: Awaitable[Result]) -> Result
         for task in (working, stopping):
             task.cancel()
         await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def announce_slow_start() -> threading.Event:
+    """Say every few seconds, from a thread, that the start is not finished, until the event is set."""
+    started = threading.Event()
+
+    def announce() -> None:
+        while not started.wait(SLOW_SECONDS):
+            typer.echo("easel: still starting…", err=True)
+
+    threading.Thread(target=announce, daemon=True).start()
+    return started
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

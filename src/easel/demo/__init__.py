@@ -5,11 +5,14 @@ calls a native tool, which works on a machine without a sandbox too. Refresh job
 watched, so an unattended demo writes nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
 ENTRY = "assets/index.html"
+BASH = "local__Bash"
+COMMANDS_OFF = "commandsOff"  # in the state: why commands are off on this machine; None: they are on
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class DemoCanvas:
         """Return the canvas without refresh jobs, for an approval mode that refuses them."""
         return replace(self, spec={**self.spec, "refresh": []})
 
+    def on_machine(self, tools: Collection[str], bash: str) -> "DemoCanvas":
+        """Return the canvas for a machine with these tools; `bash` describes how it isolates commands."""
+        if COMMANDS_OFF not in self.spec["state"]:
+            return self
+        note = None if BASH in tools else f"Commands are {bash}"
+        return replace(self, spec={**self.spec, "state": {**self.spec["state"], COMMANDS_OFF: note}})
+
     @property
     def params(self) -> dict[str, Any]:
         """Return the params of `canvas.create`."""
@@ -43,7 +53,7 @@ DEPLOY_COCKPIT = DemoCanvas(
     {
         "version": 1,
         "mode": "html",
-        "toolPolicy": {"allow": ["gsv__Clock", "gsv__LogsGet", "local__Bash"]},
+        "toolPolicy": {"allow": ["gsv__Clock", "gsv__LogsGet", BASH]},
         "state": {
             "service": "api",
             "version": "1.2.7",
@@ -52,6 +62,7 @@ DEPLOY_COCKPIT = DemoCanvas(
             "logsTail": None,
             "lastDeploy": None,
             "assistant": {},
+            COMMANDS_OFF: None,
         },
         "actions": {
             "checkClock": {
@@ -63,7 +74,7 @@ DEPLOY_COCKPIT = DemoCanvas(
             "deploy": {
                 "kind": "tool.call",
                 "title": "Deploy",
-                "tool": "local__Bash",
+                "tool": BASH,
                 "args": {"command": "echo deployed {{state.service}} {{state.version}} | tee -a deploys.log"},
                 "saveAs": "lastDeploy",
                 "confirm": "always",

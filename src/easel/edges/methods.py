@@ -39,7 +39,7 @@ from easel.edges.canvas_methods import (
     restore_canvas,
     upsert_canvas,
 )
-from easel.edges.decoding import Decoded, decode_members, warn_in_error, with_warnings
+from easel.edges.decoding import Decoded, NoParams, decode_members, warn_in_error, with_warnings
 from easel.edges.elsewhere import unknown_method
 from easel.edges.params import (
     AcceptSpec,
@@ -107,6 +107,11 @@ def decode_params(name: str, params: Any, shape: type[Any]) -> Decoded:
         raise BadInput(problem=f"params of {name} are invalid: {problem}.") from None
 
 
+async def _answer_ping(_: Caller, __: NoParams) -> Any:
+    """Return nothing: a page asks whether the connection still carries an answer."""
+    return {}
+
+
 METHODS: Mapping[str, Method] = {
     "canvas.list": Method(ListCanvases, list_canvases),
     "canvas.get": Method(NamedCanvas, get_canvas),
@@ -133,4 +138,5 @@ METHODS: Mapping[str, Method] = {
     "tools.list": Method(ListItems, list_tools),
     "tool.invoke": Method(InvokeTool, invoke_tool),
     "nodes.list": Method(ListItems, list_nodes),
+    "ping": Method(NoParams, _answer_ping),
 }

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import cast
 
 from easel.core.audit.redaction import Redaction
-from easel.core.model.choice import ModelChoice
+from easel.core.model.choice import MIN_MASKED_KEY, ModelChoice
 from easel.core.model.settings import needs_key
 from easel.core.principal import Principal
 from easel.core.run.conversation import Conversation, Part
@@ -74,7 +74,8 @@ def missing_key(choice: ModelChoice) -> str:
 def build_safely(choice: ModelChoice, build: BuildModel) -> Model:
     """Build the model of a choice, so that none of its errors contains the key."""
     model = build(choice)
-    return _RedactedModel(model, Redaction([choice.api_key])) if choice.api_key else model
+    is_masked = len(choice.api_key) >= MIN_MASKED_KEY
+    return _RedactedModel(model, Redaction([choice.api_key])) if is_masked else model
 
 
 class _RedactedModel:

@@ -1,7 +1,7 @@
 """Builds the models of choices, and closes their connections when the host stops.
 
-Imports a provider's library when a model of it is first asked, in the provider thread: a host that uses only
-the scripted model loads none.
+Imports a provider's library when a model of it is first asked, in the one provider thread: a host that uses
+only the scripted model loads none.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import ssl
 import sys
+import traceback
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.errors import ModelFailed
 from easel.llm.open_responses import remember_response
 from easel.llm.provider_thread import ProviderThread
-from easel.llm.retries import DEFAULT_RETRIES, RetrySettings
+from easel.llm.retries import DEFAULT_RETRIES, NO_RETRIES, RetrySettings
 from easel.llm.scripted import ScriptedModel
 
 if TYPE_CHECKING:
@@ -53,34 +54,42 @@ class RequestSettings:
 
 
 DEFAULT_SETTINGS = RequestSettings()
+# A check waits only a few seconds, so a failed request must not be repeated.
+CHECK_SETTINGS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6.0)
 
 
 class Models:
-    """The models of all choices, each with one HTTP client. `build_model` is cheap for a known choice."""
+    """The models of all choices, each with one HTTP client. Building one is cheap for a known choice."""
 
     def __init__(self, settings: RequestSettings = DEFAULT_SETTINGS) -> None:
         self._settings = settings
         self._thread = ProviderThread()
         self._scripted = ScriptedModel()
-        self._models: OrderedDict[ModelChoice, ProviderModel] = OrderedDict()
+        self._models: OrderedDict[tuple[ModelChoice, RequestSettings], ProviderModel] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._tls: ssl.SSLContext | None = None
 
-    def build_model(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
+    def build_model(
+        self, choice: ModelChoice, settings: RequestSettings | None = None
+    ) -> "ScriptedModel | ProviderModel":
         """Return the model of a choice. Never waits: an unusable choice fails when it is first asked."""
         if choice.provider is Provider.SCRIPTED:
             return self._scripted
         choice = replace(choice, token_budget=0)  # it limits the conversation, not the request
-        if (known := self._models.get(choice)) is not None:
-            self._models.move_to_end(choice)
+        key = choice, settings or self._settings
+        if (known := self._models.get(key)) is not None:
+            self._models.move_to_end(key)
             return known
-        model = self._models[choice] = ProviderModel(choice, self._settings, self._thread, self._tls_context)
+        model = self._models[key] = ProviderModel(*key, self._thread, self._tls_context)
         if len(self._models) > MAX_MODELS:
             _, oldest = self._models.popitem(last=False)
             task = asyncio.ensure_future(oldest.close_when_idle())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         return model
+
+    def build_for_check(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
+        return self.build_model(choice, CHECK_SETTINGS)
 
     async def close(self) -> None:
         """End the requests in flight and close all connections."""
@@ -131,10 +140,13 @@ class ProviderModel:
             except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
                 # Without its message, which may quote the address with a password, or the conversation.
                 provider, name = self._choice.provider.value, type(problem).__name__
-                log.warning("model.error", provider=provider, error=name)
+                frame = traceback.extract_tb(problem.__traceback__)[-1]
+                log.warning(
+                    "model.error", provider=provider, error=name, at=f"{frame.filename}:{frame.lineno}"
+                )
                 raise ModelFailed(
-                    reason=f"the request to {provider} cannot be made ({name}); "
-                    "check the address and the name of the model."
+                    reason=f"the request to {provider} was not made, by a fault of Easel or of a library "
+                    f"({name}); the log of the server says where."
                 ) from None
 
         self._in_flight += 1
@@ -184,20 +196,22 @@ class ProviderModel:
 
 
 def _load(name: str) -> Any:
-    """Return a module, imported if it is not yet."""
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
+    """Return a module, completely imported: another thread may be in the middle of importing it."""
+    is_new = name not in sys.modules
     loaded = importlib.import_module(name)
-    # The objects of a library are permanent. Without this, each full garbage collection visits them all,
-    # which stops the process for 100 to 250 ms.
-    gc.freeze()
+    if is_new:
+        # The objects of a library are permanent. Without this, each full garbage collection visits them all,
+        # which stops the process for 100 to 250 ms.
+        gc.freeze()
     return loaded
 
 
 def _check_address(base_url: str) -> None:
     try:
         parts = urlsplit(base_url)
-        is_usable = not base_url or (parts.scheme in ("http", "https") and bool(parts.hostname))
+        is_usable = not base_url or (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        )
     except ValueError:
         is_usable = False
     if not is_usable:

@@ -7,6 +7,7 @@ import re
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import httpx2
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelAuthenticationError,
@@ -18,14 +19,17 @@ from pydantic_ai.exceptions import (
     ModelRateLimitError,
     ModelRequestRejectedError,
     ModelTimeoutError,
+    UnexpectedModelBehavior,
 )
 
-from easel.core.model.choice import ModelChoice, Provider
+from easel.core.model.choice import MIN_MASKED_KEY, ModelChoice, Provider
 from easel.errors import ModelFailed
 from easel.llm.open_responses import RefusedAnswer
 from easel.llm.retries import Failure
 
 MAX_QUOTE = 300  # characters of a provider's message
+CUT = "the connection was cut before the answer's end"
+NO_FINISH_REASON = "ended without a `finish_reason`"  # the library's words
 _KEY_LIKE = re.compile(r"\b(sk|AIza|key|gsk|xai)[-_]?[A-Za-z0-9*_-]{8,}")
 
 PROVIDER_NAMES = {
@@ -37,14 +41,16 @@ PROVIDER_NAMES = {
 
 
 class BrokenAnswer(Exception):
-    """The provider's answer ended before it was complete."""
+    """The answer ended before it was complete, and may be asked for again."""
 
 
 def to_failure(problem: Exception) -> Failure | None:
     """Return the failure for the retry rules, or None if the request must not be repeated."""
-    if isinstance(problem, BrokenAnswer):
+    if _find_refusal(problem) is not None:
+        return None
+    if isinstance(problem, BrokenAnswer | httpx2.TransportError | UnexpectedModelBehavior):
         return Failure(None)
-    if not isinstance(problem, ModelAPIError) or _find_refusal(problem) is not None:
+    if not isinstance(problem, ModelAPIError):
         return None
     is_quota = isinstance(problem, ModelQuotaExceededError)
     if isinstance(problem, ModelHTTPError):
@@ -70,6 +76,25 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
     match problem:
         case BrokenAnswer() | RefusedAnswer():
             return f"{where}: {problem}"
+        case ModelTimeoutError():
+            return f"{where} did not answer in time."
+        case ModelConnectionError(phase="connect"):
+            return f"there is no route to {where}: {_cause(problem)}; check the address and the network."
+        case ModelConnectionError() | httpx2.TransportError():
+            return f"{where}: {CUT}: {_cause(problem)}."
+        case ModelHTTPError() | ModelRequestRejectedError() | ModelAPIError(in_stream=True):
+            return _refusal(problem, choice, where)
+        case ModelAPIError() if problem.message.endswith(NO_FINISH_REASON):
+            return f"{where}: {CUT}."
+        case ModelAPIError() | UnexpectedModelBehavior():
+            return f"{where}: its answer cannot be read."
+        case _:
+            return f"{where}: its answer cannot be read ({type(problem).__name__})."
+
+
+def _refusal(problem: ModelAPIError, choice: ModelChoice, where: str) -> str:
+    """Return what the provider's own error says, which is an HTTP answer or a part of a stream."""
+    match problem:
         case ModelHTTPError() if _is_about_key(problem):
             return f"{where} refused the API key{_status(problem)}; check the key and what it may use."
         case ModelNotFoundError():
@@ -82,18 +107,12 @@ def _reason(problem: Exception, choice: ModelChoice) -> str:
         case ModelRateLimitError():
             wait = f"; it asks to wait {problem.retry_after:.0f} s" if problem.retry_after else ""
             return f"{where} limits the rate of requests{_status(problem)}{wait}."
-        case ModelTimeoutError():
-            return f"{where} did not answer in time."
-        case ModelConnectionError(phase="connect"):
-            return f"there is no route to {where}: {_cause(problem)}; check the address and the network."
-        case ModelConnectionError():
-            return f"the connection to {where} was cut: {_cause(problem)}."
         case ModelHTTPError(status_code=status) if status >= 500:
             return f"{where} is unavailable (HTTP {status}).{_quote(problem)}"
-        case ModelAPIError():
+        case ModelHTTPError() | ModelRequestRejectedError():
             return f"{where} rejected the request{_status(problem)}.{_quote(problem)}"
         case _:
-            return f"{where}: its answer cannot be read ({type(problem).__name__})."
+            return f"{where} ended its answer with an error.{_quote(problem)}"
 
 
 def _find_refusal(problem: BaseException | None) -> RefusedAnswer | None:
@@ -141,6 +160,6 @@ def _quote(problem: ModelAPIError) -> str:
 
 
 def _without_key(text: str, api_key: str) -> str:
-    if api_key:
+    if len(api_key) >= MIN_MASKED_KEY:
         text = text.replace(api_key, "[key]")
     return _KEY_LIKE.sub("[key]", text)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MAX_UNREAD_ITEMS = 1_000
+MAX_UNREAD_ITEMS = 32
+BATCH = 16  # items that are read before the thread is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,7 @@ class ProviderThread:
         free = asyncio.Semaphore(MAX_UNREAD_ITEMS)  # used in the thread only
 
         def put(item: Item | _Ended) -> None:
-            if not here.is_closed():
-                here.call_soon_threadsafe(received.put_nowait, item)
+            _call(here, received.put_nowait, item)
 
         async def send(item: Item) -> None:
             await free.acquire()
@@ -65,10 +65,15 @@ class ProviderThread:
 
         running = self._submit(run())
         try:
+            taken = 0
             while not isinstance(item := await received.get(), _Ended):
-                if there is not None and not there.is_closed():
-                    there.call_soon_threadsafe(free.release)
                 yield item
+                taken += 1
+                # Not for each item: waking the other loop lets its thread run, for 5 ms if it is busy.
+                if taken == BATCH or received.empty():
+                    _call(there, _release, free, taken)
+                    taken = 0
+                    await asyncio.sleep(0)
             if isinstance(item.problem, asyncio.CancelledError):
                 raise ConnectionError("the request was cancelled because the host stops.")
             if item.problem is not None:
@@ -100,6 +105,16 @@ class ProviderThread:
                 )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _release(free: asyncio.Semaphore, count: int) -> None:
+    for _ in range(count):
+        free.release()
+
+
+def _call(loop: asyncio.AbstractEventLoop | None, function: Callable[..., None], *args: Any) -> None:
+    if loop is not None and not loop.is_closed():
+        loop.call_soon_threadsafe(function, *args)
 
 
 async def _cancel_others() -> None:

@@ -31,16 +31,17 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition as LibraryTool
 
 from easel.core.model.choice import ModelChoice
-from easel.core.run.conversation import Conversation, Part, Text, Thought, ToolCall, Usage
+from easel.core.run.conversation import Conversation, Part, Repeated, Text, Thought, ToolCall, Usage
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId
+from easel.llm.answer_limits import KEPT_BYTES
 from easel.llm.conversation import (
     is_json_object,
     lacks_first_thought,
     to_messages,
     to_provider_data,
 )
-from easel.llm.errors import BrokenAnswer, to_failure, to_model_failed
+from easel.llm.errors import CUT, BrokenAnswer, to_failure, to_model_failed
 from easel.llm.open_responses import RefusedAnswer, close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds
 from easel.llm.schemas import to_wire_name, to_wire_schema, tool_names
@@ -91,30 +92,41 @@ class Request:
         settings: ModelSettings,
         send: Callable[[Part], Awaitable[None]],
     ) -> ModelResponse:
-        """Return the complete answer. Repeats the request only while nothing of the answer was sent."""
-        attempt = 0
+        """Return the complete answer. Repeats the request also if its answer breaks off. RS-80"""
+        attempt, last_sent = 0, 0  # the attempt, and that of the last part
+
+        async def pass_on(*parts: Part) -> None:
+            nonlocal last_sent
+            if 0 < last_sent < attempt:
+                await send(Repeated(attempt))
+            for part in parts:
+                await send(part)
+            last_sent = attempt
+
         while True:
             attempt += 1
-            has_sent = False
             try:
-                async with (
-                    close_responses(),
-                    model_request_stream(
-                        self.wire.model,
-                        messages,
-                        model_settings=settings,
-                        model_request_parameters=parameters,
-                    ) as stream,
-                ):
-                    async for event in stream:
-                        if (part := _to_part(event)) is not None:
-                            has_sent = True
-                            await send(part)
-                    return self.wire.finish(_complete(stream.get()))
+                with KEPT_BYTES.of_answer() as keep:
+                    async with (
+                        close_responses(),
+                        model_request_stream(
+                            self.wire.model,
+                            messages,
+                            model_settings=settings,
+                            model_request_parameters=parameters,
+                        ) as stream,
+                    ):
+                        async for event in stream:
+                            keep(_size(event))
+                            if (part := _to_part(event)) is not None:
+                                await pass_on(part)
+                        response = self.wire.finish(_complete(stream.get()))
+                await pass_on()
             except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
-                wait = None if has_sent else self._wait_after(problem, attempt)
-                if wait is None:
+                if (wait := self._wait_after(problem, attempt)) is None:
                     raise to_model_failed(problem, self.choice, attempt) from None
+            else:
+                return response
             provider = self.choice.provider.value
             log.info("model.retry", provider=provider, attempt=attempt, wait_seconds=round(wait, 2))
             await asyncio.sleep(wait)
@@ -133,11 +145,21 @@ def _complete(response: ModelResponse) -> ModelResponse:
     """
     match response.finish_reason:
         case None | "error":
-            raise BrokenAnswer("the answer broke off before its end.")
+            raise BrokenAnswer(f"{CUT}.")
         case "content_filter" if not any(part.has_content() for part in response.parts):
             raise RefusedAnswer("the provider's content filter withheld the answer.")
         case _:
             return response
+
+
+def _size(event: ModelResponseStreamEvent) -> int:
+    """Return about how many bytes of an event are kept as part of the answer."""
+    match event:
+        case PartStartEvent(part=piece) | PartDeltaEvent(delta=piece):
+            values = [value for value in vars(piece).values() if value]
+            return sum(len(value) if isinstance(value, str) else len(repr(value)) for value in values)
+        case _:
+            return 0
 
 
 def _to_part(event: ModelResponseStreamEvent) -> Part | None:

@@ -1,7 +1,6 @@
 """Retries of provider requests: which failures are repeated, and after how long.
 
-The SDKs' own retries are off, so that the waits are known. A request is repeated only if nothing of its
-answer was passed on yet. Has no clock: a wait is a number of seconds.
+The SDKs' own retries are off, so that the waits are known. Has no clock: a wait is a number of seconds.
 """
 
 from dataclasses import dataclass

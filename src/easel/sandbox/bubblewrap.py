@@ -195,7 +195,7 @@ def probe(uid: int) -> Bubblewrap | str:
     """Run a test command under bubblewrap. Returns the launcher, or why bubblewrap does not work. RS-61"""
     program = shutil.which("bwrap")
     if program is None:
-        return "bubblewrap is not installed; install the package `bubblewrap`"
+        return "bubblewrap is not installed; install the package `bubblewrap` and start Easel again"
     if os.geteuid() != 0:
         return _probe(Bubblewrap(program, None))
     tools = {name: shutil.which(name) for name in ("unshare", "mount", "setpriv")}

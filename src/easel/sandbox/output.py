@@ -15,7 +15,7 @@ TAIL_BYTES = 32 * 1024  # errors are usually at the end
 # Of the kept text as JSON, where a control character takes six bytes: tool results have a size limit.
 MAX_ENCODED_BYTES = 160 * 1024
 
-OnOutput = Callable[[str], None]
+OnOutput = Callable[[str], object]
 
 log = structlog.get_logger("sandbox")
 

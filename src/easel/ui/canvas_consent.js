@@ -127,12 +127,15 @@ function contextRows({ canvas, isAccepted, runsOn, ...authors }) {
 }
 
 /** Return the rows of a complete resolved call: all that decides its effect. */
-function callRows({ kind, sessionKey, secrets = [], env = [], salt, digest, shell, hints, ...members }) {
+function callRows(
+  { kind, sessionKey, secrets = [], env = [], because, salt, digest, shell, hints, ...members },
+) {
   const isCall = kind === "tool.call";
   const used = [
     ...secrets.map(({ path, name }) => `${name} (in ${path.join(".")})`), ...env.map((name) => `$${name}`),
   ];
   return [
+    ...(because ? [["Why it asks", because]] : []),
     ...memberRows(ACTION_MEMBERS, {
       ...members, sessionKey: isCall ? undefined : sessionKey, secrets: used.length ? used : undefined,
     }),

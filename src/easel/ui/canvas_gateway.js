@@ -4,9 +4,10 @@
 // state(is), ready() after each handshake, and event(name, payload, seq).
 
 import { RequestRefused, Unreachable } from "./errors.js";
-import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
+import { Reconnecting } from "./reconnect.js";
 
 const NOT_SIGNED_IN = 401;
+const FRAME_TOO_LARGE = 1009; // the code with which the server closes the socket
 
 export class Gateway extends Reconnecting {
   #socket = null;
@@ -25,16 +26,23 @@ export class Gateway extends Reconnecting {
   onState(is) { this.on.state(is); }
 
   connect(attempt) {
-    this.onState("connecting");
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = (this.#socket = new WebSocket(`${scheme}://${location.host}/ws`));
-    const timeout = setTimeout(() => { if (attempt === this.attempt) this.retry(); }, REQUEST_TIMEOUT_MS);
-    socket.onopen = () => { if (attempt === this.attempt) this.#handshake(attempt, timeout); };
+    socket.onopen = () => { if (attempt === this.attempt) this.#handshake(attempt); };
     socket.onmessage = ({ data }) => { if (attempt === this.attempt) this.#receive(JSON.parse(data)); };
-    socket.onclose = () => {
-      clearTimeout(timeout);
-      if (attempt === this.attempt) this.retry();
+    socket.onclose = ({ code, reason }) => {
+      if (attempt !== this.attempt) return;
+      if (code === FRAME_TOO_LARGE) this.#refuseLargest(reason);
+      this.retry();
     };
+  }
+
+  ask() { this.call("ping").catch(() => {}); } // the answer counts, not what it says
+
+  /** Refuse the request whose frame was too large: sent again, it would end each new connection. */
+  #refuseLargest(message) {
+    const [largest] = [...this.#pending.values()].sort((first, second) => second.size - first.size);
+    largest?.reject(new RequestRefused({ code: 413, name: "TOO_LARGE", message }));
   }
 
   disconnect() {
@@ -45,11 +53,10 @@ export class Gateway extends Reconnecting {
     this.#pending.clear();
   }
 
-  async #handshake(attempt, timeout) {
+  async #handshake(attempt) {
     const client = { id: this.clientId, version: "1", platform: "web", mode: "client" };
     try {
       await this.call("connect", { minProtocol: 1, maxProtocol: 1, client });
-      clearTimeout(timeout);
       await this.on.ready();
       if (attempt !== this.attempt) return;
       this.markLive();
@@ -72,9 +79,10 @@ export class Gateway extends Reconnecting {
     }
     this.#requestCount += 1;
     const id = String(this.#requestCount);
+    const frame = JSON.stringify({ type: "req", id, method, params });
     return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject });
-      this.#socket.send(JSON.stringify({ type: "req", id, method, params }));
+      this.#pending.set(id, { resolve, reject, size: frame.length });
+      this.#socket.send(frame);
     });
   }
 
@@ -94,6 +102,7 @@ export class Gateway extends Reconnecting {
   }
 
   #receive(frame) {
+    this.noteActivity();
     if (frame.type === "evt") this.on.event(frame.event, frame.payload, frame.seq);
     const request = this.#pending.get(frame.id);
     if (frame.type !== "res" || !request) return;

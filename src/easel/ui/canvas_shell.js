@@ -21,6 +21,7 @@ const CANCELLED = "CANCELLED"; // the error of an execution that a person stoppe
 const LINK_TEXTS = {
   connecting: "connecting…",
   live: "connected",
+  slow: "No answer from the server yet…",
   waiting: "The server cannot be reached. Reconnecting…",
   "signed-out": "You are signed out.",
   over: "no longer available",

@@ -25,7 +25,10 @@ export class Chat {
   #timer = null;
   #includeInternal = false;
 
-  /** `on` has: changed(), show(runId), cancel(runId), resend(key), discard(key). */
+  /**
+   * `on` has: changed(), show(runId), cancel(runId), resend(key), discard(key),
+   * edit(key, text).
+   */
   constructor(on) {
     this.on = on;
     this.list = byId("turns");
@@ -50,7 +53,7 @@ export class Chat {
   }
 
   #clear() {
-    this.#thread = new Thread(this.#thread.restarts);
+    this.#thread = new Thread();
     this.#nodes.clear();
     this.#next = null;
     this.list.replaceChildren();
@@ -79,11 +82,6 @@ export class Chat {
     // Internal events are shown in debug mode only. CC-12
     const isVisible = visibility === "public" || (visibility === "internal" && this.#includeInternal);
     if (isVisible) this.#thread.addEvent(event);
-  }
-
-  handleRestart(runId, ts) {
-    this.#thread.restart(runId, ts);
-    this.#drawSoon();
   }
 
   setOutbox(outbox) {
@@ -232,6 +230,7 @@ export class Chat {
     const note = element("div", `note ${is}`, element("span", className, label));
     if (is === "refused") {
       note.append(
+        button("plain", "edit", () => this.on.edit(key, text)),
         button("plain", "try again", () => this.on.resend(key)),
         button("plain", "discard", () => this.on.discard(key)),
       );

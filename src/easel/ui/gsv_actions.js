@@ -2,7 +2,7 @@
 
 const NATIVE = "button, a[href], input, select, textarea, form, summary, label, option";
 
-const querySelector = methodOf("querySelector");
+const { get: elementsOf } = Object.getOwnPropertyDescriptor(HTMLFormElement.prototype, "elements");
 const busy = new WeakSet(); // elements whose action runs: a second click does not start a second run
 
 /** Return the id of the action that an element runs; null for none, and for a control without a binding. */
@@ -34,9 +34,10 @@ function showAction(element, scope) {
   }
 }
 
-/** Return the entry of a field with `data-input-type` as that type, and any other as text. */
-function typedEntry(form, name, text) {
-  const type = querySelector(form, `[name="${CSS.escape(name)}"]`)?.dataset.inputType;
+/** Return the entry of a field as its `data-input-type`, or as its own type says, and any other as text. */
+function typedEntry(field, text) {
+  const type = field?.dataset.inputType;
+  if (!type && field && matches(field, NUMBER_FIELD)) return text === "" ? MISSING : Number(text);
   if (type === "boolean") return text === "true";
   if (type === "number" || type === "integer") return text.trim() === "" ? null : Number(text);
   if (type !== "json") return text;
@@ -47,19 +48,28 @@ function typedEntry(form, name, text) {
   }
 }
 
+const NUMBER_FIELD = "input[type=number], input[type=range]";
+// A box with a `value` of its own sends that text, as several boxes of one name do.
+const SWITCH = "input[type=checkbox][name]:not([value], :disabled)";
+
 /**
  * Return the input of an action: the fields of the surrounding form, then of the element the texts
  * `data-gsv-input-NAME` and the values at the paths `data-gsv-value-NAME`.
  */
 function inputOf(element, submitter) {
   const input = {};
-  const put = (name, value) => { if (!UNSAFE.test(name)) input[name] = value; };
+  const put = (name, value) => { if (value !== MISSING && !UNSAFE.test(name)) input[name] = value; };
   const form = matches(element, "form") ? element : element.form ?? closest(element, "form");
   if (form) {
     const data = new FormData(form);
+    const fields = [...elementsOf.call(form)];
+    const named = (name) => fields.filter((field) => field.name === name);
     for (const name of new Set(data.keys())) {
       const values = data.getAll(name).filter((value) => typeof value === "string");
-      if (values.length) put(name, values.length > 1 ? values : typedEntry(form, name, values[0]));
+      if (values.length) put(name, values.length > 1 ? values : typedEntry(named(name)[0], values[0]));
+    }
+    for (const box of fields.filter((field) => matches(field, SWITCH))) {
+      if (named(box.name).length === 1) put(box.name, box.checked);
     }
   }
   if (submitter?.name) put(submitter.name, submitter.value);
@@ -69,8 +79,7 @@ function inputOf(element, submitter) {
   const scope = scopeOf(element);
   for (const { kind, name, value, path } of hooksOf(element)) {
     if (kind === "input") put(name, value);
-    const found = kind === "value" && path ? valueAt(scope, path) : MISSING;
-    if (found !== MISSING) put(name, found);
+    if (kind === "value" && path) put(name, valueAt(scope, path));
   }
   return input;
 }

@@ -10,7 +10,7 @@ import { ModelSettings } from "./model_settings.js";
 import { RunPanel } from "./run.js";
 import { SessionList } from "./sessions.js";
 import { Subscriptions } from "./subscriptions.js";
-import { attempt, button, byId, request } from "./values.js";
+import { attempt, button, byId, request, sizeOf } from "./values.js";
 
 const script = (...steps) => JSON.stringify({ script: steps });
 const EXAMPLES = {
@@ -33,6 +33,8 @@ const EXAMPLES = {
 };
 const FIRST_SESSION = "main";
 const DRAFT_KEY = "easel-draft-"; // followed by the session id: an unsent message survives a reload
+const REFUSED_KEY = "easel-refused-"; // the same for the texts of refused messages, as JSON
+const MAX_MESSAGE_BYTES = Number(document.body.dataset.maxMessageBytes);
 const DEBUG_KEY = "easel-debug"; // stored for this tab only: a link cannot switch it on
 const RELOAD_MS = 60; // requests within this time cause one reload: a replayed thread makes many
 
@@ -54,11 +56,13 @@ const chat = new Chat({
   cancel: cancelRun,
   resend: (key) => streams.chat.resend(key),
   discard: (key) => streams.chat.discard(key),
+  edit: (key, text) => {
+    streams.chat.discard(key);
+    addToDraft([text]);
+    byId("message").focus();
+  },
 });
-const run = new RunPanel({
-  restarted: (runId, ts) => chat.handleRestart(runId, ts),
-  changed: () => loadActiveRuns(),
-});
+const run = new RunPanel({ changed: () => loadActiveRuns() });
 const overview = new Overview({ created: () => subscriptions.broadcast("canvases") });
 const canvas = new SnapshotPanel({
   open: (id) => go({ canvas: id }),
@@ -107,6 +111,7 @@ function openChat(session) {
   chat.open(session, includeInternal);
   byId("chat-problem").textContent = "";
   byId("message").value = sessionStorage.getItem(DRAFT_KEY + session) ?? "";
+  addToDraft(JSON.parse(sessionStorage.getItem(REFUSED_KEY + session) ?? "[]"));
   sessions.choose(session);
   const options = { includeInternal, isNew: sessions.lacks(session) };
   streams.chat = subscriptions.subscribe("chat", session, handleChat, options);
@@ -115,7 +120,11 @@ function openChat(session) {
 function handleChat(message) {
   if (message.type === "reset") chat.reset(message.history, message.events);
   if (message.type === "event") chat.handleEvent(message.event);
-  if (message.type === "outbox") chat.setOutbox(message.outbox);
+  if (message.type === "outbox") {
+    chat.setOutbox(message.outbox);
+    const refused = message.outbox.filter((entry) => entry.is === "refused").map(({ text }) => text);
+    store(REFUSED_KEY, refused.length ? JSON.stringify(refused) : "");
+  }
   if (message.type === "problem") {
     byId("chat-problem").textContent = message.message;
     isStopping = false;
@@ -145,6 +154,7 @@ function showLink({ is, message }) {
   const texts = {
     connecting: "connecting…",
     live: "connected",
+    slow: "No answer from the server yet…",
     waiting: "The server cannot be reached. Reconnecting…",
     missing: "This session was deleted.",
     refused: message,
@@ -260,10 +270,35 @@ function showSignedOut() {
   byId("signed-out").hidden = false;
 }
 
+function store(key, text) {
+  sessionStorage.removeItem(key + shown.session);
+  try {
+    if (text) sessionStorage.setItem(key + shown.session, text);
+  } catch {
+    // It is larger than a browser stores: it is kept until the page is left.
+  }
+}
+
 function storeDraft() {
+  store(DRAFT_KEY, byId("message").value);
+  showLength();
+}
+
+/** Put texts that were not accepted below the draft, unless they are in it. */
+function addToDraft(texts) {
   const draft = byId("message").value;
-  if (draft) sessionStorage.setItem(DRAFT_KEY + shown.session, draft);
-  else sessionStorage.removeItem(DRAFT_KEY + shown.session);
+  const missing = texts.filter((text) => !draft.includes(text));
+  byId("message").value = [draft, ...missing].filter(Boolean).join("\n\n");
+  storeDraft();
+}
+
+/** Say that a draft is too long to be sent. Returns whether it is. */
+function showLength() {
+  const [has, may] = [sizeOf(byId("message").value), MAX_MESSAGE_BYTES];
+  const [size, limit] = [has, may].map((bytes) => bytes.toLocaleString());
+  const text = `This message has ${size} bytes; a message may have ${limit}. Shorten or split it.`;
+  byId("too-long").textContent = has > may ? text : "";
+  return has > may;
 }
 
 const viewButtons = () => document.querySelectorAll("#views button");
@@ -276,7 +311,7 @@ function setView(view) {
 byId("composer").onsubmit = (event) => {
   event.preventDefault();
   const text = byId("message").value;
-  if (!text.trim()) return;
+  if (!text.trim() || showLength()) return; // the server would refuse it
   send(text);
   byId("message").value = "";
   storeDraft();

@@ -2,13 +2,16 @@
 //
 // Owns cursors and the reaction to HTTP errors. Does not know tabs; of most events it reads only the sequence
 // number. A link calls its `listener` with messages {type}: reset (drop all earlier events), event, state,
-// outbox, problem. States: connecting; live; waiting (for the next attempt); ended (the stream is complete);
-// missing, signed-out, refused.
+// outbox, problem. States: those of `Reconnecting`; ended (the stream is complete); missing, signed-out,
+// refused.
 
 import { isTextOf } from "./message_text.js";
 import { REQUEST_TIMEOUT_MS, Reconnecting } from "./reconnect.js";
 
-const SILENCE_MS = 50_000; // an event stream sends a heartbeat every 15 s
+// Ticks of silence of an event stream, which sends a heartbeat every 15 s and cannot be asked.
+const STREAM_LIMITS = { ask: Infinity, slow: Infinity, lost: 35 };
+const FRAME_TOO_LARGE = 1009; // the code with which the server closes a socket
+const MAX_LOSSES = 3; // of connections, while the same message was being sent
 const HISTORY_LIMIT = 30; // messages of a thread that are loaded first; the page requests earlier ones itself
 const requestOptions = () => ({ cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
 
@@ -41,7 +44,7 @@ class Link extends Reconnecting {
 export class EventLink extends Link {
   #path;
   #abort = null;
-  #silenceTimer = null;
+  limits = STREAM_LIMITS;
 
   constructor(path, listener) {
     super(listener);
@@ -49,14 +52,12 @@ export class EventLink extends Link {
   }
 
   disconnect() {
-    clearTimeout(this.#silenceTimer);
     this.#abort?.abort();
     this.#abort = null;
   }
 
   async connect(attempt) {
     const abort = (this.#abort = new AbortController());
-    this.#restartSilenceTimer(abort);
     try {
       const query = this.cursor === null ? "" : `?last_event_id=${this.cursor}`;
       const response = await fetch(this.#path + query, { signal: abort.signal, cache: "no-store" });
@@ -69,7 +70,7 @@ export class EventLink extends Link {
       else {
         if (this.cursor === null) this.listener({ type: "reset", history: null });
         this.markLive();
-        await this.#read(response.body, attempt, abort);
+        await this.#read(response.body, attempt);
       }
     } catch {
       // The connection broke, or was silent for too long.
@@ -77,18 +78,15 @@ export class EventLink extends Link {
     if (attempt === this.attempt) this.retry();
   }
 
-  #restartSilenceTimer(abort) {
-    clearTimeout(this.#silenceTimer);
-    this.#silenceTimer = setTimeout(() => abort.abort(), SILENCE_MS);
-  }
+  probe() {} // its heartbeats show that it works
 
-  async #read(body, attempt, abort) {
+  async #read(body, attempt) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
       const { done, value } = await reader.read();
       if (done || attempt !== this.attempt) return;
-      this.#restartSilenceTimer(abort);
+      this.noteActivity();
       text += value;
       const frames = text.split("\n\n");
       text = frames.pop();
@@ -138,13 +136,17 @@ export class ChatLink extends Link {
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
-    for (const entry of this.outbox) if (entry.is === "sent") entry.is = "waiting"; // not acknowledged
+    const unacknowledged = this.outbox.find((entry) => entry.is === "sent");
+    if (!unacknowledged) return;
+    unacknowledged.is = "waiting";
+    this.listener({ type: "outbox", outbox: this.outbox });
   }
 
   async connect(attempt) {
     try {
       const known = { history: null, cursor: this.cursor };
       const start = this.#hasHistory ? known : await this.#loadHistory(attempt);
+      if (attempt === this.attempt) this.noteActivity();
       if (start && attempt === this.attempt) this.#openSocket(start, attempt);
     } catch {
       if (attempt === this.attempt) this.retry();
@@ -192,8 +194,9 @@ export class ChatLink extends Link {
       this.#sendNext();
     };
     socket.onmessage = ({ data }) => { if (attempt === this.attempt) this.#receive(JSON.parse(data)); };
-    socket.onclose = () => {
+    socket.onclose = ({ code, reason }) => {
       if (attempt !== this.attempt) return;
+      this.#handleLoss(code === FRAME_TOO_LARGE ? reason : null);
       if (wasOpen) this.retry();
       else this.#findRefusalReason(attempt);
     };
@@ -219,7 +222,20 @@ export class ChatLink extends Link {
     if (attempt === this.attempt) this.retry();
   }
 
+  /** Refuse a message that ends each connection: it would block all later ones. A reset hides the reason. */
+  #handleLoss(reason) {
+    const sent = this.outbox.find((entry) => entry.is === "sent");
+    if (!sent) return;
+    sent.losses = (sent.losses ?? 0) + 1;
+    const text = "The connection broke each time this was sent: it may be too long for the server.";
+    if (reason || sent.losses >= MAX_LOSSES) this.#markRefused(reason ?? text);
+  }
+
+  ask() { this.#socket?.send(JSON.stringify({ type: "ping" })); }
+
   #receive(frame) {
+    this.noteActivity();
+    if (frame.type === "pong") return;
     if (frame.type === "error") {
       this.#markRefused(frame.error.message);
     } else if (frame.type === "warnings") {
@@ -242,7 +258,7 @@ export class ChatLink extends Link {
 
   resend(key) {
     for (const entry of this.outbox) {
-      if (entry.key === key) [entry.is, entry.message] = ["waiting", undefined];
+      if (entry.key === key) [entry.is, entry.message, entry.losses] = ["waiting", undefined, 0];
     }
     this.#sendNext();
   }

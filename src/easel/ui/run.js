@@ -13,7 +13,7 @@ export class RunPanel {
   #attempt = 0;
   #maxAttempts = null;
 
-  /** `on` has: restarted(runId, ts), changed(). */
+  /** `on` has: changed(). */
   constructor(on) {
     this.on = on;
     this.runId = null;
@@ -62,7 +62,6 @@ export class RunPanel {
       if (data.attempt > 1) {
         const text = `Attempt ${data.attempt}: another worker continues after the last finished step.`;
         byId("run-note").textContent = text;
-        this.on.restarted(this.runId, ts);
       }
     } else if (type === "whiteboard.write" || type === "blackboard.write") {
       this.#write(type.split(".")[0], { ...data, updated_at: ts });

@@ -7,7 +7,6 @@
 import { ChatLink, EventLink } from "./links.js";
 
 const MAX_EVENT_STREAMS = 4; // a browser opens six connections to a server, and pages need some for requests
-const PROBE_MS = 45_000;
 const JOIN_MS = 1_000; // deltas closer together than this are stored as one
 const FINAL_STATES = new Set(["ended", "missing", "refused", "signed-out"]);
 
@@ -81,7 +80,7 @@ class Stream {
 function isContinuation(last, event) {
   if (!event.type.endsWith(".delta") || last.type !== event.type) return false;
   const isPlain = !event.data.attachments && !last.data.attachments;
-  const isSameAttempt = last.data.attempt === event.data.attempt;
+  const isSameAttempt = last.data.attempt === event.data.attempt && last.data.try === event.data.try;
   const isSameMessage = last.data.message_id === event.data.message_id && isSameAttempt;
   return isPlain && isSameMessage && Date.parse(event.ts) - Date.parse(last.ts) < JOIN_MS;
 }
@@ -92,7 +91,6 @@ export class Streams {
   #focusCount = 0;
 
   constructor() {
-    setInterval(() => this.#probe(), PROBE_MS);
     globalThis.addEventListener("online", () => this.#retryNow());
   }
 
@@ -184,13 +182,10 @@ export class Streams {
   }
 
   #retryNow() {
-    for (const stream of this.#streams.values()) stream.link.retryNow();
-    this.#probe();
-  }
-
-  /** Check the WebSockets. An event stream detects a broken connection by its missing heartbeats. */
-  #probe() {
-    for (const stream of this.#streams.values()) if (stream.kind === "chat") stream.link.probe();
+    for (const { link } of this.#streams.values()) {
+      link.retryNow();
+      link.probe();
+    }
   }
 
   #signOut() {

@@ -1,7 +1,7 @@
 // A tab's subscriptions: a port to the browser's one SharedWorker, or to the same module in this page.
 
 const WORKER = "/ui/streams.js";
-const NAME = "easel-streams-2"; // raise the number when the messages between tab and worker change
+const NAME = "easel-streams-3"; // raise the number when the messages between tab and worker change
 const HELLO_MS = 5_000;
 
 export class Subscriptions {

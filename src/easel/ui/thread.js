@@ -11,9 +11,6 @@ export class Thread {
   #active = null;
   #isActiveGuessed = false;
 
-  /** `restarts`: by run id, the times of known restarts. */
-  constructor(restarts = new Map()) { this.restarts = restarts; }
-
   /** Add a message from the store; its text is complete. */
   addMessage(message) {
     const turn = this.#turn(message.run_id);
@@ -30,7 +27,7 @@ export class Thread {
       const turn = setFirstSeq(this.#turn(data.run_id), "askedAt", seq);
       turn.question = { ...preferText(turn.question, data), at: ts };
     } else if (type === "message.completed") {
-      const answer = this.#activate(this.#turn(data.run_id), seq, ts);
+      const answer = this.#activate(this.#turn(data.run_id), seq);
       const text = preferText(answer.text === null ? null : answer, data);
       Object.assign(answer, { ...text, at: ts, status: data.status, error: data.error });
       this.#active = null;
@@ -39,30 +36,16 @@ export class Thread {
     } else if (type === "message.delta" || type === "reasoning.delta") {
       // The id of an answer is derived from the id of its run.
       const turn = this.#turn(`run_${data.message_id.slice("msg_".length)}`);
-      const answer = this.#activate(turn, seq, ts);
-      dropFormerAttempt(answer, data.attempt);
+      const answer = this.#activate(turn, seq);
+      dropFormerAttempt(answer, data);
       const { items } = answer;
       const isAnswer = type === "message.delta";
-      addPiece(items, isAnswer ? "text" : "thought", { text: data.text, attachments: listOf(data), ts });
+      addPiece(items, isAnswer ? "text" : "thought", { text: data.text, attachments: listOf(data) });
     } else if (type === "tool.call" || type === "tool.result") {
-      addCall(this.#activate(null, seq, ts).items, data, ts);
+      addCall(this.#activate(null, seq).items, data, ts);
     } else if (type === "step.completed") {
-      addStep(this.#activate(null, seq, ts).items, data);
+      addStep(this.#activate(null, seq).items, data);
     } // ignore unknown types
-  }
-
-  /** Record that a run was restarted: its new worker repeats the unfinished step of the lost worker. */
-  restart(runId, ts) {
-    this.#restartsOf(runId).push(ts);
-    const turn = this.turns.get(runId);
-    if (!turn) return;
-    dropUnfinished(turn);
-    this.changed.add(turn);
-  }
-
-  #restartsOf(runId) {
-    if (!this.restarts.has(runId)) this.restarts.set(runId, []);
-    return this.restarts.get(runId);
   }
 
   /** Return the turns in the order of their questions, which is the order of their answers. */
@@ -76,9 +59,8 @@ export class Thread {
   }
 
   #turn(runId) {
-    const restarts = this.#restartsOf(runId);
     const positions = { askedAt: undefined, answeredAt: undefined };
-    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, restarts, ...positions };
+    const turn = this.turns.get(runId) ?? { runId, question: null, answer: null, ...positions };
     this.turns.set(runId, turn);
     this.changed.add(turn);
     return turn;
@@ -86,11 +68,11 @@ export class Thread {
 
   #answerOf(turn) {
     const ending = { text: null, attachments: [], isCut: false, at: null, status: null, error: null };
-    return (turn.answer ??= { items: [], ...ending, lastEventAt: "" });
+    return (turn.answer ??= { items: [], ...ending });
   }
 
   /** Return the answer of a turn; without a turn that of the active one, or of the first unanswered one. */
-  #activate(turn, seq, ts) {
+  #activate(turn, seq) {
     if (turn && this.#isActiveGuessed && this.#active && this.#active !== turn) {
       this.#moveItems(this.#active, turn);
     }
@@ -100,10 +82,7 @@ export class Thread {
       [this.#active, this.#isActiveGuessed] = [unanswered ?? this.#turn(`unnamed ${seq}`), true];
     }
     this.changed.add(this.#active);
-    const answer = this.#answerOf(setFirstSeq(this.#active, "answeredAt", seq));
-    answer.lastEventAt = ts;
-    dropUnfinished(this.#active);
-    return answer;
+    return this.#answerOf(setFirstSeq(this.#active, "answeredAt", seq));
   }
 
   /** Move the items of a wrongly guessed turn to the turn that they belong to. */
@@ -141,23 +120,13 @@ function addStep(items, { step }) {
   }
 }
 
-/** Drop the text after the last call when a new attempt writes text: it repeats the unfinished step. */
-function dropFormerAttempt(answer, attempt = 1) {
-  const isNew = attempt > (answer.attempt ?? attempt);
-  answer.attempt = attempt;
+/** Drop the text after the last call when a new attempt, or a new try, repeats the unfinished step. */
+function dropFormerAttempt(answer, { attempt = 1, try: number = 1 }) {
+  const isNew = attempt > (answer.attempt ?? attempt) || number > (answer.try ?? number);
+  Object.assign(answer, { attempt, try: number });
   if (!isNew) return;
   const lastCall = answer.items.findLastIndex((item) => item.kind === "tool");
   for (const item of answer.items.slice(lastCall + 1)) if (item.pieces) item.pieces = [];
-}
-
-/** Drop the text that a lost worker wrote after its last call, once its successor has written something. */
-function dropUnfinished({ answer, restarts }) {
-  const since = restarts.findLast((ts) => answer && answer.lastEventAt >= ts);
-  if (!since) return;
-  const lastCall = answer.items.findLastIndex((item) => item.kind === "tool" && item.ts < since);
-  for (const item of answer.items.slice(lastCall + 1)) {
-    if (item.pieces) item.pieces = item.pieces.filter((piece) => piece.ts >= since);
-  }
 }
 
 /** Return the attachments of an event: a list, or the marker of a list that did not fit into the event. */

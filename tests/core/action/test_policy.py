@@ -19,6 +19,7 @@ from easel.core.canvas.actions import CallTool, Confirm
 from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
 from easel.core.problems import Problems, problems_of
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import why_missing
 from easel.errors import BadInput, Forbidden, NotFound, Unavailable
 from tests.core.canvas.specs import BASH, READ, TOOLS, example, with_action
 from tests.requirements import case, rule
@@ -96,10 +97,32 @@ def test_allowlist_is_checked_before_templates() -> None:
 
 
 @rule("RS-45")
-def test_tool_without_definition_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="Tool server-a__Bash is unavailable"):
+def test_tool_without_definition_is_unavailable_and_the_error_says_why() -> None:
+    with pytest.raises(Unavailable) as refused:
         definition_of(call(), {})
+    assert refused.value.message == (
+        "Tool server-a__Bash is unavailable: node server-a is not connected or no longer offers it. "
+        "Nothing was changed."
+    )
+    assert refused.value.retry_after is None, "trying again in a moment does not help"
     assert definition_of(call(), TOOLS) is BASH
+
+
+@pytest.mark.parametrize(
+    "name, why",
+    [
+        ("local__Bash", "commands are off: install it."),
+        ("gsv__Ecko", "did you mean gsv__Echo?"),
+        ("local__Raed", "did you mean local__Read?"),
+        ("local__Nothing", "this server has none of this name."),
+        ("server-b__Echo", "node server-b is not connected or no longer offers it."),
+        ("gsv", "this server has none of this name."),
+    ],
+)
+def test_missing_tool_is_explained_by_its_machine_alone(name: str, why: str) -> None:
+    """The nearest name of another machine would do something else."""
+    known = ["gsv__Echo", "local__Read", "local__Glob", "server-a__Echo"]
+    assert why_missing(name, known, {"local__Bash": "commands are off: install it."}) == why
 
 
 # --- confirmation ---------------------------------------------------------------------------------
@@ -223,6 +246,29 @@ def test_all_unsafe_commands_are_reported_with_the_other_problems() -> None:
     ]
 
 
+@rule("RS-45")
+def test_author_is_warned_about_misspelt_names_of_the_state() -> None:
+    raw = with_action(
+        kind="tool.call",
+        tool="server-a__Read",
+        args={
+            "path": "{{state.nam}}/{{state.saved}}",
+            "more": {"$value": "state.fieldd"},
+            "new": "{{state.zz}}",
+        },
+        saveAs="saved",
+    )
+    raw |= {"state": {"name": "x"}, "writable": ["field.a"]}
+    raw["actions"]["say"] = {"kind": "session.send", "message": "Hello {{state.naem}}, {{input.nam}}"}
+    warnings = [warning for warning in check_templates(parse_spec(raw), TOOLS) if "did you mean" in warning]
+    assert warnings == [
+        "actions.act.args.path: the state has no nam for {{state.nam}}; did you mean state.name?",
+        'actions.act.args.more: the state has no fieldd for {"$value": "state.fieldd"}; '
+        "did you mean state.field?",
+        "actions.say.message: the state has no naem for {{state.naem}}; did you mean state.name?",
+    ]
+
+
 def test_command_without_placeholders_is_not_checked() -> None:
     check_templates(
         parse_spec(with_action(kind="tool.call", tool="server-a__Bash", args={"command": "eval $(( `x` <("})),
@@ -251,7 +297,8 @@ def test_author_is_warned_about_actions_that_will_fail() -> None:
     }
     raw["actions"]["say"] = {"kind": "session.send", "message": "{{name}}"}
     assert check_templates(parse_spec(raw), TOOLS) == [
-        "toolPolicy.allow: gone__Tool does not exist now; actions that call it fail until it does.",
+        "toolPolicy.allow: gone__Tool does not exist now, so actions that call it fail: node gone is not "
+        "connected or no longer offers it.",
         "actions.deploy.tool: toolPolicy.allow does not list server-a__Bash, so it is refused.",
         "actions.refreshLogs.tool: toolPolicy.allow does not list server-a__Bash, so it is refused.",
         "actions.setDeploying.patch[0]: replace needs /status, which the spec's state does not have;"

@@ -11,11 +11,12 @@ from easel.core.action.policy import check_templates
 from easel.core.action.resolution import ResolvedCall
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.references import SecretUse
 from easel.errors import BadInput, ConfirmationClosed, Forbidden
-from tests.core.action.examples import RULES, approve, canvas, start
+from tests.core.action.examples import ANN, RULES, approve, canvas, start
 from tests.core.canvas.specs import TOOLS
 from tests.requirements import rule
 
@@ -132,3 +133,82 @@ def test_secret_for_a_tool_that_stores_what_it_gets_is_refused(tool: str) -> Non
     assert "Easel's own tools store what they get" in str(started.problem)
     with pytest.raises(BadInput, match="Easel's own tools store what they get"):
         check_templates(parse_spec(snapshot.canvas.spec), {tool: definition})
+
+
+# --- whose values stand beside a secret -----------------------------------------------------------
+
+
+def written_by(snapshot: CanvasSnapshot, **authors: str) -> CanvasSnapshot:
+    unreviewed = {f"/{path.replace('__', '/')}": author for path, author in authors.items()}
+    return replace(snapshot, canvas=replace(snapshot.canvas, unreviewed=unreviewed))
+
+
+BY_AGENT = "agent main"
+ROBOT = Principal(ANN.user_id, "ci", kind=PrincipalKind.SERVICE)
+TEXT = {"command": "jq '.[] | select(.id == \"{{state.text}}\")' all.json {{input.x}}"}
+VALUE = {"path": {"$secret": "KEY"}, "lines": {"$value": "state.map"}}
+
+
+@rule("RS-73")
+@pytest.mark.parametrize("confirm", ["never", "auto"])
+@pytest.mark.parametrize(
+    "action, authors, named",
+    [
+        ({**VARIABLE, "args": TEXT}, {"text": BY_AGENT}, "state.text was written by agent main"),
+        ({**ARGUMENT, "args": VALUE}, {"map__a": BY_AGENT}, "state.map was written by agent main"),
+        ({**ARGUMENT, "args": VALUE}, {"map": "the result of x"}, "state.map was written by the result of x"),
+    ],
+    ids=["in a text", "as a part of a value", "by a tool"],
+)
+def test_call_with_a_secret_asks_if_no_person_wrote_a_value_of_it(
+    confirm: str, action: dict[str, Any], authors: dict[str, str], named: str
+) -> None:
+    snapshot = with_secrets("KEY", act={**action, "confirm": confirm})
+    quiet = start(written_by(snapshot, version=BY_AGENT), "act", RULES_WITH_SECRETS, input={"x": "y"})
+    asked = start(written_by(snapshot, **authors), "act", RULES_WITH_SECRETS, input={"x": "y"})
+    if confirm == "never" or action["tool"] == READ:
+        assert quiet.execution.status is ExecutionStatus.RUNNING
+    assert asked.execution.status is ExecutionStatus.ASKED
+    assert asked.confirmation is not None
+    assert asked.confirmation["because"] == (
+        f"It uses secrets, and since a person accepted this canvas {named}."
+    )
+    assert approve(snapshot, asked.execution, RULES_WITH_SECRETS).work == asked.work
+
+
+@rule("RS-73")
+def test_input_of_a_person_does_not_make_a_call_ask_and_that_of_a_program_does() -> None:
+    snapshot = with_secrets("KEY", act={**VARIABLE, "args": TEXT, "confirm": "never"})
+    pressed = start(snapshot, "act", RULES_WITH_SECRETS, input={"x": "y"})
+    assert pressed.execution.status is ExecutionStatus.RUNNING
+    by_program = start(snapshot, "act", RULES_WITH_SECRETS, input={"x": "y"}, principal=ROBOT)
+    assert by_program.confirmation is not None
+    assert "input.x was written by service ci" in by_program.confirmation["because"]
+
+
+@rule("RS-73")
+def test_call_without_a_secret_does_not_ask() -> None:
+    action = {"kind": "tool.call", "tool": READ, "args": {"path": "{{state.text}}"}, "confirm": "never"}
+    started = start(written_by(with_secrets("KEY", act=action), text=BY_AGENT), "act")
+    assert started.execution.status is ExecutionStatus.RUNNING
+
+
+@rule("RS-73", "RS-59")
+def test_refresh_that_would_need_to_ask_does_not_run_and_says_why() -> None:
+    action = {**ARGUMENT, "args": VALUE, "confirm": "never"}
+    snapshot = written_by(with_secrets("KEY", act=action), map=BY_AGENT)
+    with pytest.raises(Forbidden, match=r"refresh cannot run it. It uses secrets.*state.map was written by"):
+        start(snapshot, "act", is_attended=False)
+
+
+@rule("RS-73")
+def test_patch_that_copies_a_value_keeps_its_author_and_a_literal_is_of_the_spec() -> None:
+    copy = {"op": "replace", "path": "/text", "value": {"$value": "state.service"}}
+    literal = {"op": "replace", "path": "/version", "value": "1"}
+    typed = {"op": "replace", "path": "/map", "value": {"a": {"$value": "input.a"}}}
+    snapshot = with_secrets(act={"kind": "state.patch", "patch": [copy, literal, typed]})
+    snapshot = written_by(snapshot, service=BY_AGENT, version=BY_AGENT)
+    pressed = start(snapshot, "act", input={"a": "x"})
+    assert pressed.change.authors == {"/text": BY_AGENT}
+    by_program = start(snapshot, "act", input={"a": "x"}, principal=ROBOT)
+    assert by_program.change.authors == {"/text": BY_AGENT, "/map": "service ci"}

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import os
 import random
 import re
+import shlex
+import subprocess
+import textwrap
 import time
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -47,6 +52,13 @@ def forms(value: str) -> dict[str, str]:
         "base64 for urls": base64.urlsafe_b64encode(b"me:" + data).decode(),
         "wrapped base64": base64.encodebytes(data).decode(),
     }
+
+
+def show(mask: SecretMask, pieces: list[str], pick: random.Random | None = None) -> str:
+    """Return what a stream shows of the pieces, of which some wait for others if `pick` says so."""
+    stream = MaskedStream(mask)
+    shown = [stream.feed(piece, has_more=pick is not None and pick.random() < 0.5) for piece in pieces]
+    return "".join([*shown, stream.close()])
 
 
 @rule("RS-66")
@@ -104,15 +116,15 @@ def test_secret_in_pieces_is_replaced(value: str) -> None:
     mask, pick = SecretMask({"NAME": value, "OTHER": f"{value[:6]}different"}), random.Random(7)
     text = f"before {value} between {base64.b64encode(value.encode()).decode()} after {value}"
     for _ in range(5 if len(text) < 5000 else 1):
-        shown: list[str] = []
-        stream = MaskedStream(mask, shown.append)
-        position = 0
+        pieces, position = list[str](), 0
         while position < len(text):
             size = pick.choice([1, 2, 3, 10, 5000]) if len(text) < 5000 else pick.choice([999, 5000])
-            stream.feed(text[position : position + size])
+            pieces.append(text[position : position + size])
             position += size
-        stream.close()
-        assert "".join(shown) == "before [secret NAME] between [secret NAME] after [secret NAME]"
+        assert (
+            show(mask, pieces, pick).replace("\n", "")
+            == "before [secret NAME] between [secret NAME] after [secret NAME]"
+        )
 
 
 @rule("RS-66")
@@ -122,36 +134,23 @@ def test_secret_in_pieces_is_replaced(value: str) -> None:
 )
 def test_no_complete_secret_passes_a_stream(values: list[str], pieces: list[str]) -> None:
     names = {f"N{number}": value for number, value in enumerate(values)}
-    shown: list[str] = []
-    stream = MaskedStream(SecretMask(names), shown.append)
-    for piece in pieces:
-        stream.feed(piece)
-    stream.close()
-    assert not [value for value in values if value in "".join(shown)]
+    shown = show(SecretMask(names), pieces)
+    assert not [value for value in values if value in shown]
     if not any(value[:1] in piece for value in values for piece in pieces):
-        assert "".join(shown) == "".join(pieces)
+        assert shown == "".join(pieces)
 
 
 @rule("RS-66")
 def test_text_that_may_begin_a_secret_is_shown_when_it_does_not_continue() -> None:
-    shown: list[str] = []
-    stream = MaskedStream(SecretMask({"A": "token-12345"}), shown.append)
-    stream.feed("a tok")
-    assert shown == ["a "]
-    stream.feed("en ring")
-    assert "".join(shown) == "a token ring"
-    stream.feed(" tok")
-    stream.close()
-    assert "".join(shown) == "a token ring tok"
+    stream = MaskedStream(SecretMask({"A": "token-12345"}))
+    assert stream.feed("a tok") == "a "
+    assert stream.feed("en ring") == "token ring"
+    assert stream.feed(" tok") + stream.close() == " tok"
 
 
 @rule("RS-66")
 def test_beginning_of_a_secret_at_the_end_of_a_stream_is_replaced() -> None:
-    shown: list[str] = []
-    stream = MaskedStream(SecretMask({"A": "token-12345"}), shown.append)
-    stream.feed("killed at token-123")
-    stream.close()
-    assert "".join(shown) == "killed at [secret A]"
+    assert show(SecretMask({"A": "token-12345"}), ["killed at token-123"]) == "killed at [secret A]"
 
 
 @rule("RS-66")
@@ -188,33 +187,22 @@ def test_value_that_a_program_prints_in_another_way_is_replaced(value: str, show
 
 @rule("RS-66")
 def test_secret_that_overlaps_another_one_is_replaced_in_a_stream() -> None:
-    shown: list[str] = []
-    stream = MaskedStream(SecretMask({"A": "abcdef", "B": "defghijkl"}), shown.append)
-    for piece in ("abcdefgh", "ijkl", "!"):
-        stream.feed(piece)
-    stream.close()
-    assert "".join(shown) == "[secret A]!"
+    mask = SecretMask({"A": "abcdef", "B": "defghijkl"})
+    assert show(mask, ["abcdefgh", "ijkl", "!"]) == "[secret A]!"
 
 
 @rule("RS-66")
 def test_beginning_of_a_secret_that_contains_another_one_is_replaced_at_the_end() -> None:
-    shown: list[str] = []
-    stream = MaskedStream(SecretMask({"SHORT": "token-1", "LONG": "token-1-and-more"}), shown.append)
-    stream.feed("killed at token-1-and-m")
-    stream.close()
-    assert "".join(shown) == "killed at [secret LONG]"
+    mask = SecretMask({"SHORT": "token-1", "LONG": "token-1-and-more"})
+    assert show(mask, ["killed at token-1-and-m"]) == "killed at [secret LONG]"
 
 
 @rule("RS-66")
 def test_part_of_a_secret_without_its_beginning_is_replaced_in_pieces() -> None:
     value = "sk-" + "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz", k=40))
     for cut in range(7, 40):
-        shown: list[str] = []
-        stream = MaskedStream(SecretMask({"A": value}), shown.append)
-        stream.feed(f"without its prefix: {value[3:cut]}")
-        stream.feed(f"{value[cut:]} end")
-        stream.close()
-        assert "".join(shown) == "without its prefix: [secret A] end"
+        pieces = [f"without its prefix: {value[3:cut]}", f"{value[cut:]} end"]
+        assert show(SecretMask({"A": value}), pieces) == "without its prefix: [secret A] end"
 
 
 @rule("RS-66")
@@ -225,13 +213,48 @@ def test_secret_of_repeated_characters_takes_linear_time(value: str) -> None:
         text = f"{secret[:-1]}!{secret}{secret[: size // 2]}\n… [1 bytes left out] …\n{secret[9:]}"
         mask = SecretMask({"A": secret})
         started_at = time.process_time()
-        stream = MaskedStream(mask, lambda _: None)
-        for position in range(0, len(text), size // 2):
-            stream.feed(text[position : position + size // 2])
-        stream.close()
+        show(mask, [text[at : at + size // 2] for at in range(0, len(text), size // 2)])
         mask.text(text)
         return time.process_time() - started_at
 
     measure(100)
     # 16 times the length: 16 times as long, while searching each place anew would take 256 times as long.
     assert measure(32_768) < 80 * max(measure(2_048), 0.002)
+
+
+HARD = 'it\'s "a" $b `c` \\ü\nand+d/e-f_g'
+
+
+@rule("RS-66")
+@pytest.mark.parametrize(
+    "shown",
+    [
+        shlex.quote(HARD),
+        shlex.quote(json.dumps({"k": json.dumps({"v": HARD})})),
+        json.dumps(json.dumps(json.dumps(HARD))),
+        json.dumps(shlex.quote(HARD)),
+        quote(json.dumps(HARD)),
+        json.dumps(quote(HARD)),
+        html.escape(json.dumps(HARD)),
+        repr(HARD.encode()),
+        base64.b64encode(f"user:{HARD}".encode()).decode(),
+        HARD.replace("b", "\x1b[01;31m\x1b[Kb\x1b[m\x1b[K"),
+        "\n".join(textwrap.wrap(HARD, 10)),
+    ],
+    ids=range(11),
+)
+def test_value_in_nested_quotes_is_replaced_as_a_whole(shown: str) -> None:
+    masked = SecretMask({"A": HARD}).text(f"<{shown}>")
+    assert len(re.findall(r"[a-zA-Z]", masked.replace("[secret A]", "", 1))) <= len('{"k": "{"v": user:')
+
+
+@rule("RS-66")
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize("value", [HARD, "it's me", "p@$$ w0rd!", VALUES[6]], ids=["hard", "a", "b", "key"])
+def test_value_quoted_by_bash_is_replaced(value: str, locale: str) -> None:
+    for command in ('printf "%q" "$V"', "set | grep ^V=", "declare -p V", "V=${V@Q}; echo $V"):
+        env = {"V": value, "LC_ALL": locale, "PATH": os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, check=True)
+        masked = SecretMask({"A": value}).text(done.stdout.decode(errors="replace"))
+        assert "[secret A]" in masked
+        assert len(re.findall(r"[a-z]", masked.replace("[secret A]", ""))) <= len("declarexVn"), command

@@ -412,3 +412,68 @@ async def test_command_of_the_host_gets_a_secret_and_its_output_is_masked(scene:
         shown = json.dumps([snapshot, [event.payload for event in events], outcome], ensure_ascii=False)
         leaks = [form for name in ("S01", "S02") for form in forms(scene.values[name]) if form in shown]
         assert leaks == []
+
+
+@rule("RS-73")
+@pytest.mark.bwrap
+async def test_value_that_an_agent_wrote_makes_an_accepted_call_with_a_secret_ask(scene: Scene) -> None:
+    action = {
+        "kind": "tool.call",
+        "tool": "local__Bash",
+        "confirm": "never",
+        "secrets": ["S01"],
+        "args": {"command": "echo {{state.id}} {{input.note}}"},
+        "missing": "empty",
+        "saveAs": "last",
+    }
+    reset = {"kind": "state.patch", "patch": [{"op": "replace", "path": "/id", "value": "reset"}]}
+    again = {**action, "args": {"command": "echo {{state.last.finishedAt}}"}}
+    agent = agent_of(OWNER, RunId("run_1"))
+    canvases = scene.easel.instances[0].services.canvases
+    patch = [{"op": "replace", "path": "/id", "value": "b"}]
+    async with GatewayClient.connected(scene.easel.base_url, scene.easel.token, new_session()) as client:
+        spec = spec_of({"act": action, "again": again, "reset": reset}, ["S01"], state={"id": "a"})
+        canvas = await new_canvas(client, spec)
+
+        async def press(name: str = "act") -> dict[str, Any]:
+            return await client.call("canvas.action", canvasId=canvas, actionId=name, input={"note": "n"})
+
+        assert (await press())["status"] == "completed"
+        # The result of a tool stands in the second one.
+        assert (
+            "state.last.finishedAt was written by the result of local__Bash"
+            in ((await press("again"))["resolved"]["because"])
+        )
+        written = canvases.patch(
+            agent, canvas, state_patch=patch, spec=None, title=None, expected_revision=None
+        )
+        await run_inside(scene.easel, written)
+        asked = await press()
+        assert asked["status"] == "needs_confirmation"
+        assert "state.id was written by agent main" in asked["resolved"]["because"]
+        done = await client.call("canvas.confirm", confirmationId=asked["confirmationId"], approve=True)
+        assert done["result"]["output"] == "b n\n"
+        # A value of the spec, of a person or an acceptance ends it.
+        await press("reset")
+        assert (await press())["status"] == "completed"
+        await run_inside(
+            scene.easel,
+            canvases.patch(agent, canvas, state_patch=patch, spec=None, title=None, expected_revision=None),
+        )
+        assert (await press())["status"] == "needs_confirmation"
+        revision = (await client.call("canvas.get", canvasId=canvas))["revision"]
+        await client.call("canvas.accept", canvasId=canvas, revision=revision)
+        assert (await press())["status"] == "completed"
+        await run_inside(
+            scene.easel,
+            canvases.patch(
+                agent,
+                canvas,
+                state_patch=[{**patch[0], "value": "c"}],
+                spec=None,
+                title=None,
+                expected_revision=None,
+            ),
+        )
+        await client.call("canvas.patch", canvasId=canvas, statePatch=[{**patch[0], "value": "d"}])
+        assert (await press())["result"]["output"] == "d n\n"

@@ -449,3 +449,11 @@ async def test_every_instance_serves_every_canvas(two_edges: LiveEasel) -> None:
         ]
         await asyncio.gather(*patches)
         assert (await first.call("canvas.get", canvasId=name))["revision"] == 22
+
+
+# --- the connection -----------------------------------------------------------------------------------------
+
+
+async def test_ping_is_answered_with_nothing(client: GatewayClient) -> None:
+    """A page asks whether a silent connection still carries an answer."""
+    assert await client.ask("ping") == {}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.edges.http.live import WAITING, in_time, new_session, script
 from tests.requirements import case, rule
-from tests.support.chat import Chat
+from tests.support.chat import Chat, Pong
 from tests.support.encoded import say_in_pieces
 from tests.support.waiting import wait_for_sync
 
@@ -213,3 +213,10 @@ def test_chat_route_uses_the_queue_and_the_log(easel: LiveEasel) -> None:
     assert easel.view(run_id)["session_id"] == name
     queued = easel.post(f"/api/chat/{name}", {"message": "noop"}, headers={"accept": "application/json"})
     assert (queued.status_code, queued.json()["status"]) == (202, "queued")
+
+
+async def test_chat_answers_a_ping_with_a_pong(small_easel: LiveEasel) -> None:
+    """A page asks whether a silent connection still carries an answer."""
+    async with Chat.open(small_easel.base_url, new_session(), small_easel.token) as chat:
+        await chat.send('{"type":"ping"}')
+        assert await chat.hear() == Pong()

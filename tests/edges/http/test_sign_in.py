@@ -163,7 +163,7 @@ def test_wrong_link_shows_the_form_and_sets_no_cookie(
         answer = stranger.get("/", params={"token": token})
         assert answer.status_code == 401
         assert "set-cookie" not in answer.headers
-        assert "That token is wrong" in answer.text
+        assert "This token is not valid" in answer.text
         assert token == "" or token not in answer.text
 
 
@@ -184,7 +184,7 @@ def test_form_accepts_the_token_with_surrounding_space(
 def test_wrong_form_is_shown_again_with_a_message(stranger: httpx2.Client, body: bytes) -> None:
     answer = stranger.post("/sign-in", content=body)
     assert answer.status_code == 401
-    assert "That token is wrong" in answer.text
+    assert "This token is not valid" in answer.text
     assert "set-cookie" not in answer.headers
 
 

@@ -250,3 +250,24 @@ async def test_invalid_owner_session_key_is_refused(services: CanvasServices, ke
         THE_OWNER, Draft(canvas_id="e", owner_session_key="agent:main:work")
     )
     assert created.canvas.session_key == "agent:main:work"
+
+
+async def test_title_of_a_spec_is_used_until_the_canvas_is_renamed(services: CanvasServices) -> None:
+    async def save(canvas_id: str, spec_title: str | None, title: str | None = None) -> str:
+        spec = {"version": 1, "description": f"saved with {title}"} | (
+            {"title": spec_title} if spec_title else {}
+        )
+        draft = Draft(canvas_id=canvas_id, title=title, spec=spec)
+        return (await services.library.upsert(THE_OWNER, draft)).canvas.title
+
+    assert await save("ops", None) == "ops"
+    assert await save("ops", "Operations") == "Operations"
+    assert await save("ops", "Operations", "Night shift") == "Night shift"
+    assert await save("ops", "Operations") == "Night shift", "the spec says nothing new"
+    assert await save("ops", "Day shift") == "Day shift"
+    assert await save("new", "From the start") == "From the start"
+    change = {"state_patch": None, "title": None, "expected_revision": None}
+    patched = await services.library.patch(
+        THE_OWNER, "new", spec={"version": 1, "title": "Patched"}, **change
+    )
+    assert patched.canvas.title == "Patched"

@@ -208,6 +208,7 @@ async def test_deltas_have_the_attempt_that_wrote_them(harness: RunHarness):
     written = [(kind, data["text"], data.get("attempt")) for kind, data in log if kind.endswith(".delta")]
     assert written == [
         ("message.delta", "wh", None),  # as an older version wrote it
+        ("message.delta", "", 2),  # readers drop what the lost worker wrote
         ("reasoning.delta", "hm", 2),
         ("message.delta", "whole", 2),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from easel.core.run.conversation import Text
 from easel.core.run.status import Status
-from easel.llm.build import Models
+from easel.llm.build import Models, RequestSettings
+from easel.llm.retries import RetrySettings
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, RemoteModel, calls
 from tests.host.runs.workers import AFTER_CLAIM, wait_until_ended, working
@@ -120,6 +122,32 @@ async def test_run_is_continued_with_its_own_tools_after_a_node_left(
     assert "node laptop is not connected" in gone["error"]
     with_instructions = [data for kind, data in events if "instructions" in data]
     assert len(with_instructions) == 1, "the definitions are stored once per run"
+
+
+@rule("RS-80", "RX-49")
+@pytest.mark.parametrize("provider", sorted(VENDORS))
+async def test_run_goes_on_when_the_answer_of_a_later_step_breaks_off(provider: str, harness: RunHarness):
+    models = Models(RequestSettings(RetrySettings(first_wait_seconds=0.01)))
+    used: list[Any] = []
+
+    async def look(args: Mapping[str, Any]) -> Any:
+        used.append(args)
+        return "Nothing new."
+
+    second = Answer(text="Now I look once more. " * 4, calls=(Call("look"),))
+    answers = [Answer(calls=(Call("look"),)), replace(second, cut_after=12), second, Answer(text="Done.")]
+    with serve(VENDORS[provider](), answers) as server:
+        choice = choice_of(provider, server.base_url)
+        worker = harness.worker(TestTool("look", look), model=models.build_model(choice), choice=choice)
+        async with working(worker):
+            run = await wait_until_ended(harness, run_id := await harness.start("What is new?"))
+        assert not server.rejections
+    await models.close()
+    assert (run.status, run.attempt, len(used)) == (Status.COMPLETED, 1, 2)
+    events = [(event.type, msgspec.json.decode(event.data)) for event in await harness.log(run_id)]
+    assert {data["try"] for _, data in events if "try" in data} == {2}
+    [message] = [data["text"] for kind, data in events if kind == "message.completed"]
+    assert message == second.text + "\n\nDone."
 
 
 async def test_new_tool_is_offered_from_the_next_run_on(harness: RunHarness):

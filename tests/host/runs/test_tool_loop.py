@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from easel.core.principal import THE_OWNER
-from easel.core.run.conversation import ProviderData, Step, Text, Thought, ToolResult, Usage
+from easel.core.run.conversation import ProviderData, Repeated, Step, Text, Thought, ToolResult, Usage
 from easel.core.run.status import Status
 from easel.errors import ModelFailed
 from easel.host.runs import tool_loop
@@ -119,6 +119,67 @@ async def test_nothing_of_a_step_is_published_while_a_lease_is_held_and_the_last
     assert types_at_release == before, "the lease ends before the last text is published"
     assert leases.log[-1] == "release"
     assert leases.log.count("release") == 1
+
+
+@rule("RS-80")
+async def test_repeated_step_says_so_in_its_deltas_and_the_message_has_the_last_text(harness: RunHarness):
+    pause = Pause()
+    model = RemoteModel(
+        [Text("one"), calls("gsv__Clock")],
+        [
+            Text("ha"),
+            pause,
+            Text("lf"),
+            Repeated(2),
+            Thought("hm"),
+            Text("whole"),
+            calls("gsv__Clock", call_id="2"),
+        ],
+        [Text("end")],
+    )
+    run_id = await harness.start("hello")
+    worker = harness.worker(model=model, choice=CHOICE)
+    async with working(worker):
+        await within_timeout(pause.reached.wait())
+        await worker._running[run_id].log.flush()
+        pause.may_go_on.set()
+        run = await wait_until_ended(harness, run_id)
+    assert (run.status, run.attempt) == (Status.COMPLETED, 1)
+    deltas = await logged(harness, run_id, "message.delta", "reasoning.delta")
+    assert [(data["text"], data.get("try")) for _, data in deltas] == [
+        ("one", None),
+        ("\n\nha", None),
+        ("", 2),
+        ("hm", 2),
+        ("\n\nwhole", 2),
+        ("\n\nend", None),
+    ]
+    [(_, closing)] = await logged(harness, run_id, "message.completed")
+    assert closing["text"] == "one\n\nwhole\n\nend"
+
+
+@rule("RS-80", "RS-70")
+async def test_repeated_step_under_a_lease_publishes_only_the_last_try(harness: RunHarness):
+    leases = FakeLeases()
+    runs: list[RunId] = []
+    model = RemoteModel([calls("canvas_check_out")], [Text("half"), Repeated(2), Text("whole")])
+    runs.append(run_id := await harness.start("edit it"))
+    worker = harness.worker(check_out_tool(leases, runs), model=model, choice=CHOICE, leases=leases)
+    async with working(worker):
+        await wait_until_ended(harness, run_id)
+    deltas = await logged(harness, run_id, "message.delta")
+    assert [(data["text"], data.get("try")) for _, data in deltas] == [("whole", None)]
+
+
+@rule("RS-80")
+async def test_failed_repetition_keeps_the_text_of_the_last_try(harness: RunHarness):
+    model = RemoteModel([Text("half"), Repeated(2), Text("mo"), ModelFailed(reason="it was cut.")])
+    run_id = await harness.start("hello")
+    async with working(harness.worker(model=model, choice=CHOICE)):
+        run = await wait_until_ended(harness, run_id)
+    assert run.status is Status.FAILED
+    [(_, closing)] = await logged(harness, run_id, "message.completed")
+    assert closing["text"] == "mo"
 
 
 @rule("CT-14")

@@ -31,6 +31,7 @@ class Answer:
     message: str = "the server is tired"
     retry_after: str | None = None
     cut_after: int | None = None
+    fails_after: int | None = None  # an overload, as an event of the stream
     hangs_after: int | None = None  # sends so many events, then nothing until the client disconnects
     has_end: bool = True  # whether the stream says that the answer is complete
     is_cut_off: bool = False  # the answer reached the limit of tokens

@@ -205,6 +205,9 @@ class AnthropicVendor:
             blocks.append((use, parts))
         return blocks
 
+    def overload(self) -> bytes:
+        return to_event(json.dumps(self.error(529, "Overloaded")), "error")
+
     def error(self, status: int, message: str) -> dict[str, Any]:
         kind = ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": message}}

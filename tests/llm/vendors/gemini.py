@@ -169,6 +169,9 @@ class GeminiVendor:
             calls.append(types.Part(function_call=function, thought_signature=signature))
         return calls
 
+    def overload(self) -> bytes:
+        return to_event(json.dumps(self.error(503, "The model is overloaded.")))
+
     def error(self, status: int, message: str) -> dict[str, Any]:
         name = STATUSES.get(status, "INVALID_ARGUMENT")
         return {"error": {"code": status, "message": message, "status": name}}

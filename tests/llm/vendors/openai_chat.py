@@ -175,6 +175,9 @@ class OpenAIChatVendor:
             usage=usage,
         )
 
+    def overload(self) -> bytes:
+        return to_event(json.dumps(self.error(503, "The server is overloaded.")))
+
     def error(self, status: int, message: str) -> dict[str, Any]:
         code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}.get(status)
         kind = "server_error" if status >= 500 else "invalid_request_error"

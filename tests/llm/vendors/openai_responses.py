@@ -116,6 +116,14 @@ class OpenAIResponsesVendor(OpenAIChatVendor):
         seen.add(call_id)
         return call_id
 
+    def overload(self) -> bytes:
+        return to_event(
+            json.dumps(
+                {"type": "error", "code": "server_is_overloaded", "message": "Overloaded", "param": None}
+            ),
+            "error",
+        )
+
     def events(self, body: dict[str, Any], answer: Answer) -> list[bytes]:
         self._count += 1
         turn = f"{self._count:012}"

@@ -45,6 +45,10 @@ class Vendor(Protocol):
 
     def error(self, status: int, message: str) -> dict[str, Any]: ...
 
+    def overload(self) -> bytes:
+        """Return the event by which the vendor says in the middle of an answer that it is overloaded."""
+        ...
+
 
 class _Server(uvicorn.Server):
     """Ends at once. uvicorn looks every tenth of a second whether it should, and waits as long again."""
@@ -145,6 +149,9 @@ class VendorServer:
         for number, event in enumerate(events):
             if number == answer.cut_after:
                 raise ConnectionError("cut as the script says")  # uvicorn closes without the end of the body
+            if number == answer.fails_after:
+                await send({"type": "http.response.body", "body": self.vendor.overload()})
+                return
             if number == answer.hangs_after:
                 self.hanging.set()
                 while (await receive())["type"] != "http.disconnect":

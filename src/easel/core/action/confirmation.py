@@ -22,18 +22,21 @@ Work = ResolvedCall | Message | Patch  # the effect of a resolved action
 
 # The members of a confirmation that are not terms of its action.
 _RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env"}
-_WORK = _RESOLVED | {"shell", "hints", "salt", "digest"}
+_WORK = _RESOLVED | {"shell", "hints", "because", "salt", "digest"}
 
 
 def to_confirmation(
-    work: Work, action: Action, salt: str, definition: ToolDefinition | None = None
+    work: Work, action: Action, salt: str, definition: ToolDefinition | None = None, because: str = ""
 ) -> dict[str, Any]:
     """Return the JSON that a person confirms: the resolved work, the action's other members and a digest.
+
+    `because` is the reason of the question, if it is not the action's own wish.
 
     The log has only the digest. The salt, which is random and not in the log, prevents that a value of the
     call is found from the digest by trying values. RS-64, RS-72
     """
-    confirmation = {**_describe(work, definition), **action.terms, "salt": salt}
+    reason = {"because": because} if because else {}
+    confirmation = {**_describe(work, definition), **action.terms, **reason, "salt": salt}
     return {**confirmation, "digest": fingerprint(confirmation)}
 
 

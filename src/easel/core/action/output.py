@@ -40,15 +40,15 @@ class LiveText:
         self._unfinished = ""  # the end of the last batch, redacted again together with the next batch
         self._flow = DeltaSplitter()
         # Whether output was dropped, and whether a chunk with `is_cut` was returned.
-        self._is_cut = self._is_cut_reported = not max_bytes
+        self.is_cut = self._is_cut_reported = not max_bytes
 
     def feed(self, text: str) -> None:
         """Add output to the buffer. Output beyond the limit is dropped."""
-        if self._is_cut or not text:
+        if self.is_cut or not text:
             return
         part = _cut_to_bytes(text, self._bytes_left)
         self._bytes_left -= _size(part)
-        self._is_cut = len(part) < len(text)
+        self.is_cut = len(part) < len(text)
         if part:
             self._buffer.append(part)
 
@@ -58,7 +58,7 @@ class LiveText:
 
     @property
     def has_more(self) -> bool:
-        return bool(self._buffer) or self._flow.is_holding or (self._is_cut and not self._is_cut_reported)
+        return bool(self._buffer) or self._flow.is_holding or (self.is_cut and not self._is_cut_reported)
 
     def drain(self, *, is_end: bool = False) -> list[OutputChunk]:
         """Return the next chunks.
@@ -66,13 +66,13 @@ class LiveText:
         Until `is_end`, an incomplete line after complete lines, and Base64 that may continue, are held back.
         """
         text = "".join(self._buffer)
-        is_last = is_end or self._is_cut
+        is_last = is_end or self.is_cut
         end = len(text) if is_last else max(text.rfind("\n"), text.rfind("\r")) + 1 or len(text)
         self._buffer = [text[end:]] if end < len(text) else []
         prefix, self._prefix = (self._prefix, "") if text else ("", self._prefix)
         pieces = self._flow.feed(prefix + self._redact_batch(text[:end]), is_end=is_last or not text)
         chunks = [OutputChunk(_without_base64(piece)) for piece in pieces]
-        if self._is_cut and not self._is_cut_reported:
+        if self.is_cut and not self._is_cut_reported:
             self._is_cut_reported = True
             notice = f"\n… over {self._max_bytes} bytes: the rest is not shown live …\n"
             chunks.append(OutputChunk(notice, is_cut=True))

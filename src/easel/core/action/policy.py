@@ -19,6 +19,7 @@ from easel.core.problems import Problems
 from easel.core.shell.arguments import is_shell
 from easel.core.shell.template import compile_template
 from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import why_missing
 from easel.core.validation import refuse
 from easel.core.values.references import find_references
 from easel.core.values.template import Template, leaves
@@ -53,14 +54,20 @@ def admit(spec: CanvasSpec, action_id: str) -> Action:
     return action
 
 
-def definition_of(action: CallTool, definitions: Definitions) -> ToolDefinition:
+def definition_of(
+    action: CallTool, definitions: Definitions, reasons: Mapping[str, str] | None = None
+) -> ToolDefinition:
     """Return the definition of the action's tool. RS-45
 
     Raises `Unavailable` if there is no definition, because the arguments cannot be checked without it.
+    `reasons` has the tools that this machine cannot offer.
     """
     definition = definitions.get(action.tool)
     if definition is None:
-        raise Unavailable(what=f"Tool {action.tool}")
+        tool, why = f"Tool {action.tool}", why_missing(action.tool, definitions, reasons or {})
+        problem = Unavailable.with_message(f"{tool} is unavailable: {why} Nothing was changed.", what=tool)
+        problem.retry_after = None  # trying again in a moment does not help
+        raise problem
     return definition
 
 

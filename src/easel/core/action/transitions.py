@@ -26,7 +26,7 @@ from easel.core.action.policy import (
     needs_consent,
 )
 from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
-from easel.core.action.secrets import check_secrets
+from easel.core.action.secrets import check_secrets, explain_unreviewed, find_copied, name_result
 from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
@@ -37,7 +37,7 @@ from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.paths import SaveMode, check_can_save, save_outcome, to_outcome
+from easel.core.values.paths import SaveMode, check_can_save, pointer, save_outcome, to_outcome
 from easel.core.values.template import Values
 from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Unavailable
 from easel.ids import ArtifactId
@@ -82,6 +82,7 @@ class Rules:
     definitions: Definitions | Unavailable  # the tools of this user, or the error of reading them
     floor: Confirm
     state_bytes: int
+    missing_tools: Mapping[str, str] = field(default_factory=dict[str, str])  # of this machine: the reason
     public_message: Callable[[HostError], str] = str
     check_arguments: CheckArguments | None = None
     pending_limit: PendingLimit | None = None
@@ -124,8 +125,8 @@ def start_execution(
     canvas = snapshot.canvas
     check_revision(canvas, start.expected_revision)
     action = admit(spec, start.action_id)
-    if isinstance(action, CallTool):
-        _definitions(rules)  # raises if they could not be read; then no execution is recorded
+    if isinstance(action, CallTool) and isinstance(rules.definitions, Unavailable):
+        raise rules.definitions  # no execution is recorded
     execution = Execution(
         user_id=canvas.user_id,
         canvas_id=canvas.canvas_id,
@@ -158,7 +159,7 @@ def _ask_or_start(
     *,
     spec: CanvasSpec,
 ) -> StartedExecution:
-    definition = definition_of(action, _definitions(rules)) if isinstance(action, CallTool) else None
+    definition = _definition_of(action, rules) if isinstance(action, CallTool) else None
     work = _resolve(canvas, action, start, rules)
     _check_can_save(canvas, action)
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
@@ -166,14 +167,15 @@ def _ask_or_start(
     check_is_accepted(action, is_accepted=is_accepted)
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
-    if not start.is_attended and not may_run_unattended(
-        action, definition, floor=floor, is_accepted=is_accepted
+    because = explain_unreviewed(canvas, action, work, start.principal)
+    if not start.is_attended and (
+        because or not may_run_unattended(action, definition, floor=floor, is_accepted=is_accepted)
     ):
-        reason = explain_weakened(rules.weakened) if canvas.is_accepted else NOT_ACCEPTED
+        reason = because or explain_weakened(rules.weakened) if canvas.is_accepted else NOT_ACCEPTED
         problem = f"a person must confirm `{start.action_id}`, so a refresh cannot run it. {reason}"
         raise Forbidden(problem=problem.rstrip())
-    if needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
-        return _ask(canvas, execution, action, work, start=start, rules=rules)
+    if because or needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
+        return _ask(canvas, execution, action, work, because, start=start, rules=rules)
     check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
         canvas, execution, None, action, work, principal=start.principal, now_ms=start.now_ms, rules=rules
@@ -184,17 +186,17 @@ def _known(rules: Rules) -> Definitions:
     return dict[str, ToolDefinition]() if isinstance(rules.definitions, Unavailable) else rules.definitions
 
 
-def _definitions(rules: Rules) -> Definitions:
+def _definition_of(action: CallTool, rules: Rules) -> ToolDefinition:
     if isinstance(rules.definitions, Unavailable):
         raise rules.definitions
-    return rules.definitions
+    return definition_of(action, rules.definitions, rules.missing_tools)
 
 
 def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules) -> Work:
     values = Values(canvas.state, start.input, start.now_ms, rules.fetched)
     match action:
         case CallTool():
-            definition = definition_of(action, _definitions(rules))
+            definition = _definition_of(action, rules)
             return resolve_call(action, definition, values, canvas.session_key, rules.check_arguments)
         case SendMessage():
             return Message(canvas.session_of(action.session_key), resolve_message(action, values))
@@ -212,12 +214,13 @@ def _ask(
     execution: Execution,
     action: Action,
     work: Work,
+    because: str,
     *,
     start: ActionStart,
     rules: Rules,
 ) -> StartedExecution:
     definition = _known(rules).get(execution.tool or "")
-    confirmation = to_confirmation(work, action, start.salt, definition)
+    confirmation = to_confirmation(work, action, start.salt, definition, because)
     resolved, offloaded = offload_large_values(confirmation)
     pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
     payload = {
@@ -255,9 +258,8 @@ def _start_work(
     payload = {**execution.event_fields, "startedAt": now_ms}
     started = events.action("started", canvas.revision, payload)
     if not isinstance(work, tuple):
-        transition = Transition(execution, from_status)
         return StartedExecution(
-            change=Change(events=[started], is_mutation=False, transition=transition),
+            change=Change(events=[started], is_mutation=False, transition=Transition(execution, from_status)),
             execution=execution,
             action=action,
             work=work,
@@ -274,6 +276,7 @@ def _start_work(
             events=[started, *updated, finished],
             is_mutation=bool(patched.paths),
             state=patched.state if patched.paths else None,
+            authors=find_copied(canvas, action, principal),
             transition=Transition(completed, from_status),
         ),
         execution=completed,
@@ -344,7 +347,7 @@ def approve_execution(
         )
     admit(spec, pending.action_id)
     if isinstance(action, CallTool):
-        check_same_tool(pending.event_id, work, resolved, definition_of(action, _definitions(rules)))
+        check_same_tool(pending.event_id, work, resolved, _definition_of(action, rules))
     _check_can_save(canvas, action)
     rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
     definition = _known(rules).get(tool or "")
@@ -407,6 +410,7 @@ def complete_execution(
         return Change(
             events=[events.updated(revision, after.paths), events.action("finished", revision, payload)],
             state=after.state,
+            authors={pointer(target.path): name_result(started.action)},
             transition=Transition(completed, from_status=ExecutionStatus.RUNNING),
         )
 

@@ -76,6 +76,8 @@ class Canvas:
     # Kind and id of the author of spec, assets and session, and of the title; None: not remembered. RS-64
     written_by: str | None = None
     titled_by: str | None = None
+    # Paths of the state with values that no person wrote since the acceptance, and their authors. RS-73
+    unreviewed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -144,6 +146,10 @@ class Change:
     written_by: str | None = None  # of a change of the spec, the assets or the session
     titled_by: str | None = None  # of a change of the title
     restored_version: int | None = None
+    # The authors of values of the state by path; the others are of the accepted spec. None: all are of the
+    # principal that makes the change.
+    authors: Mapping[str, str] | None = None
+    unreviewed: Mapping[str, str] | None = None  # set by the transaction
 
 
 Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change
@@ -195,6 +201,15 @@ def parse_title(value: str | None, canvas_id: CanvasId) -> str:
     if len(title) > MAX_TITLE_LENGTH or not _JOINERS.sub("", title).isprintable():
         raise BadInput(problem=f"title must be at most {MAX_TITLE_LENGTH} printable characters.")
     return title
+
+
+def choose_title(
+    title: str | None, spec: Mapping[str, Any] | None, before: Mapping[str, Any], canvas_id: CanvasId
+) -> str | None:
+    """Return the title to store, if any: the given one, else one that the spec newly declares."""
+    if title is None and spec is not None and spec.get("title") != before.get("title"):
+        title = spec.get("title") or None
+    return None if title is None else parse_title(title, canvas_id)
 
 
 def require_session_key(value: str | None) -> str | None:

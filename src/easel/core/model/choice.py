@@ -12,6 +12,7 @@ class Provider(StrEnum):
     ANTHROPIC = "anthropic"
 
 
+MIN_MASKED_KEY = 8  # characters; a shorter key is part of ordinary words
 REASONING_EFFORTS = ("none", "low", "medium", "high")
 
 

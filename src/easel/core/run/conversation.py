@@ -75,7 +75,14 @@ class ProviderData:
     data: Any  # JSON
 
 
-Part = Text | Thought | ToolCall | Usage | ProviderData
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The answer broke off and is asked for again, so the parts before do not count. From 2. RS-80"""
+
+    number: int
+
+
+Part = Text | Thought | ToolCall | Usage | ProviderData | Repeated
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
 class RunEvents:
     """Seals the events that one actor adds to one run.
 
-    `attempt` is in the deltas of a worker: the next attempt repeats the text of an unfinished step.
+    `attempt` is in the deltas of a worker: the next attempt repeats the text of an unfinished step. So is
+    `try_number`, if it is not 1: a worker repeats a step whose answer broke off. RS-80
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class RunEvents:
     ) -> None:
         self._run_id = run_id
         self._attempt = {} if attempt is None else {"attempt": attempt}
+        self.try_number = 1
         self._provenance = Provenance(agent_id, node_id, run_id, kind=kind)
 
     def _seal(self, event_type: str, data: Mapping[str, Any]) -> Envelope:
@@ -47,10 +49,14 @@ class RunEvents:
         return cls(UNCLAIMED_RUN_ID, agent_id=agent_id, node_id=node_id).start(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
-        return self._seal("message.delta", {"message_id": message_id, "text": text, **self._attempt})
+        return self._seal("message.delta", self._piece(message_id, text))
 
     def thought(self, message_id: MessageId, text: str) -> Envelope:
-        return self._seal("reasoning.delta", {"message_id": message_id, "text": text, **self._attempt})
+        return self._seal("reasoning.delta", self._piece(message_id, text))
+
+    def _piece(self, message_id: MessageId, text: str) -> dict[str, Any]:
+        number = {"try": self.try_number} if self.try_number > 1 else {}
+        return {"message_id": message_id, "text": text, **self._attempt, **number}
 
     def step(
         self,
@@ -103,7 +109,7 @@ class RunEvents:
     def end_with_message(
         self,
         message_id: MessageId,
-        text: str,
+        text: str | MessageText,
         status: Status,
         error: str | None,
         *,

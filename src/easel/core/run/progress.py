@@ -56,14 +56,16 @@ def to_progress(events: Iterable[tuple[str, Mapping[str, Any]]]) -> Progress:
     updates: list[str] = []
     start: ContextStart | None = None
     instructions: Instructions | None = None
+    last_try = 1
     is_new_attempt = False  # the first delta of an attempt replaces the unfinished text of the former one
     for event_type, data in events:
         if event_type == "run.start":
             is_new_attempt = True
         elif event_type == "message.delta" and data.get("role") != "user":
-            if is_new_attempt:
+            if is_new_attempt or data.get("try", 1) > last_try:
                 unfinished.clear()
                 is_new_attempt = False
+            last_try = data.get("try", 1)
             unfinished.append(_text(data))
         elif event_type == "step.completed":
             unfinished.clear()

@@ -20,8 +20,10 @@ MAX_WORD_SHARE = 0.85  # share of characters in words; at most 0.8 in Base64, ov
 Span = tuple[int, int]
 
 _SAMPLE = 4 * LIMIT  # characters of a line whose shape is checked
+_WINDOW = 65_536  # characters that are searched at once: meanwhile no other thread runs
 _ALPHABET = "[A-Za-z0-9+/_-]"
 _LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_LINE},}}+|(?<=base64,){_ALPHABET}++")
+_REST_OF_LINE = re.compile(rf"{_ALPHABET}*+")
 _LAST_LINE = re.compile(rf"\s*\n\s*({_ALPHABET}++)(=*+)(?=\s*(?:\n|\Z)|[^\sA-Za-z0-9])")
 _OPEN_LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_OPEN_LINE},}}+\Z")
 _OPEN_END = re.compile(rf"\s*{_ALPHABET}*\Z")
@@ -81,7 +83,7 @@ def _unescape(text: str) -> str:
 def _groups(plain: str) -> Iterator[list[re.Match[str]]]:
     """Yield groups of lines that look like Base64 and have only white space between them."""
     lines: list[re.Match[str]] = []
-    for line in _LINE.finditer(plain):
+    for line in _find_lines(plain):
         if not _is_line(plain, line):
             continue
         if lines and not plain[lines[-1].end() : line.start()].isspace():
@@ -90,6 +92,15 @@ def _groups(plain: str) -> Iterator[list[re.Match[str]]]:
         lines.append(line)
     if lines:
         yield lines
+
+
+def _find_lines(plain: str) -> Iterator[re.Match[str]]:
+    start = 0
+    while start < len(plain):
+        rest = _REST_OF_LINE.match(plain, start + _WINDOW)
+        end = rest.end() if rest else len(plain)
+        yield from _LINE.finditer(plain, start, end)
+        start = end
 
 
 def _to_run(plain: str, lines: list[re.Match[str]]) -> Span:

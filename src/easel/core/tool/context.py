@@ -52,7 +52,7 @@ class ToolContext:
     principal: Principal
     session_key: str  # the session whose folder the tool works in
     claim: Claim | None = None  # of the run whose agent calls; fences the tool's writes. None: outside a run
-    on_output: Callable[[str], None] | None = field(default=None, compare=False)
+    on_output: Callable[[str], object] | None = field(default=None, compare=False)
     # The canvas whose action calls, while no person has accepted it: the tool may read only its logs. RS-63
     unaccepted_canvas: CanvasId | None = None
     watched: Watched | None = field(default=None, compare=False)  # replaces `on_output` on other instances

@@ -5,11 +5,12 @@ node declares.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from easel.core.tool.definition import ToolDefinition
+from easel.core.validation import find_nearest
 from easel.errors import BadInput
 from easel.ids import CallId, UserId, is_name
 
@@ -111,6 +112,25 @@ def split_tool_name(name: str) -> tuple[str, str]:
 def tool_location(name: str) -> str:
     """Return where a tool runs: the node id, or `server`."""
     return "server" if is_own_tool(name) else split_tool_name(name)[0]
+
+
+def why_missing(name: str, known: Iterable[str], reasons: Mapping[str, str]) -> str:
+    """Return why there is no tool of this name now, as a sentence; `reasons` has those of this machine.
+
+    A misspelt name is compared with the tools of the same machine only: others do something else.
+    """
+    node_id, tool = split_tool_name(name)
+    if reason := reasons.get(name):
+        return reason
+    if tool and node_id not in RESERVED:
+        return f"node {node_id} is not connected or no longer offers it."
+    names = [other for place, other in map(split_tool_name, known) if place == node_id]
+    nearest = find_nearest(tool, names)
+    return (
+        f"did you mean {full_tool_name(node_id, nearest)}?"
+        if nearest
+        else "this server has none of this name."
+    )
 
 
 def is_own_tool(name: str) -> bool:

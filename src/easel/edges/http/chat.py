@@ -45,6 +45,10 @@ class Cancel(Params, tag="cancel"):
     pass
 
 
+class Ping(Params, tag="ping"):
+    """Asks for a `pong`: whether the connection still carries an answer."""
+
+
 async def chat(call: SocketCall) -> None:
     query, warnings = decode_query(call.socket, ChatQuery)
     view = CHAT.with_internal() if query.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
@@ -90,7 +94,7 @@ async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:
     try:
         while (message := await call.socket.receive())["type"] == "websocket.receive":
             try:
-                await _send_warnings(call.socket, subscription, await _handle(call, message))
+                await _send_warnings(call.socket, subscription, await _handle(call, subscription, message))
             except HostError as problem:
                 await _send_error(call.socket, subscription, problem)
             except Exception as problem:
@@ -102,23 +106,25 @@ async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:
         subscription.end()
 
 
-async def _handle(call: SocketCall, message: Any) -> list[str]:
+async def _handle(call: SocketCall, subscription: Subscription, message: Any) -> list[str]:
     """Handle a frame. Returns warnings about its unknown members."""
     text = message.get("text")
     if text is None:
         raise BadInput(problem="A frame of the chat must be JSON text.")
     try:
-        frame, warnings = decode_json(text, SendMessage | Cancel)
+        frame, warnings = decode_json(text, SendMessage | Cancel | Ping)
         refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
             problem=f"The frame is invalid ({problem}); "
-            'send {"type":"message","text":"…"} or {"type":"cancel"}.'
+            'send {"type":"message","text":"…"}, {"type":"cancel"} or {"type":"ping"}.'
         ) from None
     thread_id = call.path["thread_id"]
     try:
         if isinstance(frame, SendMessage):
             await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
+        elif isinstance(frame, Ping):
+            await _send_frame(call.socket, subscription, {"type": "pong"})
         else:
             await call.host.sessions.stop(call.principal, thread_id)
     except HostError as problem:

@@ -27,7 +27,10 @@ FORM_LIMIT = 4_096  # bytes
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # Paths of canvas pages: a sign-in redirects to one of them or to the home page only.
 _CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")
-_REFUSED = "That token is wrong. The link that easel up prints contains the right one."
+_REFUSED = (
+    "This token is not valid: it was revoked, or not copied completely. Ask who gave it to you for a new "
+    "link, or on the machine that runs Easel open the one that easel up prints."
+)
 _NOT_A_PERSON = (
     "That token is for a program or a machine. "
     "Sign in with a token of your own, or by the link that easel up prints."
@@ -46,7 +49,8 @@ async def home(call: Call) -> Response:
         return await _sign_in_by(call, token, "link")
     if await authenticate_visitor(call.request, call.host.sign_in, time.time()) is None:
         return sign_in_page("")
-    return HTMLResponse(_file("home.html"), headers={"cache-control": "no-store"})
+    page = _file("home.html").replace("{{max_message_bytes}}", str(call.host.queue.max_message_bytes))
+    return HTMLResponse(page, headers={"cache-control": "no-store"})
 
 
 async def sign_in(call: Call) -> Response:

@@ -12,6 +12,7 @@ from easel.core.canvas.actions import Confirm
 from easel.core.principal import MAIN_AGENT, Principal
 from easel.core.session.session import main_session_key
 from easel.core.tool.context import ToolContext
+from easel.core.tool.node import why_missing
 from easel.errors import Forbidden, HostError, NotFound, TooMany
 from easel.host.audit import Audit
 from easel.host.tools.registry import ToolRegistry
@@ -62,9 +63,11 @@ class ToolInvocations:
     async def _check(self, principal: Principal, name: str, args: Mapping[str, Any]) -> None:
         if not principal.is_person:
             raise Forbidden(problem=ONLY_PEOPLE)
-        definition = (await self._tools.definitions(principal.user_id)).get(name)
-        if definition is None:
-            raise NotFound(what="tool", id=name[:200])
+        definitions = await self._tools.definitions(principal.user_id)
+        if (definition := definitions.get(name)) is None:
+            short = name[:200]
+            why = why_missing(short, definitions, self._tools.missing)
+            raise NotFound.with_message(f"There is no tool {short}: {why}", what="tool", id=short)
         check_invocation(definition, args, floor=self._floor)
         if self._running >= MAX_RUNNING:
             raise TooMany(what="direct tool calls", limit=MAX_RUNNING)

@@ -52,10 +52,11 @@ class LiveOutput:
         # The chunks to store with the end of the execution. Once this is set, no batch is written.
         self._final: Sequence[OutputChunk] | None = None
 
-    def feed(self, text: str) -> None:
-        """Add output; it is written with the next batch."""
+    def feed(self, text: str) -> bool:
+        """Add output; it is written with the next batch. Returns False if no more is shown."""
         self._text.feed(text)
         self._schedule()
+        return not self._text.is_cut
 
     async def with_final_output(
         self, decide: Callable[[CanvasSnapshot], Change]

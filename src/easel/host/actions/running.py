@@ -22,7 +22,7 @@ class ExecutionContext:
     `commands` are the audit details of the commands of a refresh job, which is tallied; None otherwise.
     """
 
-    on_output: Callable[[str], None] | None = None
+    on_output: Callable[[str], object] | None = None
     run_id: str | None = None
     commands: list[Mapping[str, Any]] | None = None
 

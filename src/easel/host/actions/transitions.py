@@ -144,6 +144,7 @@ class ExecutionTransitions:
             definitions=definitions,
             floor=limits.floor,
             state_bytes=limits.state_bytes,
+            missing_tools=self._tools.missing,
             public_message=lambda problem: public_message(self._audit, problem),
             check_arguments=self._tools.check_arguments,
             pending_limit=PendingLimit(limits.max_confirmations, limits.confirm_seconds),

@@ -17,7 +17,7 @@ from easel.core.canvas.canvas import (
     Change,
     NewCanvas,
     check_revision,
-    parse_title,
+    choose_title,
     require_agent_id,
     require_canvas_id,
     require_session_key,
@@ -179,7 +179,7 @@ class CanvasLibrary:
         agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
-        title = parse_title(draft.title, checked.canvas_id)
+        title = choose_title(draft.title, spec, {}, checked.canvas_id) or checked.canvas_id
         assets = await self._assets.store(principal.user_id, agent_id, checked.canvas_id, draft.assets or {})
         new = NewCanvas(
             user_id=principal.user_id,
@@ -215,7 +215,7 @@ class CanvasLibrary:
             raise AlreadyExists(what="canvas", id=canvas_id)  # of another agent. RS-67
         # Fail before blobs are written; the revision is checked again under the lock.
         check_revision(current, draft.expected_revision)
-        title = None if draft.title is None else parse_title(draft.title, canvas_id)
+        title = choose_title(draft.title, checked.spec, current.spec, canvas_id)
         assets = (
             None
             if draft.assets is None
@@ -281,14 +281,12 @@ class CanvasLibrary:
         operations = parse_patch(state_patch or [], "statePatch")
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
-        new_title = None if title is None else parse_title(title, name)
         parsed = None if spec is None else await self.drafts.parse_spec(principal, spec)
         stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
         operations, offloaded_of_state = offload_patch(operations)
         await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
         write = ContentWrite(
-            title=new_title,
             spec=stored_spec,
             refreshes=None if parsed is None else enabled_refreshes(parsed),
             hints=await self._hints(principal, parsed),
@@ -298,7 +296,8 @@ class CanvasLibrary:
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, expected_revision)
-            change, marks = change_content(principal, snapshot, write)
+            titled = replace(write, title=choose_title(title, stored_spec, canvas.spec, name))
+            change, marks = change_content(principal, snapshot, titled)
             patched = apply_patch(operations, canvas.state, "statePatch") if operations else None
             if patched is not None:
                 check_state_size(patched.state, self._limits.state_bytes)
@@ -336,7 +335,7 @@ class CanvasLibrary:
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
                 raise InputConflict(path="weakenedTools")
             hints = agree_to_hints(spec, definitions, canvas.tool_hints)
-            if canvas.is_accepted and hints == canvas.tool_hints:
+            if canvas.is_accepted and hints == canvas.tool_hints and not canvas.unreviewed:
                 return None
             return Change(
                 events=[events.updated(canvas.revision + 1, [ACCEPTED_MARK])],

@@ -7,10 +7,12 @@ what changed in the audit trail, delete orphaned blobs. Does not know the conten
 import contextlib
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
 from easel.core.canvas.differences import Difference, describe_change, describe_creation
 from easel.core.canvas.events import CanvasEvents
+from easel.core.canvas.unreviewed import unreviewed_after
 from easel.core.principal import Principal
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
@@ -58,6 +60,8 @@ class CanvasTransactions:
         def record_change(snapshot: CanvasSnapshot) -> Change | None:
             nonlocal before, sent
             before, sent = snapshot, decide(snapshot)
+            if sent is not None and (sent.state is not None or sent.is_accepted):
+                sent = replace(sent, unreviewed=unreviewed_after(snapshot.canvas, sent, principal))
             return sent
 
         try:

@@ -20,7 +20,7 @@ from easel.ids import CallId, UserId
 
 MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; this does not limit the result
 
-OnOutput = Callable[[str], None]
+OnOutput = Callable[[str], object]
 
 log = structlog.get_logger("nodes")
 

@@ -23,9 +23,9 @@ from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
-from easel.host.nodes.remote_calls import INVOKE, INVOKE_WITH_SECRETS, offload_to_json
+from easel.host.nodes.remote_calls import INVOKE, offload_to_json
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier, SecretSource
-from easel.host.tools.secrets import check_takes_secrets, mask_answer, open_secrets
+from easel.host.tools.secrets import check_takes_secrets, open_secrets
 
 if TYPE_CHECKING:
     from easel.ids import CallId
@@ -108,7 +108,7 @@ class IncomingCalls:
 
     async def _call_node(self, call: TakenCall, node: ConnectedNode) -> str:
         """Make the call on the node. Returns the answer as JSON for the row of the call."""
-        if call.method not in (INVOKE, INVOKE_WITH_SECRETS):
+        if call.method != INVOKE:
             return await self._to_stored(call, Answer(error=f"this instance does not know {call.method}."))
         params: dict[str, Any] = await restore(
             self._artifacts, call.user_id, msgspec.json.decode(call.params)
@@ -144,7 +144,7 @@ class IncomingCalls:
                 answer = await node.call(
                     name, opened.fill(params["args"]), opened.mask_output(on_output), opened.env
                 )
-                return mask_answer(answer, opened.mask)
+                return await opened.mask_answer(answer)
         except HostError as problem:
             return Answer(error=problem.message)
 

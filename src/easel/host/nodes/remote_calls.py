@@ -27,8 +27,6 @@ from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id
 
 INVOKE = "tool.invoke"
-# An instance of an older version does not know this method: it would send the names in place of the values.
-INVOKE_WITH_SECRETS = "tool.invoke.secrets"
 # The interval between renewals and the timeout of each are TTL / RENEWALS_PER_TTL. So a call does not expire
 # if two renewals in a row time out.
 RENEWALS_PER_TTL = 6
@@ -89,13 +87,12 @@ class RemoteCalls:
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
         if watched is not None:
             params["watched"] = asdict(watched)
-        method = INVOKE_WITH_SECRETS if secrets.names else INVOKE
         params |= secrets.to_stored()
         new = NewCall(
             new_call_id(),
             node.user_id,
             node.connection_id,
-            method,
+            INVOKE,
             await offload_to_json(self._artifacts, node.user_id, params),
             self._call_seconds,
             self._ttl_seconds,

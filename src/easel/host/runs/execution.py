@@ -73,9 +73,9 @@ class RunExecution:
             if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
                 return Status.CANCELLED, None
             async with timeout:
-                message, progress = await retry_until_available(lambda: self._load_input_and_progress(claim))
+                progress = await retry_until_available(lambda: self._read_progress(claim))
                 updates = await self._updates.report_at_start(run.log, progress)
-                given = LoopInput(message, progress, updates)
+                given = LoopInput(claim.input_text, progress, updates)
                 await self._tool_loop.run(given, run.log, should_release, transcript)
         except ReleaseRun:
             return None
@@ -114,10 +114,8 @@ class RunExecution:
             return Status.FAILED, InternalError(reference=reference).message
         return Status.COMPLETED, None
 
-    async def _load_input_and_progress(self, claim: Claim) -> tuple[str, Progress]:
-        return claim.input_text, await read_progress(
-            self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq
-        )
+    async def _read_progress(self, claim: Claim) -> Progress:
+        return await read_progress(self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq)
 
     async def _collect_updates(self, run: ClaimedRun, transcript: Transcript) -> Updates:
         """Return the hidden updates of the run's end. If they cannot be made, the next run reports them."""

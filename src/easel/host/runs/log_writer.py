@@ -23,7 +23,7 @@ from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.core.session.message import Message, message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.message_text import MessageText
+from easel.core.stream.message_text import MessageText, take_out_runs
 from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppended
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import Unavailable
@@ -35,6 +35,7 @@ from easel.ids import MessageId, answer_id, scoped_key
 AGENT, NODE = MAIN_AGENT, "tool_loop"  # the provenance of a run's events
 MAX_PENDING = 1_000  # events not yet durable, before `apply_backpressure` waits
 RETRY_SECONDS = 0.05
+MAX_SHORT_TEXT = 2**18  # characters; a longer text is searched for Base64 outside of the event loop
 MAX_ARTIFACT_WAIT_SECONDS = 30.0  # for unavailable artifacts, when a run ends
 MAX_SHORTENED_BYTES = 600  # of the text and of the reason in an event that must need no artifact
 
@@ -114,6 +115,14 @@ class RunLogWriter:
     def write_thought(self, text: str) -> None:
         self._add_to_buffer(self.events.thought, text)
 
+    def repeat_step(self, number: int) -> None:
+        """Discard buffered text, and queue an empty delta: readers drop the text of the step so far. RS-80"""
+        self._stop_timer()
+        self._buffer, self._buffer_size, self._splitter = [], 0, DeltaSplitter()
+        self.events.try_number = number
+        self._pending.append(self.events.delta(self._message_id, ""))
+        self._schedule_write()
+
     async def flush(self) -> None:
         """Wait until all written events are durable. Raises `ClaimLost` or the error of a failed write."""
         self._flush_deltas()
@@ -152,8 +161,15 @@ class RunLogWriter:
         artifact: the run must end all the same. Plain text stays whole in the message. Dropped hidden updates
         are written by the next run of the session.
         """
-        closing = self.events.end_with_message(self._message_id, text, status, error, usage=usage)
-        self._ending = (status, error if status is Status.FAILED else None, message(self._message_id, text))
+
+        def make_end() -> tuple[list[Envelope], Message]:
+            whole = text if is_short else take_out_runs(text)
+            events = self.events.end_with_message(self._message_id, whole, status, error, usage=usage)
+            return events, message(self._message_id, whole)
+
+        is_short = len(text) <= MAX_SHORT_TEXT
+        closing, answer = make_end() if is_short else await asyncio.to_thread(make_end)
+        self._ending = status, error if status is Status.FAILED else None, answer
         self._failure = None
         self._give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
         self._flush_deltas()

@@ -51,7 +51,7 @@ class RunQueue:
         self._notifier = notifier
         self._canvases = canvases
         self._max_attempts = max_attempts
-        self._max_message = max_message_bytes
+        self.max_message_bytes = max_message_bytes
 
     async def start(
         self, principal: Principal, session_id: str, text: str, idempotency_key: str | None = None
@@ -74,8 +74,8 @@ class RunQueue:
     def _to_new_run(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
         if not is_name(session_id):
             raise BadInput(problem=INVALID_SESSION_ID)
-        if len(text.encode()) > self._max_message:
-            raise TooLarge(what="message", limit=self._max_message)
+        if len(text.encode()) > self.max_message_bytes:
+            raise TooLarge(what="message", limit=self.max_message_bytes)
         if not text or "\x00" in text:
             raise BadInput(problem="message must not be empty or contain NUL characters.")
         if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable()):

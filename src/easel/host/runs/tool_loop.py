@@ -15,6 +15,7 @@ from easel.core.run.conversation import (
     STEP_BREAK,
     Part,
     ProviderData,
+    Repeated,
     Step,
     Text,
     Thought,
@@ -114,6 +115,8 @@ class ToolLoop:
         steps = list(progress.steps)
         started_calls = progress.started_calls
         transcript.is_loaded = True
+        if progress.unfinished:
+            log.repeat_step(1)
         while True:
             transcript.steps = tuple(steps)
             if steps and not steps[-1].is_finished:
@@ -248,13 +251,14 @@ class _Answer:
     ) -> None:
         self._log = log
         self._transcript = transcript
-        self._lead = STEP_BREAK if text_before else ""
+        self._lead = self._first_lead = STEP_BREAK if text_before else ""
         self._is_published = is_published
         self._held: list[Text | Thought] = []
         self.calls: list[ToolCall] = []
         self._usage: Usage | None = None
         self._provider_data: ProviderData | None = None
         transcript.unfinished = []
+        log.events.try_number = 1
 
     def add(self, part: Part) -> None:
         match part:
@@ -269,6 +273,11 @@ class _Answer:
                 self._usage = part
             case ProviderData():
                 self._provider_data = part
+            case Repeated(number):
+                self._held.clear()
+                if self._is_published:
+                    self._log.repeat_step(number)
+                    self._lead, self._transcript.unfinished = self._first_lead, []
 
     def _publish(self, part: Text | Thought) -> None:
         if isinstance(part, Thought):

@@ -21,7 +21,7 @@ from easel.core.secret.mask import ACTIVE, SecretMask
 from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import tool_location
+from easel.core.tool.node import why_missing
 from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
@@ -64,6 +64,7 @@ class ToolRegistry:
     ) -> None:
         self._tools: dict[str, Tool] = {}
         self._own_definitions: Mapping[str, ToolDefinition] = {}
+        self.missing: Mapping[str, str] = {}  # tools that this machine cannot offer, with the reason of each
         self.add(tools)
         self._sources = sources
         self._validators: dict[str, _Validator] = {}
@@ -127,9 +128,10 @@ class ToolRegistry:
         """
         tool = await self._find(context.user_id, name)
         if tool is None:
-            known = ", ".join(sorted(await self.definitions(context.user_id)))
+            known = await self.definitions(context.user_id)
+            why = why_missing(name, known, self.missing)
             raise ToolFailed(
-                tool=name, reason=f"there is no such tool{_why_missing(name)}; there are {known}."
+                tool=name, reason=f"there is no such tool now: {why} There are {', '.join(sorted(known))}."
             )
         if not context.secrets.names:
             return await self._call(tool, args, context, timeout_seconds)
@@ -140,7 +142,7 @@ class ToolRegistry:
         async with open_secrets(self._secrets, context.user_id, context.secrets) as opened:
             resolved = replace(context, env=opened.env, on_output=opened.mask_output(context.on_output))
             value = await self._call(tool, opened.fill(args), resolved, timeout_seconds)
-            masked = opened.mask.value(value)
+            masked = await opened.mask_value(value)
             self._check_result(name, masked)  # a name can be longer than the value that it replaces
             return masked
 
@@ -243,12 +245,6 @@ def _without_secrets(problem: Exception, mask: SecretMask) -> Exception:
     """Return an exception for logs whose texts have no secret; its cause is described in its message."""
     described = "".join(traceback.format_exception(problem))
     return RuntimeError(mask.text(described))
-
-
-def _why_missing(name: str) -> str:
-    """Return why a tool of a node may be missing: a run is offered the same tools until its end."""
-    location = tool_location(name)
-    return "" if location == "server" else f" now: node {location} is not connected or no longer offers it"
 
 
 def _describe_broken(call: ToolCall) -> str:

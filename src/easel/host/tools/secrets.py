@@ -4,12 +4,18 @@ Owns the time in which values are known. Result, live output and errors are mask
 lines and audit records during the call. Does not know tools or nodes.
 """
 
+import asyncio
 import contextlib
+import hashlib
+import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from easel.core.secret.mask import ACTIVE, MaskedStream, SecretMask
+from easel.core.stream.json_text import to_json
 from easel.core.tool.call import Answer
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import X_SECRETS, ToolDefinition
@@ -18,17 +24,73 @@ from easel.errors import BadInput, HostError, SecretsUnavailable
 from easel.host.ports import SecretSource
 from easel.ids import UserId
 
-OnOutput = Callable[[str], None]
+OnOutput = Callable[[str], object]  # returns False if it takes no more
+
+SLICE_LENGTH = 4_096  # characters of live output that are masked at once
+PAUSE_SECONDS = 0.0005  # often while an index is built, so that the event loop gets the interpreter
+MAX_CACHED_LENGTH = 2_000_000  # characters of the values whose masks are kept
+
+T = TypeVar("T")
+_thread = ThreadPoolExecutor(1, thread_name_prefix="masking")  # masks for all calls, beside the event loop
+_masks: dict[bytes, tuple[int, SecretMask]] = {}  # of recent calls, by digest of the values, in order of use
+
+
+async def _run(work: Callable[..., T], *args: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_thread, work, *args)
+
+
+def _find_or_build(values: Mapping[str, str]) -> SecretMask:
+    encoded = to_json(sorted(values.items())).encode()
+    digest = hashlib.sha256(encoded).digest()
+    found = _masks.pop(digest, None)
+    while _masks and len(encoded) + sum(size for size, _ in _masks.values()) > MAX_CACHED_LENGTH:
+        del _masks[next(iter(_masks))]
+    _masks[digest] = found or (len(encoded), SecretMask(values, lambda: time.sleep(PAUSE_SECONDS)))
+    return _masks[digest][1]
+
+
+class _MaskedOutput:
+    """Masks live output slice by slice, and passes it on in order."""
+
+    def __init__(self, mask: SecretMask, on_output: OnOutput) -> None:
+        self._stream = MaskedStream(mask)
+        self._on_output = on_output
+        self._waiting: deque[str] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_full = False
+
+    def feed(self, text: str) -> bool:
+        if not self._is_full:
+            self._waiting += [text[at : at + SLICE_LENGTH] for at in range(0, len(text), SLICE_LENGTH)]
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._drain())
+        return not self._is_full
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            piece = self._waiting.popleft()
+            self._show(await _run(self._stream.feed, piece, bool(self._waiting)))
+
+    def _show(self, text: str) -> None:
+        if text and not self._is_full and self._on_output(text) is False:
+            self._is_full = True
+            self._waiting.clear()
+
+    async def close(self) -> None:
+        """Pass on the output that was held back."""
+        if self._task is not None:
+            await self._task
+            self._show(await _run(self._stream.close))
 
 
 class OpenSecrets:
     """The secrets of a call while it runs."""
 
-    def __init__(self, used: UsedSecrets, values: Mapping[str, str]) -> None:
+    def __init__(self, used: UsedSecrets, values: Mapping[str, str], mask: SecretMask) -> None:
         self._used = used
         self._values = values
-        self._streams: list[MaskedStream] = []
-        self.mask = SecretMask(values)
+        self._outputs: list[_MaskedOutput] = []
+        self._mask = mask
         self.env = {name: values[name] for name in used.env}
 
     def fill(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -42,14 +104,21 @@ class OpenSecrets:
         """Return a callback that masks live output before it passes it on."""
         if on_output is None:
             return None
-        stream = MaskedStream(self.mask, on_output)
-        self._streams.append(stream)
-        return stream.feed
+        self._outputs.append(_MaskedOutput(self._mask, on_output))
+        return self._outputs[-1].feed
 
-    def close(self) -> None:
-        """Pass on the output that was held back."""
-        for stream in self._streams:
-            stream.close()
+    async def mask_value(self, value: Any) -> Any:
+        """Return the result of the call without the values of secrets."""
+        return await _run(self._mask.value, value)
+
+    async def mask_answer(self, answer: Answer) -> Answer:
+        """Return the answer of a node without the values of secrets, for the row of a call."""
+        error, result = await self.mask_value([answer.error, answer.result])
+        return replace(answer, result=result, error=error)
+
+    async def close(self) -> None:
+        for output in self._outputs:
+            await output.close()
 
 
 @contextlib.asynccontextmanager
@@ -62,14 +131,16 @@ async def open_secrets(
     """
     if source is None:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
-    opened = OpenSecrets(used, await source.resolve(user_id, used.names))
-    token = ACTIVE.set(opened.mask)
+    values = await source.resolve(user_id, used.names)
+    mask = await _run(_find_or_build, values)
+    opened = OpenSecrets(used, values, mask)
+    token = ACTIVE.set(mask)
     try:
         yield opened
     except HostError as problem:
-        raise mask_error(problem, opened.mask) from None
+        raise await _run(mask_error, problem, mask) from None
     finally:
-        opened.close()
+        await opened.close()
         ACTIVE.reset(token)
 
 
@@ -79,12 +150,6 @@ def mask_error(problem: HostError, mask: SecretMask) -> HostError:
     masked = type(problem).with_message(mask.text(problem.message), **details)
     masked.retry_after = problem.retry_after
     return masked
-
-
-def mask_answer(answer: Answer, mask: SecretMask) -> Answer:
-    """Return the answer of a node without the values of secrets, for the row of a call."""
-    error = None if answer.error is None else mask.text(answer.error)
-    return replace(answer, result=mask.value(answer.result), error=error)
 
 
 def check_takes_secrets(definition: ToolDefinition, used: UsedSecrets) -> None:

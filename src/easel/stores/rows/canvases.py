@@ -72,6 +72,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "tool_hints": None if change.tool_hints is None else to_json(change.tool_hints),
         "written_by": change.written_by,
         "titled_by": change.titled_by,
+        "unreviewed": None if change.unreviewed is None else to_json(change.unreviewed),
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
@@ -175,6 +176,7 @@ def build_outcome(
         tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
         written_by=before.written_by if change.written_by is None else change.written_by,
         titled_by=before.titled_by if change.titled_by is None else change.titled_by,
+        unreviewed=before.unreviewed if change.unreviewed is None else change.unreviewed,
     )
     if not (change.put or change.removed or change.opened or change.closed):
         return Outcome(CanvasSnapshot(canvas, snapshot.assets, snapshot.views), is_changed=True)

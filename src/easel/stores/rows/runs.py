@@ -85,6 +85,7 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         tool_hints=msgspec.json.decode(row["tool_hints"] or "{}"),
         written_by=row["written_by"],
         titled_by=row["titled_by"],
+        unreviewed=msgspec.json.decode(row["unreviewed"]),
         created_at=created_at if time is None else time(created_at),
         updated_at=updated_at if time is None else time(updated_at),
     )

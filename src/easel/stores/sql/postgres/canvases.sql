@@ -39,7 +39,7 @@ with ended as (
 )
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, titled_by, created_at, updated_at
+       is_accepted, tool_hints, written_by, titled_by, unreviewed, created_at, updated_at
   from made;
 
 -- name: lock_canvas
@@ -51,7 +51,7 @@ select from canvases where user_id = :user_id and canvas_id = :canvas_id for upd
 -- that they are consistent. CV-46
 select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, titled_by, written_at, created_at, updated_at,
+       is_accepted, tool_hints, written_by, titled_by, unreviewed, written_at, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
@@ -72,7 +72,7 @@ select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spe
 user_id, canvas_id, agent_id, title, owner_session_key,
 jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
 '{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
-created_at, updated_at;
+'{}' as unreviewed, created_at, updated_at;
 
 -- name: list_canvases
 -- Return a page of this user's canvases in order of id. CV-33
@@ -166,6 +166,7 @@ with grown as (
          tool_hints = coalesce(:tool_hints::text, tool_hints),
          written_by = coalesce(:written_by::text, written_by),
          titled_by = coalesce(:titled_by::text, titled_by),
+         unreviewed = coalesce(:unreviewed::text, unreviewed),
          written_at = case when :written_by::text is null then written_at else clock_timestamp() end,
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),

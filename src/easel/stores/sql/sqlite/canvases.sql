@@ -33,7 +33,7 @@ select *,
 user_id, canvas_id, agent_id, title, owner_session_key,
 json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
 '{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
-created_at, updated_at;
+'{}' as unreviewed, created_at, updated_at;
 
 -- name: list_canvases
 -- Return a page of this user's canvases in order of id. CV-33
@@ -124,6 +124,7 @@ update canvases
        tool_hints = coalesce(:tool_hints, tool_hints),
        written_by = coalesce(:written_by, written_by),
        titled_by = coalesce(:titled_by, titled_by),
+       unreviewed = coalesce(:unreviewed, unreviewed),
        written_at = iif(:written_by is null, written_at, :now),
        revision = revision + :step,
        last_seq = last_seq + :events,
