@@ -45,8 +45,14 @@ class Complaint:
 
 def all_statements(dialect: str) -> list[tuple[str, Statement]]:
     """Return every statement of the product as `noun.name`."""
-    folder = resources.files("easel.stores").joinpath("sql", dialect)
-    nouns = sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir())
+    folder = resources.files("easel.stores").joinpath("sql")
+    nouns = sorted(
+        {
+            file.name.removesuffix(".sql")
+            for name in ("common", dialect)
+            for file in folder.joinpath(name).iterdir()
+        }
+    )
     return [
         (f"{noun}.{name}", statement)
         for noun in nouns

@@ -50,8 +50,8 @@ MAX_DELAY_SECONDS = 0.5  # of another write during a purge; one transaction woul
 
 @pytest.fixture
 def small_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"easel.stores.{store.kind}.deletions.MAX_PURGED_ROWS", 5)
-    monkeypatch.setattr(f"easel.stores.{store.kind}.deletions.MAX_PURGED_RUNS", 2)
+    monkeypatch.setattr("easel.stores.nouns.deletions.MAX_PURGED_ROWS", 5)
+    monkeypatch.setattr("easel.stores.nouns.deletions.MAX_PURGED_RUNS", 2)
 
 
 async def fill_session(store: Store) -> tuple[RunId, Claim, RunId]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
 import pytest
 
 from easel.stores import named_sql
+from tests.stores.statement_plans import all_statements
 
 TEXT = """-- name: find_thing
 -- Find the thing of this user, by the first of
@@ -86,12 +86,23 @@ def test_file_that_breaks_the_rules_does_not_load(text: str, message: str) -> No
         named_sql.parse(text, numbered=False)
 
 
+def test_common_statement_is_sent_to_postgres_as_written_and_to_sqlite_in_its_words() -> None:
+    statements = {
+        dialect: named_sql.load(dialect, "nodes")["renew_nodes"] for dialect in ("postgres", "sqlite")
+    }
+    assert statements["postgres"].sql == (
+        "update nodes set expires_at = clock_timestamp() + make_interval(secs => $1)\n"
+        " where connection_id = any($2::text[]) returning connection_id"
+    )
+    assert statements["sqlite"].sql == (
+        "update nodes set expires_at = :now + cast(:seconds * 1000000 as integer)\n"
+        " where connection_id in (select value from json_each(:connection_ids)) returning connection_id"
+    )
+
+
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_every_statement_loads_and_states_its_purpose(dialect: str) -> None:
-    files = resources.files("easel.stores").joinpath("sql", dialect).iterdir()
-    statements = [
-        statement for file in files for statement in named_sql.load(dialect, file.name[:-4]).values()
-    ]
+    statements = [statement for _, statement in all_statements(dialect)]
     assert len(statements) > 100
     for statement in statements:
         assert ";" not in statement.sql, statement.name

@@ -14,7 +14,7 @@ from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
 from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id, new_token_id
-from easel.stores.postgres.nodes import SQL
+from easel.stores import named_sql
 from tests.requirements import rule
 from tests.stores.harness import CONSTRAINT_ERRORS, Store, other_connection, wait_for_blocked_statement
 from tests.stores.test_artifacts_contract import ON_POSTGRES
@@ -349,7 +349,8 @@ async def test_concurrent_unregister_and_place_leave_no_open_call(nodes: NodeSto
 
 async def run_statement(connection: Any, name: str, **arguments: Any) -> list[Any]:
     """Run a statement of the store in the transaction of the test."""
-    return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))
+    statement = named_sql.load("postgres", "nodes")[name]
+    return await connection.fetch(statement.sql, *statement.arguments(arguments))
 
 
 @ON_POSTGRES

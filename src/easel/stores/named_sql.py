@@ -1,20 +1,34 @@
-"""Named SQL statements, read from `sql/{dialect}/{noun}.sql`.
+"""Named SQL statements, read from `sql/common/{noun}.sql` and `sql/{dialect}/{noun}.sql`.
 
 `-- name: NAME` starts a statement. The comment after it states the purpose of the statement and is required.
 Parameters are written `:name`; for Postgres they become `$1 …` in the order of their first use.
 `-- define: NAME` names a piece of SQL that the line `-- include: NAME` inserts into a later statement, so
 that a column list is written once per file.
+
+A statement in `sql/common/` is written for Postgres; for SQLite its words are replaced by those below, where
+`:now` is the time of the database in microseconds and a list is JSON.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
 _HEADING = re.compile(r"^-- (name|define): (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
+_SQLITE_WORDS = [
+    (re.compile(words), replacement)
+    for words, replacement in (
+        (r'::\w+(\[\])?| collate "C"|\s+for (update|key share)( skip locked)?\b', ""),
+        (r"ctid = any\(array\((select) ctid ([^;]*)\)\)", r"rowid in (\1 rowid \2)"),
+        (r"= any\(:(\w+)\)", r"in (select value from json_each(:\1))"),
+        (r"\b(clock_timestamp|statement_timestamp|now)\(\)", ":now"),
+        (r"make_interval\(secs => :(\w+)\)", r"cast(:\1 * 1000000 as integer)"),
+    )
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +43,13 @@ class Statement:
         return [values[name] for name in self.order]
 
 
+@cache
 def load(dialect: str, noun: str) -> dict[str, Statement]:
-    text = resources.files("easel.stores").joinpath("sql", dialect, f"{noun}.sql").read_text("utf-8")
+    folder = resources.files("easel.stores").joinpath("sql")
+    files = [folder.joinpath(name, f"{noun}.sql") for name in ("common", dialect)]
+    text = "\n".join(file.read_text("utf-8") for file in files if file.is_file())
+    for words, replacement in _SQLITE_WORDS if dialect == "sqlite" else ():
+        text = words.sub(replacement, text)
     return parse(text, numbered=dialect == "postgres")
 
 

@@ -141,7 +141,7 @@ def start_execution(
     )
     try:
         rules = replace(rules, weakened=find_weakened(canvas.tool_hints, spec, _known(rules)))
-        return _ask_or_start(canvas, execution, action, start, rules, spec)
+        return _ask_or_start(canvas, execution, action, start, rules=rules, spec=spec)
     except Forbidden:
         raise
     except HostError as problem:
@@ -151,7 +151,13 @@ def start_execution(
 
 
 def _ask_or_start(
-    canvas: Canvas, execution: Execution, action: Action, start: ActionStart, rules: Rules, spec: CanvasSpec
+    canvas: Canvas,
+    execution: Execution,
+    action: Action,
+    start: ActionStart,
+    *,
+    rules: Rules,
+    spec: CanvasSpec,
 ) -> StartedExecution:
     definition = _definition_of(action, rules) if isinstance(action, CallTool) else None
     floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened

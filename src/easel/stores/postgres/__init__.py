@@ -5,25 +5,15 @@ from typing import Any
 import asyncpg
 
 from easel.core.canvas import versions
-from easel.stores.postgres.artifacts import PostgresArtifacts
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.boards import PostgresBoards
 from easel.stores.postgres.canvas_actions import PostgresCanvasActions
 from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
-from easel.stores.postgres.deletions import PostgresDeletions
 from easel.stores.postgres.documents import PostgresDocuments
-from easel.stores.postgres.nodes import PostgresNodes
 from easel.stores.postgres.notifier import PostgresNotifier
-from easel.stores.postgres.references import PostgresReferences
 from easel.stores.postgres.runs import PostgresRuns
-from easel.stores.postgres.secrets import PostgresSecrets
-from easel.stores.postgres.sessions import PostgresSessions
-from easel.stores.postgres.settings import PostgresSettings
-from easel.stores.postgres.sign_ins import PostgresSignIns
-from easel.stores.postgres.sweeps import PostgresSweeps
-from easel.stores.postgres.tokens import PostgresTokens
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 
 __all__ = ["PostgresDatabase", "open_postgres"]
@@ -66,21 +56,11 @@ async def open_postgres(
     database = PostgresDatabase(url, connections, timeout)
     check_version(await database.server_version())
     database.runs = PostgresRuns(database)
-    database.sessions = PostgresSessions(database)
     database.canvases = PostgresCanvases(database, max_canvas_versions)
     database.canvas_versions = PostgresCanvasVersions(database)
     database.canvas_actions = PostgresCanvasActions(database)
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)
-    database.artifacts = PostgresArtifacts(database)
-    database.references = PostgresReferences(database)
-    database.sweeps = PostgresSweeps(database)
     database.boards = PostgresBoards(database)
-    database.deletions = PostgresDeletions(database)
-    database.nodes = PostgresNodes(database)
-    database.tokens = PostgresTokens(database)
-    database.sign_ins = PostgresSignIns(database)
-    database.settings = PostgresSettings(database)
-    database.secrets = PostgresSecrets(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

@@ -1,14 +1,14 @@
-"""The audit chain in Postgres. The rules are in the statements of `sql/postgres/audit.sql`."""
+"""The audit chain in Postgres. The rules are in the statements of `audit.sql`."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from easel.core.audit.chain import ChainEnd, ChainPosition, Checkpoint, Link
-from easel.core.audit.record import Entry, StorageClass
-from easel.core.stream.log import LAST_CURSOR
+from easel.core.audit.chain import Checkpoint
+from easel.core.audit.record import Entry
 from easel.stores import named_sql
+from easel.stores.nouns.audit import MAX_COMPARED, SqlAudit
 from easel.stores.postgres.batcher import AppendBatcher
+from easel.stores.postgres.statements import PostgresStatements
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 SQL = named_sql.load("postgres", "audit")
 MAX_BATCHES = 64  # calls of `append` per commit
 MAX_TRANSACTIONS = 1  # a second transaction would only wait for the lock of the chain's head
-MAX_COMPARED = 10_000  # newest records among which a repeated entry is searched
 
 
-class PostgresAudit:
+class PostgresAudit(SqlAudit):
     def __init__(self, database: "PostgresDatabase") -> None:
+        super().__init__(PostgresStatements(database, "audit"))
         self._database = database
         self._appends = AppendBatcher(self._append_all, max_items=MAX_BATCHES, max_calls=MAX_TRANSACTIONS)
 
@@ -51,14 +51,6 @@ class PostgresAudit:
             if missing := [entry for entry in entries if entry.rest not in stored]:
                 await _append(connection, missing)
 
-    async def get_checkpoint(self) -> Checkpoint | None:
-        row = await self._database.row(SQL["checkpoint"])
-        return row and Checkpoint(ChainPosition(row["seq"], row["hash"]), row["signature"])
-
-    async def signing_key(self) -> str | None:
-        row = await self._database.row(SQL["stored_signing_key"])
-        return row and row["key"]
-
     async def shorten(self, checkpoint: Checkpoint) -> int:
         row = await self._database.row(
             SQL["shorten_chain"],
@@ -67,40 +59,6 @@ class PostgresAudit:
             signature=checkpoint.signature,
         )
         return row["count"]
-
-    async def get_end(self) -> ChainEnd:
-        row = await self._database.row(SQL["end_of_chain"])
-        return ChainEnd(
-            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
-            row["newest"],
-        )
-
-    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
-        return [
-            _link(row)
-            for row in await self._database.rows(SQL["records_after"], seq=seq, last=last, limit=limit)
-        ]
-
-    async def list_records(
-        self,
-        *,
-        action: str | None,
-        storage_class: StorageClass | None,
-        since: datetime | None,
-        until: datetime | None,
-        before: int | None,
-        limit: int,
-    ) -> list[Link]:
-        rows = await self._database.rows(
-            SQL["list_records" if action is None else "list_records_of_action"],
-            action=action,
-            storage_class=storage_class.value if storage_class else None,
-            since=since,
-            until=until,
-            before=LAST_CURSOR if before is None else before,
-            limit=limit,
-        )
-        return [_link(row) for row in rows]
 
 
 async def _append(connection: "Connection", entries: Sequence[Entry]) -> None:
@@ -114,7 +72,3 @@ async def _append(connection: "Connection", entries: Sequence[Entry]) -> None:
     statement = SQL["append_records"]
     if await connection.fetchrow(statement.sql, *statement.arguments(arguments)) is None:
         raise LookupError("The head of the audit chain is missing; no record can be appended.")
-
-
-def _link(row: Any) -> Link:
-    return Link(**row)

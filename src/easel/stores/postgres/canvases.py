@@ -16,8 +16,8 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
+from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.postgres import canvas_versions, document_changes
-from easel.stores.postgres.deletions import MAX_PURGED_ROWS
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.canvases import (
     all_blob_keys,

@@ -6,37 +6,30 @@ a network timeout, a full disk) is raised as `Unavailable`; the next statement u
 
 import contextlib
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from easel.errors import BadSettings, Unavailable
 from easel.stores.named_sql import Statement
+from easel.stores.nouns import NounStores
 from easel.stores.postgres.migrator import apply_missing_migrations
+from easel.stores.postgres.statements import PostgresStatements
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from asyncpg.pool import PoolConnectionProxy
 
-    from easel.stores.postgres.artifacts import PostgresArtifacts
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.boards import PostgresBoards
     from easel.stores.postgres.canvas_actions import PostgresCanvasActions
     from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
     from easel.stores.postgres.canvases import PostgresCanvases
-    from easel.stores.postgres.deletions import PostgresDeletions
     from easel.stores.postgres.documents import PostgresDocuments
-    from easel.stores.postgres.nodes import PostgresNodes
     from easel.stores.postgres.notifier import PostgresNotifier
-    from easel.stores.postgres.references import PostgresReferences
     from easel.stores.postgres.runs import PostgresRuns
-    from easel.stores.postgres.secrets import PostgresSecrets
-    from easel.stores.postgres.sessions import PostgresSessions
-    from easel.stores.postgres.settings import PostgresSettings
-    from easel.stores.postgres.sign_ins import PostgresSignIns
-    from easel.stores.postgres.sweeps import PostgresSweeps
-    from easel.stores.postgres.tokens import PostgresTokens
 
     Connection = PoolConnectionProxy[asyncpg.Record]
 
@@ -79,29 +72,20 @@ def check_version(server: int) -> None:
         raise BadSettings(problem=f"Easel needs Postgres {OLDEST_SERVER} or newer; this server is {server}.")
 
 
-class PostgresDatabase:
+class PostgresDatabase(NounStores):
     """Provides the stores and the notifier."""
 
     runs: "PostgresRuns"
-    sessions: "PostgresSessions"
     canvases: "PostgresCanvases"
     canvas_versions: "PostgresCanvasVersions"
     canvas_actions: "PostgresCanvasActions"
     documents: "PostgresDocuments"
     audit: "PostgresAudit"
-    artifacts: "PostgresArtifacts"
-    references: "PostgresReferences"
-    sweeps: "PostgresSweeps"
     boards: "PostgresBoards"
-    deletions: "PostgresDeletions"
-    nodes: "PostgresNodes"
-    tokens: "PostgresTokens"
-    sign_ins: "PostgresSignIns"
-    settings: "PostgresSettings"
-    secrets: "PostgresSecrets"
     notifier: "PostgresNotifier"
 
     def __init__(self, url: str, pool: "asyncpg.Pool[asyncpg.Record]", timeout: float) -> None:
+        super().__init__(partial(PostgresStatements, self))
         self.url = url
         self.timeout = timeout
         self._pool = pool

@@ -17,10 +17,11 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import RunId, SessionId, UserId, WorkerId
 from easel.stores import named_sql
+from easel.stores.nouns.turns import SqlTurns
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
 from easel.stores.postgres.document_changes import preempt_run, report_drafts
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
-from easel.stores.postgres.turns import PostgresTurns
+from easel.stores.postgres.statements import PostgresStatements
 from easel.stores.rows.runs import from_stored_attachments, list_statement, to_events, to_run
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked only briefly
 
 
-class PostgresRuns(PostgresTurns):
+class PostgresRuns(SqlTurns):
     def __init__(self, database: "PostgresDatabase") -> None:
-        super().__init__(database)
+        super().__init__(PostgresStatements(database, "turns"))
         self._database = database
         self._appends = AppendBatcher(
             self._append_all,

@@ -64,10 +64,8 @@ def from_stored_attachments(stored: str | None) -> tuple[Marker, ...]:
     return tuple(msgspec.json.decode(stored)) if stored else ()
 
 
-def to_session(row: Row, time: Time = None) -> Session:
-    return Session(
-        **_decode_times({name: row[name] for name in _SESSION_COLUMNS}, time, "created_at", "last_message_at")
-    )
+def to_session(row: Row) -> Session:
+    return Session(**{name: row[name] for name in _SESSION_COLUMNS})
 
 
 def to_canvas(row: Row, time: Time = None) -> Canvas:
@@ -93,8 +91,8 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
     )
 
 
-def to_message(row: Row, time: Time = None) -> StoredMessage:
-    columns = _decode_times({name: row[name] for name in _MESSAGE_COLUMNS}, time, "created_at")
+def to_message(row: Row) -> StoredMessage:
+    columns = {name: row[name] for name in _MESSAGE_COLUMNS}
     text = read_content(msgspec.json.decode(row["content"]))
     return StoredMessage(**columns, text=text.text, attachments=text.attachments)
 

@@ -1,89 +1,36 @@
-"""The audit chain in SQLite. The rules are in the statements of `sql/sqlite/audit.sql`."""
+"""The audit chain in SQLite. The rules are in the statements of `audit.sql`."""
 
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from easel.core.audit.chain import ChainEnd, ChainPosition, Checkpoint, Link, link_entries
-from easel.core.audit.record import Entry, StorageClass
-from easel.core.stream.log import LAST_CURSOR
+from easel.core.audit.chain import ChainPosition, Checkpoint, Link, link_entries
+from easel.core.audit.record import Entry
 from easel.errors import BadSettings
 from easel.stores import named_sql
+from easel.stores.nouns.audit import MAX_COMPARED, SqlAudit
 from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work
 from easel.stores.sqlite.schema import newest_applied
-from easel.stores.sqlite.times import from_datetime, to_datetime
+from easel.stores.sqlite.statements import SqliteAccess, SqliteStatements
+from easel.stores.sqlite.times import from_datetime
 
 SQL = named_sql.load("sqlite", "audit")
-MAX_COMPARED = 10_000  # newest records among which a repeated entry is searched
-
-Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
 
-class AuditDatabase(Protocol):
-    async def read(self, work: Work[Answer]) -> Answer: ...
-
-    async def write(self, work: Work[Answer]) -> Answer: ...
-
-
-class SqliteAudit:
-    def __init__(self, database: AuditDatabase) -> None:
+class SqliteAudit(SqlAudit):
+    def __init__(self, database: SqliteAccess) -> None:
+        super().__init__(SqliteStatements(database, "audit"))
         self._database = database
 
     async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
         if entries:
             await self._database.write(lambda connection: _append(connection, entries, is_repeat=is_repeat))
 
-    async def get_checkpoint(self) -> Checkpoint | None:
-        rows = await self._rows("checkpoint")
-        return (
-            Checkpoint(ChainPosition(rows[0]["seq"], rows[0]["hash"]), rows[0]["signature"]) if rows else None
-        )
-
-    async def signing_key(self) -> str | None:
-        rows = await self._rows("stored_signing_key")
-        return rows[0]["key"] if rows else None
-
     async def shorten(self, checkpoint: Checkpoint) -> int:
         return await self._database.write(lambda connection: _shorten(connection, checkpoint))
-
-    async def get_end(self) -> ChainEnd:
-        row = (await self._rows("end_of_chain"))[0]
-        return ChainEnd(
-            None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"]),
-            row["newest"],
-        )
-
-    async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
-        return [_link(row) for row in await self._rows("records_after", seq=seq, last=last, limit=limit)]
-
-    async def list_records(
-        self,
-        *,
-        action: str | None,
-        storage_class: StorageClass | None,
-        since: datetime | None,
-        until: datetime | None,
-        before: int | None,
-        limit: int,
-    ) -> list[Link]:
-        rows = await self._rows(
-            "list_records" if action is None else "list_records_of_action",
-            action=action,
-            storage_class=storage_class.value if storage_class else None,
-            since=None if since is None else from_datetime(since),
-            until=None if until is None else from_datetime(until),
-            before=LAST_CURSOR if before is None else before,
-            limit=limit,
-        )
-        return [_link(row) for row in rows]
-
-    async def _rows(self, name: str, **arguments: Any) -> list[Row]:
-        return await self._database.read(
-            lambda connection: connection.execute(SQL[name].sql, arguments).fetchall()
-        )
 
 
 class AuditReader:
@@ -97,6 +44,9 @@ class AuditReader:
             )
         self._readers = ReaderThreads("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
         self.audit = SqliteAudit(self)
+
+    def clock(self) -> int:
+        raise NotImplementedError("The audit reader is read-only.")
 
     async def read(self, work: Work[Answer]) -> Answer:
         return await self._readers.run(work)
@@ -148,9 +98,3 @@ def _columns(link: Link) -> dict[str, Any]:
         "record": link.record,
         "hash": link.hash,
     }
-
-
-def _link(row: Row) -> Link:
-    columns: dict[str, Any] = dict(row)
-    columns["at"] = to_datetime(columns["at"])
-    return Link(**columns)

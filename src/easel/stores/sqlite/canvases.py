@@ -21,6 +21,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import CanvasId, UserId, scoped_key
 from easel.stores import named_sql
+from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.rows.canvases import (
     Mentions,
     all_blob_keys,
@@ -34,7 +35,6 @@ from easel.stores.rows.canvases import (
 from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
 from easel.stores.sqlite import canvas_log, canvas_versions, document_changes
-from easel.stores.sqlite.deletions import MAX_PURGED_ROWS
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:

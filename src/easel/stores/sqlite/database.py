@@ -10,33 +10,26 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from easel.core.canvas import versions
 from easel.errors import BadSettings
+from easel.stores.nouns import NounStores
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
-from easel.stores.sqlite.artifacts import SqliteArtifacts
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.boards import SqliteBoards
 from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
 from easel.stores.sqlite.canvas_versions import SqliteCanvasVersions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
-from easel.stores.sqlite.deletions import SqliteDeletions
 from easel.stores.sqlite.documents import SqliteDocuments
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
-from easel.stores.sqlite.nodes import SqliteNodes
 from easel.stores.sqlite.notifier import LocalNotifier
-from easel.stores.sqlite.references import SqliteReferences
 from easel.stores.sqlite.runs import SqliteRuns
 from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
-from easel.stores.sqlite.secrets import SqliteSecrets
-from easel.stores.sqlite.sessions import SqliteSessions
-from easel.stores.sqlite.settings import SqliteSettings
-from easel.stores.sqlite.sign_ins import SqliteSignIns
-from easel.stores.sqlite.sweeps import SqliteSweeps
-from easel.stores.sqlite.tokens import SqliteTokens
+from easel.stores.sqlite.statements import SqliteStatements
 
 LOCK_FILE = "easel.lock"
 READER_THREADS = 2  # two, so that one long query does not delay the streams
@@ -61,7 +54,7 @@ def start_lease_clock() -> Clock:
     return lambda: offset + time.monotonic_ns() // 1000
 
 
-class SqliteDatabase:
+class SqliteDatabase(NounStores):
     """Provides the stores and the notifier. Belongs to the event loop that opened it."""
 
     def __init__(
@@ -75,6 +68,7 @@ class SqliteDatabase:
         max_document_versions: int,
         max_canvas_versions: int,
     ) -> None:
+        super().__init__(partial(SqliteStatements, self))
         self.path = path
         self.clock = clock
         self.lease_clock = lease_clock
@@ -82,22 +76,12 @@ class SqliteDatabase:
         self._writer = WriterThread("writer", connector.writer)
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
         self.runs = SqliteRuns(self)
-        self.sessions = SqliteSessions(self)
         self.canvases = SqliteCanvases(self, max_canvas_versions)
         self.canvas_versions = SqliteCanvasVersions(self)
         self.canvas_actions = SqliteCanvasActions(self)
         self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
-        self.artifacts = SqliteArtifacts(self)
-        self.references = SqliteReferences(self)
-        self.sweeps = SqliteSweeps(self)
         self.boards = SqliteBoards(self)
-        self.deletions = SqliteDeletions(self)
-        self.nodes = SqliteNodes(self)
-        self.tokens = SqliteTokens(self)
-        self.sign_ins = SqliteSignIns(self)
-        self.settings = SqliteSettings(self)
-        self.secrets = SqliteSecrets(self)
         self.notifier = LocalNotifier()
 
     @property

@@ -19,6 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import CanvasId, RunId, SessionId, UserId, WorkerId
+from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import (
     from_stored_attachments,
     list_statement,
@@ -37,8 +38,8 @@ from easel.stores.sqlite.run_log import (
     is_cancel_requested,
     run_key,
 )
+from easel.stores.sqlite.statements import SqliteStatements
 from easel.stores.sqlite.times import microseconds, to_datetime
-from easel.stores.sqlite.turns import SqliteTurns
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -47,9 +48,9 @@ MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
-class SqliteRuns(SqliteTurns):
+class SqliteRuns(SqlTurns):
     def __init__(self, database: "SqliteDatabase") -> None:
-        super().__init__(database)
+        super().__init__(SqliteStatements(database, "turns"))
         self._database = database
 
     async def enqueue(self, new: NewRun) -> Enqueued:

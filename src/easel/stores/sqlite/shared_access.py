@@ -4,16 +4,18 @@ The file is opened without the lock of the data folder: SQLite lets two processe
 settings, secrets and audit records are accessible, because a running server caches them for at most a second.
 """
 
+from functools import partial
 from pathlib import Path
 
+from easel.stores.nouns.secrets import SqlSecrets
+from easel.stores.nouns.settings import SqlSettings
+from easel.stores.nouns.tokens import SqlTokens
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
 from easel.stores.sqlite.database import wall_clock
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.schema import newest_applied
-from easel.stores.sqlite.secrets import SqliteSecrets
-from easel.stores.sqlite.settings import SqliteSettings
-from easel.stores.sqlite.tokens import SqliteTokens
+from easel.stores.sqlite.statements import SqliteStatements
 
 
 class SharedSqlite:
@@ -21,9 +23,10 @@ class SharedSqlite:
         connector = Connector(path, "full", BUSY_SECONDS)
         self._writer = WriterThread("shared-writer", connector.writer)
         self._readers = ReaderThreads("shared-reader", connector.reader, 1)
-        self.tokens = SqliteTokens(self)
-        self.settings = SqliteSettings(self)
-        self.secrets = SqliteSecrets(self)
+        statements = partial(SqliteStatements, self)
+        self.tokens = SqlTokens(statements("tokens"))
+        self.settings = SqlSettings(statements("settings"))
+        self.secrets = SqlSecrets(statements("secrets"))
         self.audit = SqliteAudit(self)
 
     def clock(self) -> int:

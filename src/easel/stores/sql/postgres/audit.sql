@@ -35,14 +35,6 @@ select substr(record, position(',' in record) + 1) as rest
   from audit
  where seq > (select last_seq from audit_head) - :limit::bigint;
 
--- name: checkpoint
--- Return the signed position of the last removed record. RS-69
-select seq, hash, signature from audit_checkpoint;
-
--- name: stored_signing_key
--- Return the key that signs checkpoints if EASEL_SECRET_KEY is not set.
-select key from server_keys where name = 'signing';
-
 -- name: shorten_chain
 -- Store a checkpoint and remove the records up to it. Returns no row if a later checkpoint is stored. RS-69
 with moved as (
@@ -55,12 +47,6 @@ with moved as (
   delete from audit using moved where audit.seq <= moved.seq returning 1
 )
 select count(*) as count from removed;
-
--- name: end_of_chain
--- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
--- concurrent append cannot make them disagree.
-select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
-       (select coalesce(max(seq), 0) from audit) as newest;
 
 -- name: records_after
 -- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is

@@ -1,165 +1,27 @@
--- name: next_deleted_session
--- Return the session that was deleted first and still has rows, and lock it. Sessions that another
--- transaction has locked are skipped.
-select user_id, session_id from sessions where deleted_at is not null
- order by deleted_at limit 1
-   for update skip locked;
-
--- name: find_deleted_session
--- Lock a session that is deleted and still has rows.
-select user_id, session_id from sessions
- where user_id = :user_id and session_id = :session_id and deleted_at is not null
-   for update;
-
--- name: list_runs_to_purge
--- List some runs of a deleted session.
-select run_id from runs where user_id = :user_id and session_id = :session_id limit :limit;
-
 -- name: purge_events
 -- Delete some events of these runs.
-with gone as (
-  delete from run_events
-   where ctid = any(array(select ctid from run_events
-                           where run_id = any(:run_ids::text[]) limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_boards
--- Delete some board values of these runs.
-with gone as (
-  delete from boards
-   where ctid = any(array(select ctid from boards
-                           where run_id = any(:run_ids::text[]) limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_run_references
--- Delete some artifact references of these runs.
-with gone as (
-  delete from artifact_refs
-   where ctid = any(array(select ctid from artifact_refs
-                           where run_id = any(:run_ids::text[]) limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_runs
--- Delete runs whose events, board values and references are deleted.
-delete from runs where run_id = any(:run_ids::text[]);
-
--- name: purge_messages
--- Delete some messages of a deleted session.
-with gone as (
-  delete from messages
-   where ctid = any(array(select ctid from messages
-                           where user_id = :user_id and session_id = :session_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: end_thread
--- Store the last thread position of a deleted session, so that a new session of the same id continues from
--- it.
-insert into ended_threads (user_id, session_id, last_thread_seq)
-select user_id, session_id, last_thread_seq from sessions
- where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
-on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
-
--- name: delete_session
--- Delete a session whose other rows are deleted.
-delete from sessions where user_id = :user_id and session_id = :session_id;
-
--- name: next_deleted_canvas
--- Return the canvas that was deleted first and still has rows, and lock it. Canvases that another
--- transaction has locked are skipped.
-select user_id, canvas_id from canvases where deleted_at is not null
- order by deleted_at limit 1
-   for update skip locked;
-
--- name: find_deleted_canvas
--- Lock a canvas that is deleted and still has rows.
-select user_id, canvas_id from canvases
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is not null
-   for update;
+delete from run_events
+ where ctid = any(array(select ctid from run_events
+                         where run_id = any(:run_ids::text[]) limit :limit))
+returning 1;
 
 -- name: purge_canvas_events
 -- Delete some events of a deleted canvas.
-with gone as (
-  delete from canvas_events
-   where ctid = any(array(select ctid from canvas_events
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
+delete from canvas_events
+ where ctid = any(array(select ctid from canvas_events
+                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+returning 1;
 
 -- name: purge_executions
 -- Delete some executions of a deleted canvas.
-with gone as (
-  delete from canvas_actions
-   where ctid = any(array(select ctid from canvas_actions
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_canvas_references
--- Delete some artifact references of a deleted canvas.
-with gone as (
-  delete from artifact_refs
-   where ctid = any(array(select ctid from artifact_refs
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_versions
--- Delete some versions of the document of a deleted canvas.
-with gone as (
-  delete from artefacts
-   where ctid = any(array(select ctid from artefacts
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
+delete from canvas_actions
+ where ctid = any(array(select ctid from canvas_actions
+                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+returning 1;
 
 -- name: purge_canvas_version_assets
 -- Delete some assets of versions of a deleted canvas.
-with gone as (
-  delete from canvas_version_assets
-   where ctid = any(array(select ctid from canvas_version_assets
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_canvas_versions
--- Delete some versions of a deleted canvas.
-with gone as (
-  delete from canvas_versions
-   where ctid = any(array(select ctid from canvas_versions
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: purge_drafts
--- Delete some drafts of the document of a deleted canvas.
-with gone as (
-  delete from artefact_drafts
-   where ctid = any(array(select ctid from artefact_drafts
-                           where user_id = :user_id and canvas_id = :canvas_id limit :limit))
-  returning 1
-)
-select count(*) as count from gone;
-
--- name: end_canvas
--- Store the last log position of a deleted canvas, so that a new canvas of the same id continues from it.
-insert into ended_canvases (user_id, canvas_id, last_seq)
-select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
-on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
-
--- name: delete_canvas
--- Delete a canvas whose events, executions and references are deleted.
-delete from canvases where user_id = :user_id and canvas_id = :canvas_id;
+delete from canvas_version_assets
+ where ctid = any(array(select ctid from canvas_version_assets
+                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+returning 1;

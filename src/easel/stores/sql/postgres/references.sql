@@ -1,21 +1,8 @@
--- name: find_pruned_runs
--- Return the runs of the next page of references, and whether each has ended, has a pruned log and has
--- references that were not checked since.
-with page as (
-  select run_id, mentioned_seq from artifact_refs
-   where run_id is not null and run_id > :after order by run_id limit :limit
-)
-select p.run_id, count(*) as refs,
-       bool_or(p.mentioned_seq is null) and r.finished_at is not null and r.oldest_seq >= r.last_seq
-         as is_unchecked
-  from page p join runs r on r.run_id = p.run_id
- group by p.run_id, r.finished_at, r.oldest_seq, r.last_seq
- order by p.run_id;
-
 -- name: run_references
 -- Return the owner of a run and its references.
 select r.user_id,
-       array(select artifact_id from artifact_refs where run_id = r.run_id) as artifact_ids
+       (select coalesce(json_agg(artifact_id), '[]')::text from artifact_refs
+         where run_id = r.run_id) as artifact_ids
   from runs r where r.run_id = :run_id;
 
 -- name: run_mentions
@@ -38,19 +25,6 @@ select input_attachments::text from runs where run_id = :run_id and input_attach
 union all
 select payload::text from run_events where run_id = :run_id;
 
--- name: release_run_references
--- Delete references of a run that are not kept.
-delete from artifact_refs
- where ctid = any(array(select ctid from artifact_refs
-                         where run_id = :run_id and artifact_id <> all(:kept::text[]) limit :limit))
-returning artifact_id;
-
--- name: confirm_run_references
--- Mark the references of a run as checked.
-update artifact_refs a set mentioned_seq = r.last_seq
-  from runs r
- where r.run_id = :run_id and a.run_id = r.run_id and a.mentioned_seq is null;
-
 -- name: find_releasable
 -- Return the next page of canvases of all users, and whether each has a reference whose last mention is
 -- before the start of the log and before all records, or is not known. Scalar subqueries instead of `exists`,
@@ -70,10 +44,6 @@ select c.user_id, c.canvas_id,
          order by user_id, canvas_id limit :limit) c
  order by c.user_id, c.canvas_id;
 
--- name: lock_canvas
--- Lock a canvas until the transaction ends, so that no mention is added to it.
-select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
-
 -- name: canvas_references
 -- Return references of a canvas whose last mention is before the start of the log and before all records, or
 -- is not known.
@@ -90,25 +60,7 @@ union all
   where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
   limit :limit);
 
--- name: canvas_content
--- Return what a canvas mentions besides its log and its records.
-select state::text as state, spec::text as spec from canvases
- where user_id = :user_id and canvas_id = :canvas_id;
-
 -- name: version_specs
 -- Return the specs of versions of a canvas that mention artifacts.
 select spec::text as spec from canvas_versions
  where user_id = :user_id and canvas_id = :canvas_id and spec is not null and strpos(spec::text, 'art_') > 0;
-
--- name: release_canvas_references
--- Delete these references of a canvas. Requires the lock of the canvas.
-delete from artifact_refs
- where user_id = :user_id and canvas_id = :canvas_id and artifact_id = any(:released::text[]);
-
--- name: confirm_canvas_references
--- Record that the canvas may mention these artifacts up to the end of its log. Requires the lock of the
--- canvas.
-update artifact_refs a set mentioned_seq = c.last_seq
-  from canvases c
- where c.user_id = :user_id and c.canvas_id = :canvas_id
-   and a.user_id = c.user_id and a.canvas_id = c.canvas_id and a.artifact_id = any(:kept::text[]);

@@ -18,14 +18,6 @@ select substr(record, instr(record, ',') + 1) as rest
   from audit
  where seq > (select last_seq from audit_head) - :limit;
 
--- name: checkpoint
--- Return the signed position of the last removed record. RS-69
-select seq, hash, signature from audit_checkpoint;
-
--- name: stored_signing_key
--- Return the key that signs checkpoints if EASEL_SECRET_KEY is not set.
-select key from server_keys where name = 'signing';
-
 -- name: store_checkpoint
 -- Store a checkpoint. Returns no row if a later checkpoint is stored. RS-69
 insert into audit_checkpoint (only_row, seq, hash, signature, cut_at)
@@ -38,12 +30,6 @@ returning seq;
 -- name: remove_records
 -- Remove the records up to the checkpoint. RS-69
 delete from audit where seq <= :seq;
-
--- name: end_of_chain
--- Return the head of the audit chain and the highest seq of a record. One statement reads both, so that a
--- concurrent append cannot make them disagree.
-select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
-       (select coalesce(max(seq), 0) from audit) as newest;
 
 -- name: records_after
 -- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is

@@ -1,18 +1,3 @@
--- name: find_board_state
--- Return the status of the run, the version of the key, the number of all values on the run's boards, and the
--- size of all values except the one of the key. There is one writer, so they do not change before the commit.
-select r.status,
-       coalesce(max(b.version) filter (where (b.board, b.edge_id, b.key) = (:board, :edge_id, :key)), 0)
-         as version,
-       count(b.key) as keys,
-       coalesce(sum(b.size) filter (where (b.board, b.edge_id, b.key) <> (:board, :edge_id, :key)), 0)
-         as other_bytes
-  from runs r left join boards b on b.run_id = r.run_id
- where r.run_id = :run_id and r.user_id = :user_id
-   and (select s.deleted_at is null from sessions s
-         where s.user_id = r.user_id and s.session_id = r.session_id)
- group by r.run_id;
-
 -- name: take_seq
 -- Take the next position in the run's log. A write by the run's own agent requires that its worker still
 -- holds the claim of this attempt. RX-13
@@ -39,22 +24,10 @@ returning created_at, updated_at;
 insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
 values (:run_id, :seq, :event_type, :visibility, json_set(:payload, '$.version', :version), :now);
 
--- name: add_reference
--- Store a reference from the run to an artifact that a value or its event names. The artifact is then kept as
--- long as the run.
+-- name: add_references
+-- Store references from the run to the artifacts that a value or its event names. They are then kept as long
+-- as the run.
 insert into artifact_refs (user_id, artifact_id, run_id)
-select user_id, artifact_id, :run_id from artifacts where user_id = :user_id and artifact_id = :artifact_id
+select user_id, artifact_id, :run_id from artifacts
+ where user_id = :user_id and artifact_id in (select value from json_each(:artifact_ids))
 on conflict do nothing;
-
--- name: read_board
--- Return one value, the values of an edge, or all values of a board of this user's run. A single row without
--- a key means that there is no such value; no row means that there is no such run.
-select b.board, b.edge_id, b.key, b.value, b.version, b.agent_id, b.node_id, b.kind, b.created_at,
-       b.updated_at
-  from runs r left join boards b
-    on b.run_id = r.run_id and b.board = :board and (:edge_id is null or b.edge_id = :edge_id)
-     and (:key is null or b.key = :key)
- where r.run_id = :run_id and r.user_id = :user_id
-   and (select s.deleted_at is null from sessions s
-         where s.user_id = r.user_id and s.session_id = r.session_id)
- order by b.edge_id, b.key;

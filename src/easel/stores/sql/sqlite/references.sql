@@ -1,15 +1,3 @@
--- name: find_pruned_runs
--- Return the runs of the next page of references, and whether each has ended, has a pruned log and has
--- references that were not checked since.
-select p.run_id, count(*) as refs,
-       max(p.mentioned_seq is null) and r.finished_at is not null and r.oldest_seq >= r.last_seq
-         as is_unchecked
-  from (select run_id, mentioned_seq from artifact_refs
-         where run_id is not null and run_id > :after order by run_id limit :limit) p
-  join runs r on r.run_id = p.run_id
- group by p.run_id
- order by p.run_id;
-
 -- name: run_references
 -- Return the owner of a run and its references.
 select r.user_id,
@@ -34,19 +22,6 @@ union all
 select input_attachments from runs where run_id = :run_id and input_attachments is not null
 union all
 select payload from run_events where run_id = :run_id;
-
--- name: release_run_references
--- Delete references of a run that are not kept.
-delete from artifact_refs
- where rowid in (select rowid from artifact_refs
-                  where run_id = :run_id and artifact_id not in (select value from json_each(:kept))
-                  limit :limit)
-returning artifact_id;
-
--- name: confirm_run_references
--- Mark the references of a run as checked.
-update artifact_refs set mentioned_seq = (select last_seq from runs where run_id = :run_id)
- where run_id = :run_id and mentioned_seq is null;
 
 -- name: find_releasable
 -- Return the next page of canvases of all users, and whether each has a reference whose last mention is
@@ -84,24 +59,7 @@ select * from (
    where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
    limit :limit);
 
--- name: canvas_content
--- Return what a canvas mentions besides its log and its records.
-select state, spec from canvases where user_id = :user_id and canvas_id = :canvas_id;
-
 -- name: version_specs
 -- Return the specs of versions of a canvas that mention artifacts.
 select spec from canvas_versions
  where user_id = :user_id and canvas_id = :canvas_id and spec is not null and instr(spec, 'art_') > 0;
-
--- name: release_canvas_references
--- Delete these references of a canvas.
-delete from artifact_refs
- where user_id = :user_id and canvas_id = :canvas_id
-   and artifact_id in (select value from json_each(:released));
-
--- name: confirm_canvas_references
--- Record that the canvas may mention these artifacts up to the end of its log.
-update artifact_refs
-   set mentioned_seq = (select last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id)
- where user_id = :user_id and canvas_id = :canvas_id
-   and artifact_id in (select value from json_each(:kept));

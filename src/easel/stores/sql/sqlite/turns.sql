@@ -9,11 +9,3 @@ select run_id, input_text, status, error_message, oldest_seq = 1 as has_log,
  where user_id = :user_id and session_id = :session_id and finished_at is not null
    and queue_no < (select queue_no from runs where run_id = :run_id)
  order by queue_no desc limit :limit;
-
--- name: read_logs
--- Return the events of some types of several logs.
-select run_id, seq, event_type, visibility, created_at, payload
-  from run_events
- where run_id in (select value from json_each(:run_ids))
-   and event_type in (select value from json_each(:event_types))
- order by run_id, seq;

@@ -1,0 +1,31 @@
+"""The stores of plain nouns: one class each, over the statements of either database."""
+
+from collections.abc import Callable
+
+from easel.stores.nouns.artifacts import SqlArtifacts
+from easel.stores.nouns.deletions import SqlDeletions
+from easel.stores.nouns.nodes import SqlNodes
+from easel.stores.nouns.references import SqlReferences
+from easel.stores.nouns.secrets import SqlSecrets
+from easel.stores.nouns.sessions import SqlSessions
+from easel.stores.nouns.settings import SqlSettings
+from easel.stores.nouns.sign_ins import SqlSignIns
+from easel.stores.nouns.statements import Statements
+from easel.stores.nouns.sweeps import SqlSweeps
+from easel.stores.nouns.tokens import SqlTokens
+
+
+class NounStores:
+    """The part of a database that both have in common. `statements` returns those of a noun."""
+
+    def __init__(self, statements: Callable[[str], Statements]) -> None:
+        self.tokens = SqlTokens(statements("tokens"))
+        self.sign_ins = SqlSignIns(statements("sign_ins"))
+        self.settings = SqlSettings(statements("settings"))
+        self.secrets = SqlSecrets(statements("secrets"))
+        self.deletions = SqlDeletions(statements("deletions"))
+        self.sessions = SqlSessions(statements("sessions"), self.deletions)
+        self.artifacts = SqlArtifacts(statements("artifacts"))
+        self.references = SqlReferences(statements("references"))
+        self.nodes = SqlNodes(statements("nodes"))
+        self.sweeps = SqlSweeps(statements("sweeps"))

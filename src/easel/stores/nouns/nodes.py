@@ -1,0 +1,121 @@
+"""Tool nodes, and calls to tool nodes from other instances. The rules are in the statements of `nodes.sql`.
+
+SQLite serves one process, to which every node is connected, so calls between instances do not occur there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from easel.core.stream.json_text import to_json
+from easel.core.tool.call import NewCall, TakenCall
+from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.node import Node, RegisteredNode
+from easel.ids import CallId, UserId
+from easel.stores.nouns.statements import Row, Statements, Steps
+
+
+class SqlNodes:
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
+        return await self._sql.transaction(_register({**_columns(node), "seconds": seconds}, max_nodes))
+
+    async def register_again(self, node: Node, connected_at: datetime, *, seconds: float) -> bool:
+        columns = {**_columns(node), "connected_at": connected_at, "seconds": seconds}
+        return bool(await self._sql.rows("register_node_again", **columns))
+
+    async def unregister(self, connection_id: str) -> list[CallId]:
+        return await self._sql.transaction(_unregister(connection_id))
+
+    async def renew(self, connection_ids: Sequence[str], seconds: float) -> set[str]:
+        rows = await self._sql.rows("renew_nodes", connection_ids=list(connection_ids), seconds=seconds)
+        return {row["connection_id"] for row in rows}
+
+    async def list_nodes(self, user_id: UserId) -> list[Node]:
+        rows = await self._sql.rows("list_nodes", user_id=user_id)
+        return [_to_node(row) for row in rows]
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    async def place_call(self, new: NewCall) -> bool:
+        return bool(await self._sql.rows("place_call", **asdict(new)))
+
+    async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
+        return [TakenCall(**row) for row in await self._sql.rows("take_calls", targets=list(targets))]
+
+    async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
+        return bool(await self._sql.rows("answer_call", call_id=call_id, target=target, answer=answer))
+
+    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
+        if await self._sql.row("delete_call", user_id=user_id, call_id=call_id):
+            return None
+        row = await self._sql.row("cancel_call", user_id=user_id, call_id=call_id)
+        return row["target"] if row else None
+
+    async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
+        return set(_call_ids(await self._sql.rows("renew_calls", call_ids=list(call_ids), seconds=seconds)))
+
+    async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
+        return _call_ids(
+            await self._sql.rows("take_cancelled_calls", targets=list(targets), unheard=include_expired)
+        )
+
+    async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
+        rows = await self._sql.rows("collect_answers", call_ids=list(call_ids))
+        return {CallId(row["call_id"]): row["answer"] for row in rows}
+
+    async def sweep(self, older_than_seconds: float) -> None:
+        await self._sql.rows("sweep_calls", seconds=older_than_seconds)
+        await self._sql.rows("sweep_nodes", seconds=older_than_seconds)
+
+
+def _register(columns: dict[str, Any], max_nodes: int) -> Steps[RegisteredNode | None]:
+    # A separate statement: the next ones must see the changes that were committed while this one waited for
+    # the lock.
+    older = yield "lock_node", columns
+    [count] = yield "count_nodes", columns
+    if count["others"] >= max_nodes:
+        return None
+    [registered] = yield "register_node", columns
+    failed: list[CallId] = []
+    for row in older:
+        failed += _call_ids((yield "fail_calls", {"target": row["connection_id"]}))
+    return RegisteredNode(registered["connected_at"], failed)
+
+
+def _unregister(connection_id: str) -> Steps[list[CallId]]:
+    yield "unregister_node", {"connection_id": connection_id}
+    return _call_ids((yield "fail_calls", {"target": connection_id}))
+
+
+def _call_ids(rows: Sequence[Row]) -> list[CallId]:
+    return [CallId(row["call_id"]) for row in rows]
+
+
+def _columns(node: Node) -> dict[str, Any]:
+    tools = [
+        [tool.name, tool.description, tool.schema, tool.read_only, tool.idempotent, tool.destructive]
+        for tool in node.tools.values()
+    ]
+    return {
+        "user_id": node.user_id,
+        "node_id": node.node_id,
+        "connection_id": node.connection_id,
+        "instance_id": node.instance_id,
+        "version": node.version,
+        "platform": node.platform,
+        "tools": to_json(tools),
+    }
+
+
+def _to_node(row: Row) -> Node:
+    tools = [ToolDefinition(*values) for values in msgspec.json.decode(row["tools"])]
+    columns: dict[str, Any] = {**row, "tools": {tool.name: tool for tool in tools}}
+    return Node(**columns)

@@ -1,0 +1,112 @@
+-- name: lock_node
+-- Return the current connection of a node and lock its row, so that concurrent registrations of the node run
+-- one after another.
+select connection_id from nodes where user_id = :user_id and node_id = :node_id for update;
+
+-- name: count_nodes
+-- Count the other connected nodes of this user.
+select count(*) as others from nodes
+ where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
+
+-- name: register_node
+-- Store the connection of a node, replacing an earlier connection. The row expires unless its instance renews
+-- it.
+insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+                   expires_at)
+values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+        clock_timestamp(), clock_timestamp() + make_interval(secs => :seconds))
+on conflict (user_id, node_id) do update
+   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version,
+       platform = excluded.platform,
+       tools = excluded.tools, connected_at = excluded.connected_at, expires_at = excluded.expires_at
+returning connected_at;
+
+-- name: register_node_again
+-- Restore the row of a connected node after the row expired. Returns no row if the node has another
+-- connection now.
+insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+                   expires_at)
+values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+        :connected_at, clock_timestamp() + make_interval(secs => :seconds))
+on conflict do nothing
+returning connected_at;
+
+-- name: unregister_node
+-- Delete the row of a node whose connection has ended.
+delete from nodes where connection_id = :connection_id returning user_id, node_id;
+
+-- name: fail_calls
+-- Fail the open calls to a connection that has ended. The caller must have locked or deleted the row of the
+-- node, so that no call is added concurrently.
+update calls set status = 'answered', answer = '{"lost": true}'
+ where target = :target and status in ('asked', 'taken') returning call_id;
+
+-- name: renew_nodes
+-- Extend the expiry of the nodes with these connections. Returns the connections that are still current.
+update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+ where connection_id = any(:connection_ids::text[]) returning connection_id;
+
+-- name: list_nodes
+-- List the connected nodes of a user, on any instance.
+select user_id, node_id, connection_id, instance_id, version, platform, tools::text as tools, connected_at
+  from nodes where user_id = :user_id and expires_at > clock_timestamp()
+ order by node_id collate "C";
+
+-- name: place_call
+-- Store a call to a node, if the connection is current. The row lock makes a concurrent unregistration of the
+-- node wait until the call is stored, and then fail the call. DESIGN §5
+insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
+select :call_id, user_id, connection_id, :method, :params::text::json, 'asked',
+       clock_timestamp() + make_interval(secs => :timeout_seconds),
+       clock_timestamp() + make_interval(secs => :caller_ttl_seconds)
+  from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
+   for key share
+returning call_id;
+
+-- name: answer_call
+-- Store the answer of a call, once. Returns no row if the call was cancelled or its deadline has passed.
+update calls set status = 'answered', answer = :answer::text::json
+ where call_id = :call_id and target = :target and status = 'taken' and cancelled_at is null
+   and deadline > clock_timestamp()
+returning call_id;
+
+-- name: delete_call
+-- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
+delete from calls where call_id = :call_id and user_id = :user_id and status <> 'taken' returning call_id;
+
+-- name: cancel_call
+-- Mark a taken call as cancelled, so that the instance that runs the call stops it.
+update calls set cancelled_at = clock_timestamp()
+ where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
+
+-- name: take_cancelled_calls
+-- Take the calls that this instance must stop: calls that were cancelled and, if requested, calls that their
+-- caller did not renew in time. Expiry is compared with the start of the statement, because a stalled
+-- database delays the renewals of callers too.
+delete from calls
+ where target = any(:targets::text[]) and status = 'taken'
+   and (cancelled_at is not null or (:unheard::bool and heard_until <= statement_timestamp()))
+returning call_id;
+
+-- name: renew_calls
+-- Extend the expiry of the callers of these calls. Returns the calls that still exist.
+update calls set heard_until = clock_timestamp() + make_interval(secs => :seconds)
+ where call_id = any(:call_ids::text[]) returning call_id;
+
+-- name: collect_answers
+-- Take the answers of these calls. A call to a connection that has ended or expired is returned without an
+-- answer.
+delete from calls
+ where call_id = any(:call_ids::text[])
+   and (status = 'answered'
+        or not exists (select 1 from nodes n
+                         where n.connection_id = calls.target and n.expires_at > clock_timestamp()))
+returning call_id, answer::text as answer;
+
+-- name: sweep_calls
+-- Delete calls whose answers were never collected.
+delete from calls where deadline < statement_timestamp() - make_interval(secs => :seconds);
+
+-- name: sweep_nodes
+-- Delete the rows of nodes that a crashed instance did not unregister.
+delete from nodes where expires_at < clock_timestamp() - make_interval(secs => :seconds);
