@@ -104,3 +104,9 @@ def test_refusal_names_the_file_that_it_is_about(text: str, expected: str) -> No
     with pytest.raises(RequestRefused) as refused:
         push_to(Client(RequestRefused("BAD_INPUT", text)), ON_SERVER, NEW)
     assert str(refused.value) == expected
+
+
+@rule("CV-45")
+def test_refusal_after_a_change_by_others_names_the_way_out() -> None:
+    with pytest.raises(RequestRefused, match="Others changed the canvas in the meantime; repeat the command"):
+        push_to(Client(RequestRefused("REVISION_CONFLICT", "Expected revision 7.")), ON_SERVER, NEW)

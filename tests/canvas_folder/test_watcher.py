@@ -507,7 +507,7 @@ def test_missing_folder_does_not_change_the_canvas(
     before = canvas_content(server, folder.name)
     folder.rename(folder.with_name("moved"))
     [message] = author.settle()
-    assert message == "No such file or directory. The canvas keeps its version."
+    assert message == f"{folder}: No such file or directory. The canvas keeps its version."
     assert canvas_content(server, folder.name) == before
     folder.with_name("moved").rename(folder)
     assert author.settle() == []
@@ -523,7 +523,7 @@ def test_canvas_created_later_is_watched_too(server: EaselProcess, tmp_path: Pat
     assert [directory.canvas_id for directory in folder_watcher.start()] == [first]
     write_files(tmp_path, {f"agents/ops/canvases/{second}/assets/index.html": b"x"})
     wait_for_sync(
-        lambda: folder_watcher.poll() and any(text.startswith(f"{second}: created") for text in messages),
+        lambda: folder_watcher.poll() > 0 and any(text.startswith(f"{second}: created") for text in messages),
         within=TIMEOUT_SECONDS,
         what="the new canvas is sent",
     )

@@ -82,16 +82,15 @@ def find_folders(folder: Path, agent_id: str | None = None) -> list[Path]:
 def identify(folder: Path, agent_id: str | None = None) -> CanvasDir:
     """Return the agent and the id of a canvas folder: from its location, its descriptor or its name."""
     resolved = folder.resolve()
+    parts, descriptor = resolved.parts[-4:], None
+    location = (parts[1], parts[3]) if len(parts) == 4 and parts[::2] == (AGENTS, CANVASES) else None
     try:
-        agent, canvas_id = identify_canvas(
-            _read_optional(folder, DESCRIPTOR),
-            folder=resolved.name,
-            location=_location_in_layout(resolved),
-            agent_id=agent_id,
-        )
+        with contextlib.suppress(FileNotFoundError), _open_folder(folder) as root:
+            descriptor = _read_file(root, DESCRIPTOR, MAX_JSON_BYTES)
+        found = identify_canvas(descriptor, folder=resolved.name, location=location, agent_id=agent_id)
     except BadInput as problem:
         raise BadInput(problem=f"{_display(folder)}: {problem.message}") from None
-    return CanvasDir(folder, agent, canvas_id)
+    return CanvasDir(folder, *found)
 
 
 def _is_canvas(folder: Path) -> bool:
@@ -107,22 +106,6 @@ def _subfolders(folder: Path) -> list[Path]:
         for path in folder.iterdir()
         if not path.name.startswith(".") and not path.is_symlink() and path.is_dir()
     )
-
-
-def _location_in_layout(folder: Path) -> tuple[str, str] | None:
-    match folder.parts[-4:]:
-        case (first, agent, third, canvas) if (first, third) == (AGENTS, CANVASES):
-            return agent, canvas
-        case _:
-            return None
-
-
-def _read_optional(folder: Path, path: str) -> bytes | None:
-    with _open_folder(folder) as root:
-        try:
-            return _read_file(root, path, MAX_JSON_BYTES)
-        except FileNotFoundError:
-            return None
 
 
 def _display(folder: Path) -> str:
@@ -269,13 +252,9 @@ def remove(base: Path, directory: str, paths: Iterable[str]) -> None:
             full_path = f"{directory}/{path}"
             with _open_parent(root, full_path) as parent:
                 os.unlink(PurePosixPath(full_path).name, dir_fd=parent)
-            for depth in range(len(PurePosixPath(path).parts) - 1, 0, -1):
-                emptied = f"{directory}/" + "/".join(PurePosixPath(path).parts[:depth])
-                try:
-                    with _open_parent(root, emptied) as parent:
-                        os.rmdir(PurePosixPath(emptied).name, dir_fd=parent)
-                except OSError:
-                    break  # the folder is not empty
+            for emptied in PurePosixPath(full_path).parents[:-1]:
+                with contextlib.suppress(OSError), _open_parent(root, str(emptied)) as parent:
+                    os.rmdir(emptied.name, dir_fd=parent)  # fails unless the folder is empty
 
 
 def find_overwritten(base: Path, directory: str, files: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
@@ -283,15 +262,10 @@ def find_overwritten(base: Path, directory: str, files: Mapping[str, bytes]) -> 
     folder = base / directory
     if not folder.is_dir():
         return [], []
-    with _open_folder(base) as root, _open_parent(root, f"{directory}/{SPEC}"):  # raises at a link
+    with _open_folder(base) as root, _open_parent(root, f"{directory}/{SPEC}") as parent:  # raises at a link
         existing = scan(folder)
-        changed = [
-            path
-            for path in existing
-            if path in files
-            and path != DESCRIPTOR
-            and not _has_content(root, f"{directory}/{path}", files[path])
-        ]
+        kept = [path for path in existing if path in files and path != DESCRIPTOR]
+        changed = [path for path in kept if not _has_content(parent, path, files[path])]
     return changed, [path for path in existing if path.startswith(FOLDER) and path not in files]
 
 

@@ -17,7 +17,6 @@ from easel.core.canvas.folder import (
     PARTS,
     SPEC,
     FolderCanvas,
-    Problem,
     ReadResult,
     escape_unprintable,
     find_offloaded,
@@ -92,9 +91,8 @@ def read_canvas(place: CanvasDir, *, max_bytes: int) -> ReadResult:
     try:
         return read_files(files.read(place.folder, max_bytes=max_bytes), place.agent_id, place.canvas_id)
     except BadInput as problem:
-        path, _, message = problem.message.partition(": ")
         empty = FolderCanvas(canvas_id=place.canvas_id, agent_id=place.agent_id)
-        return ReadResult(empty, [Problem(path, message)])
+        return ReadResult(empty, [problem.message])
 
 
 # --- from the server ----------------------------------------------------------------------------------------
@@ -141,14 +139,11 @@ def _find(client: ApiClient, method: str, **params: Any) -> Any:
 def fetch_records(client: ApiClient, canvas_id: str, limit: int) -> list[Mapping[str, Any]]:
     """Return the records of the canvas's actions, newest first."""
     records: list[Mapping[str, Any]] = []
-    before = None
-    while len(records) < limit:
+    page: Mapping[str, Any] = {"next": None}
+    while len(records) < limit and "next" in page:
         page_size = min(RECORDS_PAGE_SIZE, limit - len(records))
-        page = client.call("canvas.records", canvasId=canvas_id, before=before, limit=page_size)
+        page = client.call("canvas.records", canvasId=canvas_id, before=page["next"], limit=page_size)
         records += page["records"]
-        before = page.get("next")
-        if before is None:
-            break
     return records
 
 
@@ -238,7 +233,9 @@ def _encode(content: bytes) -> str | dict[str, str]:
 def _with_file(problem: RequestRefused, difference: Difference) -> RequestRefused:
     """Return the server's error with the file that it is about, whose name the server does not know."""
     member = problem.message.partition(" ")[0]
-    if problem.name == CONFLICT or any(path in problem.message for path in difference.put):
+    if problem.name == CONFLICT:
+        return RequestRefused(CONFLICT, "Others changed the canvas in the meantime; repeat the command.")
+    if any(path in problem.message for path in difference.put):
         return problem
     if member in difference.members:
         file = _FILE_OF_MEMBER[member]

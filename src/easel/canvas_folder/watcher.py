@@ -51,6 +51,7 @@ class CanvasWatcher:
         self._max_bytes = max_bytes  # of an asset
         self._report = report
         self._is_accepted = is_accepted  # accept every save
+        self._accepted = 0  # the revision that was accepted last
         self._known: ServerCanvas | None = None  # the canvas as it was last read or sent
         self._scanned: dict[str, FileStamp] | None = None
         self._handled: dict[str, FileStamp] | None = None
@@ -62,7 +63,7 @@ class CanvasWatcher:
             scanned = files.scan(self._place.folder)
         except (OSError, BadInput) as problem:
             if (text := _describe(problem)) != self._problem:
-                self._report(text)
+                self._report(f"{text} {KEPT}")
             self._problem = text
             return
         is_quiet, self._scanned, self._problem = scanned == self._scanned, scanned, ""
@@ -76,7 +77,7 @@ class CanvasWatcher:
         except (RequestRefused, BadInput, OSError) as problem:
             if isinstance(problem, RequestRefused) and problem.name in FATAL_ERRORS:
                 raise
-            self._report(_describe(problem))
+            self._report(f"{_describe(problem)} {KEPT}")
             self._handled = scanned
 
     def _synchronize(self) -> bool:
@@ -86,7 +87,7 @@ class CanvasWatcher:
             for problem in found.problems:
                 self._report(f"{problem} {KEPT}")
             return True
-        is_start, known = self._known is None, self._known or self._fetch(found.canvas)
+        known = self._known or self._fetch(found.canvas)
         assets = {
             path: content
             for path, content in found.canvas.assets.items()
@@ -100,14 +101,15 @@ class CanvasWatcher:
                 raise
             return self._read_again(known, folder)
         revision = known.revision if result is None else result.revision
-        if self._is_accepted and (is_start or result is not None):
-            view = self._client.call("canvas.accept", canvasId=folder.canvas_id, revision=revision)
-            revision = view["revision"]
         self._known = ServerCanvas(folder.with_missing_parts_of(known.canvas), revision=revision)
         if result is not None:
             self._report(result.describe())
             for warning in result.warnings:
                 self._report(f"The server warns: {escape_unprintable(warning)}")
+        if self._is_accepted and self._accepted != revision:
+            accepted = self._client.call("canvas.accept", canvasId=folder.canvas_id, revision=revision)
+            self._accepted = accepted["revision"]
+            self._known = replace(self._known, revision=self._accepted)
         return True
 
     def _fetch(self, folder: FolderCanvas) -> ServerCanvas:
@@ -116,10 +118,7 @@ class CanvasWatcher:
         if found.revision == 0:
             return found
         if folder.state is not None and not is_identical_json(folder.state, found.canvas.state):
-            self._report(
-                f"{STATE} differs from the state of the canvas, which is kept; "
-                "`easel canvas import` replaces it."
-            )
+            self._report(f"{STATE} differs from the state of the canvas, which is kept; import replaces it.")
         return replace(found, canvas=replace(found.canvas, state=folder.state))
 
     def _read_again(self, before: ServerCanvas, folder: FolderCanvas) -> bool:
@@ -141,16 +140,13 @@ class CanvasWatcher:
         return True
 
 
+Watch = Callable[[CanvasDir, Report], CanvasWatcher]
+
+
 class FolderWatcher:
     """Watches all canvases in a folder, including those that are created later."""
 
-    def __init__(
-        self,
-        folder: Path,
-        agent_id: str | None,
-        report: Report,
-        watch: Callable[[CanvasDir, Report], CanvasWatcher],
-    ) -> None:
+    def __init__(self, folder: Path, agent_id: str | None, report: Report, watch: Watch) -> None:
         self._folder = folder
         self._agent_id = agent_id
         self._report = report
@@ -188,16 +184,14 @@ class FolderWatcher:
         return POLL_SECONDS
 
     def _find_new(self) -> None:
-        problem = ""
         try:
             for folder in files.find_folders(self._folder, self._agent_id):
                 if folder not in self._watchers:
                     self._add(files.identify(folder, self._agent_id))
-        except (BadInput, OSError) as found:
-            problem = _describe(found)
-        if problem and problem != self._problem:
-            self._report(problem)
-        self._problem = problem
+        except (BadInput, OSError) as problem:
+            if (text := _describe(problem)) != self._problem:
+                self._report(text)
+            self._problem = text
 
     def _add(self, place: CanvasDir) -> CanvasWatcher:
         watcher = self._watch(place, lambda text: self._report(f"{place.canvas_id}: {text}"))
@@ -206,6 +200,5 @@ class FolderWatcher:
 
 
 def _describe(problem: Exception) -> str:
-    """Return an error as a sentence, and what became of the canvas."""
-    text = f"{problem.strerror}." if isinstance(problem, OSError) and problem.strerror else str(problem)
-    return f"{escape_unprintable(text)} {KEPT}"
+    text = f"{problem.filename}: {problem.strerror}." if isinstance(problem, OSError) else str(problem)
+    return escape_unprintable(text)

@@ -107,7 +107,7 @@ def export_canvas(
     """
     from easel.canvas_folder import files
     from easel.canvas_folder.sync import fetch, fetch_records
-    from easel.core.canvas.folder import to_files
+    from easel.core.canvas.folder import STATE, to_files
 
     with failing_in_one_sentence():
         server = _server(load_settings(data=data), url, token)
@@ -117,14 +117,13 @@ def export_canvas(
         found = fetch_records(server, canvas, events)
         content = to_files(there.canvas, there.descriptor, found)
         other, stale = files.find_overwritten(folder, there.canvas.directory, content)
-        _confirm_overwrite(
-            folder / there.canvas.directory,
-            [path for path in (*other, *stale) if path != "state/latest.json"],
-        )
+        target = folder / there.canvas.directory
+        if edited := [path for path in (*other, *stale) if path != STATE]:
+            _confirm("Overwrite them?", f"Files in {target} that differ from the canvas", edited)
         files.write(folder, there.canvas.directory, content)
         files.remove(folder, there.canvas.directory, stale)
     typer.echo(
-        f"Wrote {canvas}, revision {there.revision}, to {folder / there.canvas.directory}: spec, state, "
+        f"Wrote {canvas}, revision {there.revision}, to {target}: spec, state, "
         f"{_count(len(there.canvas.assets), 'asset')}, {_count(len(found), 'record')} of actions."
     )
     if len(found) == events > 0:
@@ -152,7 +151,7 @@ def import_canvas(
     Example: `easel canvas import ./backup --replace --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.sync import compare, fetch, push
+    from easel.canvas_folder.sync import compare, fetch, name_files, push
 
     with failing_in_one_sentence():
         settings = load_settings(data=data)
@@ -161,15 +160,16 @@ def import_canvas(
         server = _server(settings, url, token)
         on_server = [fetch(server, canvas.canvas_id, canvas.agent_id) for canvas in canvases]
         for canvas, there in zip(canvases, on_server, strict=True):
-            files_changed = compare(there.canvas, canvas).files
-            if there.revision and files_changed and not replace:
-                _confirm_replace(canvas.canvas_id, files_changed)
+            changed = compare(there.canvas, canvas).files
+            exists = f"Canvas {canvas.canvas_id} exists already and differs"
+            if there.revision and changed and not replace and not _confirm("Replace it?", exists, changed):
+                raise BadInput(
+                    problem=f"{exists} ({name_files(changed)}); --replace replaces it. Nothing was imported."
+                )
         for canvas, there in zip(canvases, on_server, strict=True):
             synced = push(server, there, canvas, is_accepted=accept)
-            typer.echo(
-                f"{canvas.canvas_id}: "
-                + ("is up to date; nothing to do." if synced is None else f"{synced.describe()}.")
-            )
+            done = "is up to date; nothing to do" if synced is None else synced.describe()
+            typer.echo(f"{canvas.canvas_id}: {done}.")
             for warning in synced.warnings if synced else ():
                 typer.echo(f"{canvas.canvas_id}: warning: {warning}")
             if accept:
@@ -322,25 +322,14 @@ def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiCli
     return client_for(settings, url, token)
 
 
-def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
-    """Ask before overwriting files that a person may have edited; without a terminal, overwrite them."""
-    if not paths or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        return
-    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
-    typer.echo(f"Files in {folder} that differ from the canvas: {names}")
-    typer.confirm("Overwrite them?", abort=True)
+def _confirm(question: str, about: str, paths: list[str]) -> bool:
+    """Ask about these files. Returns False without a terminal to ask at."""
+    from easel.canvas_folder.sync import name_files
 
-
-def _confirm_replace(canvas_id: str, paths: list[str]) -> None:
-    """Ask before a canvas of the server is replaced. Raises `BadInput` without a terminal."""
-    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise BadInput(
-            problem=f"Canvas {canvas_id} exists already and differs ({names}); --replace replaces it. "
-            "Nothing was imported."
-        )
-    typer.echo(f"Canvas {canvas_id} exists already and differs: {names}")
-    typer.confirm("Replace it?", abort=True)
+        return False
+    typer.echo(f"{about}: {name_files(paths)}")
+    return typer.confirm(question, abort=True)
 
 
 def _say_with_time(text: str) -> None:

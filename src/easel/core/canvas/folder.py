@@ -20,7 +20,7 @@ import msgspec
 
 from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
 from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
-from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
+from easel.core.canvas.spec import UNLIMITED, check_state_size, parse_spec
 from easel.core.problems import escape_unprintable, problems_of
 from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.core.validation import quote_value, require_object
@@ -39,16 +39,6 @@ PARTS = {
     "state": ("state", STATE),
 }
 Result = TypeVar("Result")
-
-# The limits are settings of a server, which checks them on import; a folder is read without limits.
-_NO_LIMITS = SpecLimits(
-    spec_bytes=2**31,
-    state_bytes=2**31,
-    actions=10_000_000,
-    bindings=10_000_000,
-    refreshes=10_000_000,
-    tools=10_000_000,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +65,11 @@ class FolderCanvas:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem in one file."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{escape_unprintable(self.path)}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The canvas read from files, without the files that have problems."""
+    """The canvas read from files, which must not be used if there are problems. Each names its file."""
 
     canvas: FolderCanvas
-    problems: Sequence[Problem]
+    problems: Sequence[str]
 
 
 # --- files to a canvas --------------------------------------------------------------------------------------
@@ -105,33 +84,30 @@ def identify_canvas(
 ) -> tuple[str, CanvasId]:
     """Return the agent id and canvas id, from the location in the layout, the descriptor or the folder name.
 
-    Raises `BadInput` if these sources contradict each other: otherwise the import of a copied folder would
+    `read_files` refuses a descriptor that contradicts them: otherwise the import of a copied folder would
     replace the canvas that it was copied from.
     """
-    members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
-    canvas_id, agent = members.get("canvasId"), members.get("agentId")
-    if location is not None:
-        for name, value, expected in (("agentId", agent, location[0]), ("canvasId", canvas_id, location[1])):
-            if value not in (None, expected):
-                raise BadInput(
-                    problem=f"{DESCRIPTOR}: {name} is {quote_value(value)}, "
-                    f"but the folder belongs to {quote_value(expected)}."
-                )
+    if location is None:
+        members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
+        agent, canvas_id = members.get("agentId"), members.get("canvasId", folder)
+    else:
         agent, canvas_id = location
     if agent_id is not None and agent not in (None, agent_id):
         raise BadInput(
             problem=f"The folder belongs to agent {quote_value(agent)}, not to {quote_value(agent_id)}."
         )
     agent = agent_id or (DEFAULT_AGENT_ID if agent is None else agent)
-    canvas_id = folder if canvas_id is None else canvas_id
     if not isinstance(agent, str) or not isinstance(canvas_id, str):
         raise BadInput(problem=f"{DESCRIPTOR}: agentId and canvasId must be text.")
     return require_agent_id(agent), require_canvas_id(canvas_id)
 
 
 def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> ReadResult:
-    """Read a canvas from its files, given by path in the folder. Ignores files outside the layout."""
-    problems: list[Problem] = []
+    """Read a canvas from its files, given by path in the folder. Ignores files outside the layout.
+
+    The limits of sizes and counts are settings of a server, which checks them.
+    """
+    problems: list[str] = []
 
     def attempt(path: str, read: Callable[[], Result]) -> Result | None:
         """Return the result of `read`. Collects its problems instead of stopping at the first one."""
@@ -142,47 +118,31 @@ def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -
             if more := problem.details.get("more"):
                 found.append(f"and {more} more problems.")
             found = found or [problem.message.removeprefix(f"{path}: ")]
-            problems.extend(Problem(path, message) for message in found)
+            problems.extend(f"{escape_unprintable(path)}: {message}" for message in found)
             return None
 
     title, key = attempt(DESCRIPTOR, lambda: _read_descriptor(files, agent_id, canvas_id)) or (None, None)
-    spec = attempt(SPEC, lambda: _read_object(files, SPEC, lambda spec: parse_spec(spec, _NO_LIMITS)))
-    state = attempt(
-        STATE,
-        lambda: _read_object(files, STATE, lambda state: check_state_size(state, _NO_LIMITS.state_bytes)),
-    )
+    spec = attempt(SPEC, lambda: _read_object(files, SPEC))
+    attempt(SPEC, lambda: spec is None or parse_spec(spec, UNLIMITED))
+    state = attempt(STATE, lambda: _read_object(files, STATE))
+    attempt(STATE, lambda: check_state_size(state, UNLIMITED.state_bytes))
     assets = {path: content for path, content in sorted(files.items()) if path.startswith(FOLDER)}
-    assets = {
-        path: assets[path] for path in assets if attempt(path, lambda path=path: require_asset_path(path))
-    }
+    for path in assets:
+        attempt(path, lambda path=path: require_asset_path(path))
     attempt(FOLDER, lambda: check_path_conflicts(assets))
-    canvas = FolderCanvas(
-        canvas_id=canvas_id,
-        agent_id=agent_id,
-        title=title,
-        owner_session_key=key,
-        spec=spec,
-        state=state,
-        assets=assets,
-    )
-    return ReadResult(canvas, problems)
+    canvas = FolderCanvas(canvas_id=canvas_id, agent_id=agent_id, title=title, owner_session_key=key)
+    return ReadResult(replace(canvas, spec=spec, state=state, assets=assets), problems)
 
 
-def _read_object(
-    files: Mapping[str, bytes], path: str, check: Callable[[dict[str, Any]], object]
-) -> dict[str, Any] | None:
-    if path not in files:
-        return None
-    found = parse_json_object(files[path], path)
-    check(found)
-    return found
+def _read_object(files: Mapping[str, bytes], path: str) -> dict[str, Any] | None:
+    return parse_json_object(files[path], path) if path in files else None
 
 
 def _read_descriptor(
     files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId
 ) -> tuple[str | None, str | None]:
     """Return the title and the session key, which other members must not contradict."""
-    members = _read_object(files, DESCRIPTOR, bool) or {}
+    members = _read_object(files, DESCRIPTOR) or {}
     for name, expected in (("agentId", agent_id), ("canvasId", canvas_id)):
         if members.get(name, expected) != expected:
             raise BadInput(
