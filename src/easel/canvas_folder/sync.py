@@ -1,7 +1,7 @@
 """Synchronise a canvas between a server and a folder: fetch it, compare the two, and send the difference.
 
 Owns the calls. A push is one `canvas.upsert` that expects the revision that was read: the canvas is changed
-completely or not at all. If the assets are too large for its request, they follow it one by one; an interrupted
+completely or not at all. Assets that are too large for its request follow it one by one; an interrupted
 command is completed by repeating it.
 """
 

@@ -134,8 +134,8 @@ class CanvasWatcher:
         if 0 in (before.revision, now.revision) or not changed:
             return False
         self._report(
-            f"{name_files(changed)} changed on the canvas as well, so nothing was sent. Save again to replace "
-            "that, or take it into the folder with `easel canvas export`."
+            f"{name_files(changed)} changed on the canvas as well, so nothing was sent. Save again to "
+            "replace that, or take it into the folder with `easel canvas export`."
         )
         return True
 
