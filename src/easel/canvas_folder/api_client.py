@@ -169,21 +169,12 @@ def _owner_token(data: Path, address: str, local: str, public: str) -> str:
 
 def parse_url(url: str) -> SplitResult:
     """Return the parts of a server address. Raises `BadInput` for an invalid address."""
-    try:
+    with contextlib.suppress(ValueError):
         parts = urlsplit(url)
-        is_valid = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.path in ("", "/")
-            and not parts.query
-            and parts.username is None
-            and (parts.port is None or parts.port > 0)
-        )
-    except ValueError:
-        is_valid, parts = False, urlsplit("")
-    if not is_valid:
-        raise BadInput(problem="--url must be an address such as http://127.0.0.1:8800, without a path.")
-    return parts
+        is_bare = parts.path in ("", "/") and not parts.query and parts.username is None
+        if parts.scheme in ("http", "https") and parts.hostname and is_bare and parts.port != 0:
+            return parts
+    raise BadInput(problem="--url must be an address such as http://127.0.0.1:8800, without a path.")
 
 
 def _is_loopback(name: str) -> bool:

@@ -1,391 +1,204 @@
 """Watch canvas folders while their author edits them: each save is in the open canvas within a second.
 
 Owns when a folder counts as saved. Editors write by renaming, or truncate a file and fill it, and a build
-writes many files at once; so a folder is read when two scans in a row are equal, and only as a consistent set
-of files. A file that is invalid or refused is reported once and sent again after its next save: the canvas
-keeps the last good version, and all other files are synchronised.
+writes many files at once; so a folder is read when two scans in a row are equal. It is sent as a whole: while
+one file is invalid or refused, the canvas keeps its last good version.
 
 Users work on the canvas at the same time. Its state is replaced only when the state file of the folder was
-changed. Only files that the author saved are sent: they are merged with the assets of the server, so that
-assets that users added or changed are kept.
+changed. Where others have changed a file, the author is told, and the next save decides.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from easel.canvas_folder import files
 from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
-from easel.canvas_folder.files import CanvasDir, FileChanging, FileStamp, Scan, is_editor_file
+from easel.canvas_folder.files import CanvasDir, FileStamp
 from easel.canvas_folder.sync import (
     CONFLICT,
-    MAX_ATTEMPTS,
-    Difference,
     ServerCanvas,
-    SyncResult,
-    accept,
-    check_agent,
     compare,
-    create_empty,
-    exists,
     fetch,
-    initial_state,
+    name_files,
     push,
-    push_file,
+    read_canvas,
 )
-from easel.core.canvas.assets import FOLDER
-from easel.core.canvas.folder import (
-    DESCRIPTOR,
-    SPEC,
-    STATE,
-    FolderCanvas,
-    Problem,
-    escape_unprintable,
-    is_identical_json,
-    read_files,
-)
+from easel.core.canvas.folder import STATE, FolderCanvas, escape_unprintable, is_identical_json
 from easel.errors import BadInput
 
 POLL_SECONDS = 0.2
-MAX_WAIT_SECONDS = 2.0  # a folder that changes all the time is read after this time
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0  # while the server does not answer
 FIND_SECONDS = 1.0  # between two searches for new canvases
+MAX_ATTEMPTS = 5  # of a push while users change the state
 FATAL_ERRORS = frozenset({"NOT_SIGNED_IN", "FORBIDDEN"})  # no later save can succeed
+EDITOR_SUFFIXES = ("~", "___jb_tmp___", "___jb_old___")  # of files that editors create beside an asset
 
-# The members of a canvas that each JSON file defines.
-JSON_FILES: Mapping[str, Sequence[str]] = {
-    DESCRIPTOR: ("title", "owner_session_key"),
-    SPEC: ("spec",),
-    STATE: ("state",),
-}
+KEPT = "The canvas keeps its version."
 
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class WatchLimits:
-    asset_bytes: int
-    request_bytes: int
-
-
-class _OnceReporter:
-    """Reports a message unless it is the same as the last one."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._last = ""
-
-    def __call__(self, text: str) -> None:
-        if text != self._last:
-            self._last = text
-            self._report(text)
-
-    def reset(self) -> None:
-        self._last = ""
 
 
 class CanvasWatcher:
     """Synchronises the folder of one canvas each time `poll` is called."""
 
     def __init__(
-        self,
-        directory: CanvasDir,
-        client: ApiClient,
-        limits: WatchLimits,
-        report: Report,
-        *,
-        is_accepted: bool = False,
-        now: Callable[[], float] = time.monotonic,
+        self, place: CanvasDir, report: Report, *, client: ApiClient, max_bytes: int, is_accepted: bool
     ) -> None:
-        self._directory = directory
-        self._is_accepted = is_accepted  # accept every save
+        self._place = place
         self._client = client
-        self._limits = limits
+        self._max_bytes = max_bytes  # of an asset
         self._report = report
-        self._report_once = _OnceReporter(report)
-        self._now = now
-        self._sent = self._empty()  # the content of the folder that was sent
-        self._kept: set[str] = set()  # assets that users have changed, which was reported
-        self._refused: dict[str, FileStamp | None] = {}  # refused files with their stamps
-        self._handled: Scan | None = None
-        self._scanned = Scan()
-        self._changed_at: float | None = None
-        self._retry_at: float | None = None
-        self._problems: set[str] = set()
+        self._is_accepted = is_accepted  # accept every save
+        self._accepted = 0  # the revision that was accepted last
+        self._known: ServerCanvas | None = None  # the canvas as it was last read or sent
+        self._scanned: dict[str, FileStamp] | None = None
+        self._handled: dict[str, FileStamp] | None = None
+        self._problem = ""  # of the last scan
 
-    def start(self) -> None:
-        """Send the folder to the server, except the state if the canvas exists already."""
-        self._scanned = files.scan(self._directory.folder)
-        canvas = self._parse(*files.read_settled(self._directory.folder, max_bytes=self._limits.asset_bytes))
-        on_server = fetch(self._client, canvas.canvas_id)
-        if on_server is None:
-            self._send(None, canvas)
-            return
-        check_agent(on_server, canvas.agent_id)
-        current = on_server.canvas
-        if canvas.state is not None and not is_identical_json(canvas.state, current.state):
-            self._report(
-                f"{STATE} differs from the state of the canvas, which is kept; "
-                "`easel canvas import` replaces it."
-            )
-        # At the start the folder defines all assets; afterwards only those that the author saves.
-        self._sent = replace(
-            current,
-            state=canvas.state,
-            assets={path: content for path, content in current.assets.items() if not is_editor_file(path)},
-        )
-        self._send(on_server, canvas)
-
-    def poll(self) -> bool:
-        """Send the folder if it was saved and is not being written. Returns whether it was read."""
+    def poll(self) -> None:
+        """Send the folder if it was saved and is not being written. Raises `ServerUnreachable`."""
         try:
-            scanned = files.scan(self._directory.folder)
+            scanned = files.scan(self._place.folder)
         except (OSError, BadInput) as problem:
-            self._report_once(f"The folder cannot be read ({_describe(problem)}); the canvas is not changed.")
-            return False
-        is_quiet, self._scanned = scanned == self._scanned, scanned
-        if scanned == self._handled:
-            self._changed_at = None
-            return False
-        now = self._now()
-        self._changed_at = now if self._changed_at is None else self._changed_at
-        if (not is_quiet and not self._is_overdue()) or (self._retry_at is not None and now < self._retry_at):
-            return False
-        try:
-            self._handle(scanned)
-        except (FileChanging, OSError):
-            return False  # the folder is being written to
-        except ServerUnreachable as problem:
-            self._retry_at = now + RETRY_SECONDS
-            self._report_once(f"{problem} Saved changes are sent when it answers again.")
-            return False
-        self._handled, self._changed_at = scanned, None
-        self._report_once.reset()
-        return True
-
-    def _is_overdue(self) -> bool:
-        return self._changed_at is not None and self._now() >= self._changed_at + MAX_WAIT_SECONDS
-
-    # -- from the folder -------------------------------------------------------------------------------------
-
-    def _handle(self, scanned: Scan) -> None:
-        try:
-            canvas = self._parse(
-                *files.read(self._directory.folder, scanned, max_bytes=self._limits.asset_bytes)
-            )
-        except BadInput as problem:
-            self._report(problem.message)
+            if (text := _describe(problem)) != self._problem:
+                self._report(f"{text} {KEPT}")
+            self._problem = text
             return
-        if files.scan(self._directory.folder) != scanned and not self._is_overdue():
-            raise FileChanging
+        is_quiet, self._scanned, self._problem = scanned == self._scanned, scanned, ""
+        if not is_quiet or scanned == self._handled:
+            return
         try:
-            self._update(canvas)
-        except RequestRefused as problem:
-            if problem.name in FATAL_ERRORS:
+            for _ in range(MAX_ATTEMPTS):
+                if self._synchronize():
+                    self._handled = scanned
+                    return
+        except (RequestRefused, BadInput, OSError) as problem:
+            if isinstance(problem, RequestRefused) and problem.name in FATAL_ERRORS:
                 raise
-            self._report(problem.message)
-        if self._retry_at is not None:
-            self._retry_at = None
-            self._report("The server answers again.")
+            self._report(f"{_describe(problem)} {KEPT}")
+            self._handled = scanned
 
-    def _parse(self, contents: Mapping[str, bytes], problems: Iterable[Problem]) -> FolderCanvas:
-        """Return the canvas of the folder, with the server's version of each asset that has a problem."""
-        own = {path: content for path, content in contents.items() if not is_editor_file(path)}
-        reading = read_files(own, self._directory.agent_id, self._directory.canvas_id)
-        assets, messages = dict(reading.canvas.assets), set[str]()
-        for problem in (*problems, *reading.problems):
-            below = problem.path.rstrip("/") + "/"
-            if below == FOLDER:
-                assets = {}
-            assets |= {
-                path: content
-                for path, content in self._sent.assets.items()
-                if path == problem.path or path.startswith(below)
-            }
-            messages.add(f"{problem} The canvas keeps its version.")
-        for text in sorted(messages - self._problems):
-            self._report(text)
-        self._problems = messages
-        return replace(reading.canvas, assets=assets)
-
-    # -- to the server ---------------------------------------------------------------------------------------
-
-    def _update(self, canvas: FolderCanvas) -> None:
-        """Send all files that were saved since they were last sent."""
-        saved = self._saved(canvas)
-        if not saved:
-            return
-        if saved.is_one_asset and exists(self._client, canvas.canvas_id):
-            self._push_one_by_one(canvas, saved, is_new=False)
-            return
-        on_server = fetch(self._client, canvas.canvas_id)
-        if on_server is None:
-            self._report("The canvas was deleted; it is created again.")
-            self._sent, self._refused = self._empty(), {}
-        self._send(on_server, canvas)
-
-    def _saved(self, canvas: FolderCanvas) -> Difference:
-        """Return the difference to what was sent, without files that were refused and not saved since."""
-        stamps = self._scanned.stamps
-        self._refused = {file: stamp for file, stamp in self._refused.items() if stamps.get(file) == stamp}
-        for file in self._refused:
-            canvas = _with_file_of(canvas, file, self._sent)
-        return compare(self._sent, canvas)
-
-    def _send(self, on_server: ServerCanvas | None, canvas: FolderCanvas) -> None:
-        """Send the saved files together; if refused, each alone, so that an error affects one file."""
-        saved = self._saved(canvas)
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                self._push_together(on_server, canvas, saved)
-            except RequestRefused as problem:
-                if problem.name in FATAL_ERRORS:
-                    raise
-                if problem.name != CONFLICT:
-                    break
-                on_server = fetch(self._client, canvas.canvas_id)
-            else:
-                self._sent = self._merge(self._sent, canvas, saved)
-                return
-        self._push_one_by_one(canvas, saved, is_new=on_server is None)
-
-    def _push_together(self, on_server: ServerCanvas | None, canvas: FolderCanvas, saved: Difference) -> None:
-        if on_server is None:
-            wanted = canvas
-        else:
-            self._report_changes_by_users(on_server.canvas, saved)
-            wanted = self._merge(on_server.canvas, canvas, saved)
-        self._report_result(
-            push(
-                self._client,
-                on_server,
-                wanted,
-                max_bytes=self._limits.request_bytes,
-                is_accepted=self._is_accepted,
-            )
-        )
-
-    def _merge(self, onto: FolderCanvas, canvas: FolderCanvas, saved: Difference) -> FolderCanvas:
-        """Return a canvas with the files that the author saved, and the rest of `onto`."""
-        for file in (*saved.sent, *saved.removed):
-            onto = _with_file_of(onto, file, canvas)
-        return onto
-
-    def _report_changes_by_users(self, current: FolderCanvas, saved: Difference) -> None:
-        changed = {
-            path
-            for path, content in self._sent.assets.items()
-            if current.assets.get(path) != content and path not in saved.put and path not in saved.removed
+    def _synchronize(self) -> bool:
+        """Send the folder as it is now. Returns False if the canvas has changed since it was read."""
+        found = read_canvas(self._place, max_bytes=self._max_bytes)
+        if found.problems:
+            for problem in found.problems:
+                self._report(f"{problem} {KEPT}")
+            return True
+        known = self._known or self._fetch(found.canvas)
+        assets = {
+            path: content
+            for path, content in found.canvas.assets.items()
+            if not path.endswith(EDITOR_SUFFIXES) or path in known.canvas.assets
         }
-        for path in sorted(changed - self._kept):
-            self._report(
-                f"{escape_unprintable(path)} was changed on the canvas; "
-                "that version is kept until you save it."
-            )
-        self._kept = changed
-
-    def _push_one_by_one(self, canvas: FolderCanvas, saved: Difference, *, is_new: bool) -> None:
-        if is_new:
-            self._report_result(create_empty(self._client, canvas, is_accepted=self._is_accepted))
-        for file in (*saved.sent, *saved.removed):
-            difference = compare(self._sent, _with_file_of(self._sent, file, canvas))
-            if file == SPEC and is_new and canvas.state is None:
-                difference = replace(
-                    difference, members={**difference.members, "state": initial_state(canvas)}
-                )
-            try:
-                self._report_result(
-                    push_file(self._client, canvas, difference, is_accepted=self._is_accepted)
-                )
-            except RequestRefused as problem:
-                if problem.name in FATAL_ERRORS:
-                    raise
-                self._refused[file] = self._scanned.stamps.get(file)
-                self._report(f"{_with_file(file, problem.message)} The canvas keeps its version.")
-            else:
-                self._sent = _with_file_of(self._sent, file, canvas)
-
-    def _empty(self) -> FolderCanvas:
-        return FolderCanvas(canvas_id=self._directory.canvas_id, agent_id=self._directory.agent_id)
-
-    def _report_result(self, result: SyncResult | None) -> None:
-        if self._is_accepted:
-            accept(self._client, self._directory.canvas_id)
+        folder = replace(found.canvas, assets=assets)
+        try:
+            result = push(self._client, known, folder, is_accepted=self._is_accepted)
+        except RequestRefused as problem:
+            if problem.name != CONFLICT:
+                raise
+            return self._read_again(known, folder)
+        revision = known.revision if result is None else result.revision
+        self._known = ServerCanvas(folder.with_missing_parts_of(known.canvas), revision=revision)
         if result is not None:
             self._report(result.describe())
             for warning in result.warnings:
                 self._report(f"The server warns: {escape_unprintable(warning)}")
+        if self._is_accepted and self._accepted != revision:
+            accepted = self._client.call("canvas.accept", canvasId=folder.canvas_id, revision=revision)
+            self._accepted = accepted["revision"]
+            self._known = replace(self._known, revision=self._accepted)
+        return True
+
+    def _fetch(self, folder: FolderCanvas) -> ServerCanvas:
+        """Return the canvas at the start. Its state is kept: it counts as equal to that of the folder."""
+        found = fetch(self._client, folder.canvas_id, folder.agent_id)
+        if found.revision == 0:
+            return found
+        if folder.state is not None and not is_identical_json(folder.state, found.canvas.state):
+            self._report(f"{STATE} differs from the state of the canvas, which is kept; import replaces it.")
+        return replace(found, canvas=replace(found.canvas, state=folder.state))
+
+    def _read_again(self, before: ServerCanvas, folder: FolderCanvas) -> bool:
+        """Read the canvas after a conflict. Returns True if others changed a file: its author must decide."""
+        now = fetch(self._client, folder.canvas_id, folder.agent_id)
+        if now.revision == 0:
+            self._report("The canvas was deleted; it is created again.")
+        elif not is_identical_json(folder.state, now.canvas.state):
+            now = replace(now, canvas=replace(now.canvas, state=before.canvas.state))
+        self._known = now
+        pushed = compare(now.canvas, folder).files
+        changed = [file for file in compare(before.canvas, now.canvas).files if file in pushed]
+        if 0 in (before.revision, now.revision) or not changed:
+            return False
+        self._report(
+            f"{name_files(changed)} changed on the canvas as well, so nothing was sent. Save again to "
+            "replace that, or take it into the folder with `easel canvas export`."
+        )
+        return True
+
+
+Watch = Callable[[CanvasDir, Report], CanvasWatcher]
 
 
 class FolderWatcher:
     """Watches all canvases in a folder, including those that are created later."""
 
-    def __init__(
-        self,
-        folder: Path,
-        agent_id: str | None,
-        client: ApiClient,
-        limits: WatchLimits,
-        report: Report,
-        *,
-        is_accepted: bool,
-    ) -> None:
+    def __init__(self, folder: Path, agent_id: str | None, report: Report, watch: Watch) -> None:
         self._folder = folder
         self._agent_id = agent_id
-        self._client = client
-        self._limits = limits
         self._report = report
-        self._report_once = _OnceReporter(report)
-        self._is_accepted = is_accepted
+        self._watch = watch
         self._watchers: dict[Path, CanvasWatcher] = {}
+        self._problem = ""
+        self._is_waiting = False
         self._find_at = 0.0
 
     def start(self) -> list[CanvasDir]:
-        """Send the canvases that exist now and return them. Raises on any problem."""
+        """Send the canvases that exist now and return them. Raises if the server cannot be used."""
         found = files.find_canvases(self._folder, self._agent_id)
-        for directory in found:
-            self._add(directory)
+        for place in found:
+            watcher = self._add(place)
+            watcher.poll()
+            watcher.poll()  # a folder is sent when two scans are equal
         return found
 
-    def poll(self) -> None:
-        """Poll each canvas, and once a second search for new ones."""
-        for watcher in self._watchers.values():
-            watcher.poll()
-        if time.monotonic() < self._find_at:
-            return
-        self._find_at = time.monotonic() + FIND_SECONDS
+    def poll(self) -> float:
+        """Poll each canvas, and search for new ones. Returns the seconds until the next poll."""
+        try:
+            for watcher in self._watchers.values():
+                watcher.poll()
+        except ServerUnreachable as problem:
+            if not self._is_waiting:
+                self._report(f"{problem} Saved changes are sent when it answers again.")
+            self._is_waiting = True
+            return RETRY_SECONDS
+        if self._is_waiting:
+            self._is_waiting = False
+            self._report("The server answers again.")
+        if time.monotonic() >= self._find_at:
+            self._find_at = time.monotonic() + FIND_SECONDS
+            self._find_new()
+        return POLL_SECONDS
+
+    def _find_new(self) -> None:
         try:
             for folder in files.find_folders(self._folder, self._agent_id):
                 if folder not in self._watchers:
                     self._add(files.identify(folder, self._agent_id))
-        except RequestRefused as problem:
-            if problem.name in FATAL_ERRORS:
-                raise
-            self._report_once(problem.message)
-        except (BadInput, ServerUnreachable, OSError) as problem:
-            self._report_once(_describe(problem))
+        except (BadInput, OSError) as problem:
+            if (text := _describe(problem)) != self._problem:
+                self._report(text)
+            self._problem = text
 
-    def _add(self, directory: CanvasDir) -> None:
-        def report(text: str) -> None:
-            self._report(f"{directory.canvas_id}: {text}")
-
-        watcher = CanvasWatcher(directory, self._client, self._limits, report, is_accepted=self._is_accepted)
-        watcher.start()
-        self._watchers[directory.folder] = watcher
+    def _add(self, place: CanvasDir) -> CanvasWatcher:
+        watcher = self._watch(place, lambda text: self._report(f"{place.canvas_id}: {text}"))
+        self._watchers[place.folder] = watcher
+        return watcher
 
 
-def _with_file_of(canvas: FolderCanvas, file: str, source: FolderCanvas) -> FolderCanvas:
-    """Return the canvas with the content of one file taken from another canvas."""
-    if file in JSON_FILES:
-        return replace(canvas, **{name: getattr(source, name) for name in JSON_FILES[file]})
-    rest = {path: content for path, content in canvas.assets.items() if path != file}
-    return replace(canvas, assets={**rest, file: source.assets[file]} if file in source.assets else rest)
-
-
-def _with_file(file: str, message: str) -> str:
-    return message if message.startswith(file) else f"{escape_unprintable(file)}: {message}"
-
-
-def _describe(problem: OSError | BadInput | ServerUnreachable) -> str:
-    return problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+def _describe(problem: Exception) -> str:
+    text = f"{problem.filename}: {problem.strerror}." if isinstance(problem, OSError) else str(problem)
+    return escape_unprintable(text)

@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,27 +106,24 @@ def export_canvas(
     Example: `easel canvas export cockpit ./backup`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.sync import check_agent, fetch, fetch_records
-    from easel.core.canvas.folder import to_files
+    from easel.canvas_folder.sync import fetch, fetch_records
+    from easel.core.canvas.folder import STATE, to_files
 
     with failing_in_one_sentence():
         server = _server(load_settings(data=data), url, token)
-        there = fetch(server, canvas)
-        if there is None:
+        there = fetch(server, canvas, agent)
+        if there.revision == 0:
             raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
-        if agent is not None:
-            check_agent(there, agent)
         found = fetch_records(server, canvas, events)
         content = to_files(there.canvas, there.descriptor, found)
         other, stale = files.find_overwritten(folder, there.canvas.directory, content)
-        _confirm_overwrite(
-            folder / there.canvas.directory,
-            [path for path in (*other, *stale) if path != "state/latest.json"],
-        )
+        target = folder / there.canvas.directory
+        if edited := [path for path in (*other, *stale) if path != STATE]:
+            _confirm("Overwrite them?", f"Files in {target} that differ from the canvas", edited)
         files.write(folder, there.canvas.directory, content)
         files.remove(folder, there.canvas.directory, stale)
     typer.echo(
-        f"Wrote {canvas}, revision {there.revision}, to {folder / there.canvas.directory}: spec, state, "
+        f"Wrote {canvas}, revision {there.revision}, to {target}: spec, state, "
         f"{_count(len(there.canvas.assets), 'asset')}, {_count(len(found), 'record')} of actions."
     )
     if len(found) == events > 0:
@@ -153,37 +151,30 @@ def import_canvas(
     Example: `easel canvas import ./backup --replace --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.sync import accept as accept_canvas
-    from easel.canvas_folder.sync import check_agent, compare, fetch, push
+    from easel.canvas_folder.sync import compare, fetch, name_files, push
 
     with failing_in_one_sentence():
         settings = load_settings(data=data)
         # All canvases are read and compared before the first one is sent.
         canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
         server = _server(settings, url, token)
-        on_server = {canvas.canvas_id: fetch(server, canvas.canvas_id) for canvas in canvases}
-        for canvas in canvases:
-            if (there := on_server[canvas.canvas_id]) is not None:
-                check_agent(there, canvas.agent_id)
-                difference = compare(there.canvas, canvas)
-                if difference and not replace:
-                    _confirm_replace(canvas.canvas_id, [*difference.sent, *difference.removed])
-        for canvas in canvases:
-            synced = push(
-                server,
-                on_server[canvas.canvas_id],
-                canvas,
-                max_bytes=settings.max_body_bytes,
-                is_accepted=accept,
-            )
-            typer.echo(
-                f"{canvas.canvas_id}: "
-                + ("is up to date; nothing to do." if synced is None else f"{synced.describe()}.")
-            )
+        on_server = [fetch(server, canvas.canvas_id, canvas.agent_id) for canvas in canvases]
+        for canvas, there in zip(canvases, on_server, strict=True):
+            changed = compare(there.canvas, canvas).files
+            exists = f"Canvas {canvas.canvas_id} exists already and differs"
+            if there.revision and changed and not replace and not _confirm("Replace it?", exists, changed):
+                raise BadInput(
+                    problem=f"{exists} ({name_files(changed)}); --replace replaces it. Nothing was imported."
+                )
+        for canvas, there in zip(canvases, on_server, strict=True):
+            synced = push(server, there, canvas, is_accepted=accept)
+            done = "is up to date; nothing to do" if synced is None else synced.describe()
+            typer.echo(f"{canvas.canvas_id}: {done}.")
             for warning in synced.warnings if synced else ():
                 typer.echo(f"{canvas.canvas_id}: warning: {warning}")
             if accept:
-                accept_canvas(server, canvas.canvas_id)
+                revision = synced.revision if synced else there.revision
+                server.call("canvas.accept", canvasId=canvas.canvas_id, revision=revision)
             advice = " and accept it there, if you trust it" if synced and not accept else ""
             typer.echo(f"Open {server.page_of(canvas.agent_id, canvas.canvas_id)}{advice}")
 
@@ -206,7 +197,7 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
-    from easel.canvas_folder.watcher import POLL_SECONDS, FolderWatcher, WatchLimits
+    from easel.canvas_folder.watcher import CanvasWatcher, FolderWatcher
 
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -215,8 +206,10 @@ def watch_canvas(
             # Problems of the folder are reported before those of the server.
             files.find_canvases(folder, agent)
             server = _server(settings, url, token)
-            limits = WatchLimits(settings.max_asset_bytes, settings.max_body_bytes)
-            watcher = FolderWatcher(folder, agent, server, limits, _say_with_time, is_accepted=accept)
+            watch = partial(
+                CanvasWatcher, client=server, max_bytes=settings.max_asset_bytes, is_accepted=accept
+            )
+            watcher = FolderWatcher(folder, agent, _say_with_time, watch)
             for place in watcher.start():
                 page = server.page_of(place.agent_id, place.canvas_id)
                 typer.echo(f"Watching {place.folder} as {place.canvas_id}; open {page}")
@@ -227,8 +220,7 @@ def watch_canvas(
                 )
             typer.echo("Ctrl-C stops it.")
             while True:
-                time.sleep(POLL_SECONDS)
-                watcher.poll()
+                time.sleep(watcher.poll())
     except KeyboardInterrupt:
         typer.echo("Stopped.", err=True)
     finally:
@@ -309,24 +301,20 @@ def _describe_version(version: "dict[str, Any]") -> str:
 
 
 def _read_all(places: "list[CanvasDir]", max_bytes: int) -> "list[FolderCanvas]":
-    from easel.canvas_folder import files
-    from easel.core.canvas.folder import escape_unprintable, read_files
+    from easel.canvas_folder.sync import read_canvas
+    from easel.core.canvas.folder import escape_unprintable
 
-    canvases: list[FolderCanvas] = []
-    complaints: list[str] = []
-    for place in places:
-        found, problems = files.read_settled(place.folder, max_bytes=max_bytes)
-        reading = read_files(found, place.agent_id, place.canvas_id)
-        complaints += [
-            f"{escape_unprintable(str(place.folder))}/{problem}" for problem in (*problems, *reading.problems)
-        ]
-        canvases.append(reading.canvas)
+    found = [read_canvas(place, max_bytes=max_bytes) for place in places]
+    complaints = [
+        f"{escape_unprintable(str(place.folder))}/{problem}"
+        for place, result in zip(places, found, strict=True)
+        for problem in result.problems
+    ]
+    for complaint in complaints[:-1]:
+        typer.echo(f"easel: {complaint}", err=True)
     if complaints:
-        *others, last = complaints
-        for complaint in others:
-            typer.echo(f"easel: {complaint}", err=True)
-        raise BadInput(problem=f"{last} Nothing was imported.")
-    return canvases
+        raise BadInput(problem=f"{complaints[-1]} Nothing was imported.")
+    return [result.canvas for result in found]
 
 
 def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiClient":
@@ -335,25 +323,14 @@ def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiCli
     return client_for(settings, url, token)
 
 
-def _confirm_overwrite(folder: Path, paths: list[str]) -> None:
-    """Ask before overwriting files that a person may have edited; without a terminal, overwrite them."""
-    if not paths or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        return
-    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
-    typer.echo(f"Files in {folder} that differ from the canvas: {names}")
-    typer.confirm("Overwrite them?", abort=True)
+def _confirm(question: str, about: str, paths: list[str]) -> bool:
+    """Ask about these files. Returns False without a terminal to ask at."""
+    from easel.canvas_folder.sync import name_files
 
-
-def _confirm_replace(canvas_id: str, paths: list[str]) -> None:
-    """Ask before a canvas of the server is replaced. Raises `BadInput` without a terminal."""
-    names = ", ".join(paths[:8]) + (" …" if len(paths) > 8 else "")
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise BadInput(
-            problem=f"Canvas {canvas_id} exists already and differs ({names}); --replace replaces it. "
-            "Nothing was imported."
-        )
-    typer.echo(f"Canvas {canvas_id} exists already and differs: {names}")
-    typer.confirm("Replace it?", abort=True)
+        return False
+    typer.echo(f"{about}: {name_files(paths)}")
+    return typer.confirm(question, abort=True)
 
 
 def _say_with_time(text: str) -> None:

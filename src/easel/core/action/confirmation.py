@@ -5,11 +5,12 @@ approval.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
 from easel.core.canvas.actions import Action, CallTool, SendMessage
-from easel.core.canvas.execution import Execution
+from easel.core.canvas.execution import Execution, StartedRun
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition
@@ -18,6 +19,14 @@ from easel.core.values.patch import Patch, parse_patch, to_json_patch
 from easel.errors import ConfirmationClosed
 
 Work = ResolvedCall | Message | Patch  # the effect of a resolved action
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReply:
+    """Work of an adopted execution: wait for the run that another instance started before it stopped."""
+
+    session_key: str
+    run: StartedRun
 
 
 # The members of a confirmation that are not terms of its action.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from easel.core.action.confirmation import (
+    PendingReply,
     Work,
     check_same_tool,
     from_confirmation,
@@ -31,7 +32,7 @@ from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StartedRun, Transition
+from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, Transition
 from easel.core.canvas.spec import CanvasSpec, check_state_size
 from easel.core.principal import Principal
 from easel.core.stream.marker import is_marker
@@ -46,14 +47,6 @@ EXPIRED = "No person answered in time."
 NOT_ACCEPTED = "No person has accepted this spec yet."
 
 Decision = Callable[[CanvasSnapshot], Change]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingReply:
-    """Work of an adopted execution: wait for the run that another instance started before it stopped."""
-
-    session_key: str
-    run: StartedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,15 @@ could have been edited. CV-48
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import msgspec
 
 from easel.core.canvas.assets import FOLDER, check_path_conflicts, require_asset_path
 from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
-from easel.core.canvas.spec import SpecLimits, check_state_size, parse_spec
+from easel.core.canvas.spec import UNLIMITED, check_state_size, parse_spec
 from easel.core.problems import escape_unprintable, problems_of
 from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.core.validation import quote_value, require_object
@@ -31,27 +31,14 @@ DESCRIPTOR, SPEC, STATE, EVENTS = "descriptor.json", "spec.json", "state/latest.
 AGENTS, CANVASES = "agents", "canvases"
 DEFAULT_AGENT_ID = "main"
 
-# The members of CV-14 without the log position, which is not exported.
-_DESCRIPTOR_MEMBERS = (
-    "canvasId",
-    "agentId",
-    "title",
-    "ownerSessionKey",
-    "mode",
-    "entryAsset",
-    "createdAt",
-    "updatedAt",
-    "revision",
-)
-# The limits are settings of a server, which checks them on import; a folder is read without limits.
-_NO_LIMITS = SpecLimits(
-    spec_bytes=2**31,
-    state_bytes=2**31,
-    actions=10_000_000,
-    bindings=10_000_000,
-    refreshes=10_000_000,
-    tools=10_000_000,
-)
+# The parts of a canvas beside its assets: the member of `canvas.upsert`, and the file that has it.
+PARTS = {
+    "title": ("title", DESCRIPTOR),
+    "owner_session_key": ("ownerSessionKey", DESCRIPTOR),
+    "spec": ("spec", SPEC),
+    "state": ("state", STATE),
+}
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +53,11 @@ class FolderCanvas:
     state: Mapping[str, Any] | None = None
     assets: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
+    def with_missing_parts_of(self, other: "FolderCanvas") -> "FolderCanvas":
+        """Return this canvas with the parts of another one for those that it does not have."""
+        missing = (name for name in PARTS if getattr(self, name) is None)
+        return replace(self, **{name: getattr(other, name) for name in missing})
+
     @property
     def directory(self) -> str:
         """The path of the canvas's folder in the layout."""
@@ -73,22 +65,11 @@ class FolderCanvas:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem in one file."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{escape_unprintable(self.path)}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The canvas read from files, without the files that have problems."""
+    """The canvas read from files, which must not be used if there are problems. Each names its file."""
 
     canvas: FolderCanvas
-    problems: Sequence[Problem]
+    problems: Sequence[str]
 
 
 # --- files to a canvas --------------------------------------------------------------------------------------
@@ -103,121 +84,75 @@ def identify_canvas(
 ) -> tuple[str, CanvasId]:
     """Return the agent id and canvas id, from the location in the layout, the descriptor or the folder name.
 
-    Raises `BadInput` if these sources contradict each other: otherwise the import of a copied folder would
+    `read_files` refuses a descriptor that contradicts them: otherwise the import of a copied folder would
     replace the canvas that it was copied from.
     """
-    members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
-    canvas_id, agent = members.get("canvasId"), members.get("agentId")
-    if location is not None:
-        for name, value, expected in (("agentId", agent, location[0]), ("canvasId", canvas_id, location[1])):
-            if value not in (None, expected):
-                raise BadInput(
-                    problem=f"{DESCRIPTOR}: {name} is {quote_value(value)}, "
-                    f"but the folder belongs to {quote_value(expected)}."
-                )
+    if location is None:
+        members = {} if descriptor is None else parse_json_object(descriptor, DESCRIPTOR)
+        agent, canvas_id = members.get("agentId"), members.get("canvasId", folder)
+    else:
         agent, canvas_id = location
     if agent_id is not None and agent not in (None, agent_id):
         raise BadInput(
             problem=f"The folder belongs to agent {quote_value(agent)}, not to {quote_value(agent_id)}."
         )
     agent = agent_id or (DEFAULT_AGENT_ID if agent is None else agent)
-    canvas_id = folder if canvas_id is None else canvas_id
     if not isinstance(agent, str) or not isinstance(canvas_id, str):
         raise BadInput(problem=f"{DESCRIPTOR}: agentId and canvasId must be text.")
     return require_agent_id(agent), require_canvas_id(canvas_id)
 
 
 def read_files(files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId) -> ReadResult:
-    """Read a canvas from its files, given by path in the folder. Ignores files outside the layout."""
-    reader = _Reader(files)
-    descriptor = reader.object_at(DESCRIPTOR) or {}
-    for name, expected in (("agentId", agent_id), ("canvasId", canvas_id)):
-        if descriptor.get(name, expected) != expected:
-            reader.report(
-                DESCRIPTOR, f"{name} is {quote_value(descriptor[name])}, but must be {quote_value(expected)}."
-            )
-            descriptor = {}
-    canvas = FolderCanvas(
-        canvas_id=canvas_id,
-        agent_id=agent_id,
-        title=reader.check(DESCRIPTOR, lambda: _title(descriptor, canvas_id)),
-        owner_session_key=reader.check(
-            DESCRIPTOR, lambda: require_session_key(_text(descriptor, "ownerSessionKey"))
-        ),
-        spec=reader.spec(),
-        state=reader.state(),
-        assets=reader.assets(),
-    )
-    return ReadResult(canvas, reader.problems)
+    """Read a canvas from its files, given by path in the folder. Ignores files outside the layout.
 
+    The limits of sizes and counts are settings of a server, which checks them.
+    """
+    problems: list[str] = []
 
-class _Reader:
-    """Reads the parts of a canvas. Collects all problems instead of stopping at the first one."""
-
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        self._files = files
-        self.problems: list[Problem] = []
-
-    def report(self, path: str, message: str) -> None:
-        self.problems.append(Problem(path, message))
-
-    def check(self, path: str, check: Any) -> Any:
+    def attempt(path: str, read: Callable[[], Result]) -> Result | None:
+        """Return the result of `read`. Collects its problems instead of stopping at the first one."""
         try:
-            return check()
+            return read()
         except HostError as problem:
-            self.report(path, problem.message)
-            return None
-
-    def object_at(self, path: str) -> dict[str, Any] | None:
-        content = self._files.get(path)
-        if content is None:
-            return None
-        try:
-            return parse_json_object(content, path)
-        except BadInput as problem:
-            self.report(path, problem.message.removeprefix(f"{path}: "))
-            return None
-
-    def spec(self) -> dict[str, Any] | None:
-        spec = self.object_at(SPEC)
-        try:
-            return spec if spec is None or parse_spec(spec, _NO_LIMITS) else None
-        except HostError as problem:
-            for entry in problems_of(problem):
-                self.report(SPEC, f"{entry['path']}: {entry['problem']}")
+            found = [f"{entry['path']}: {entry['problem']}" for entry in problems_of(problem)]
             if more := problem.details.get("more"):
-                self.report(SPEC, f"and {more} more problems.")
-            if not problem.details.get("problems"):
-                self.report(SPEC, problem.message)
+                found.append(f"and {more} more problems.")
+            found = found or [problem.message.removeprefix(f"{path}: ")]
+            problems.extend(f"{escape_unprintable(path)}: {message}" for message in found)
             return None
 
-    def state(self) -> dict[str, Any] | None:
-        state = self.object_at(STATE)
-        problem_count = len(self.problems)
-        self.check(STATE, lambda: check_state_size(state, _NO_LIMITS.state_bytes))
-        return state if len(self.problems) == problem_count else None
-
-    def assets(self) -> dict[str, bytes]:
-        files = {path: content for path, content in sorted(self._files.items()) if path.startswith(FOLDER)}
-        assets = {
-            path: content
-            for path, content in files.items()
-            if self.check(path, lambda path=path: require_asset_path(path))
-        }
-        self.check(FOLDER, lambda: check_path_conflicts(assets))
-        return assets
+    title, key = attempt(DESCRIPTOR, lambda: _read_descriptor(files, agent_id, canvas_id)) or (None, None)
+    spec = attempt(SPEC, lambda: _read_object(files, SPEC))
+    attempt(SPEC, lambda: spec is None or parse_spec(spec, UNLIMITED))
+    state = attempt(STATE, lambda: _read_object(files, STATE))
+    attempt(STATE, lambda: check_state_size(state, UNLIMITED.state_bytes))
+    assets = {path: content for path, content in sorted(files.items()) if path.startswith(FOLDER)}
+    for path in assets:
+        attempt(path, lambda path=path: require_asset_path(path))
+    attempt(FOLDER, lambda: check_path_conflicts(assets))
+    canvas = FolderCanvas(canvas_id=canvas_id, agent_id=agent_id, title=title, owner_session_key=key)
+    return ReadResult(replace(canvas, spec=spec, state=state, assets=assets), problems)
 
 
-def _title(descriptor: Mapping[str, Any], canvas_id: CanvasId) -> str | None:
-    title = _text(descriptor, "title")
-    return None if title is None else parse_title(title, canvas_id)
+def _read_object(files: Mapping[str, bytes], path: str) -> dict[str, Any] | None:
+    return parse_json_object(files[path], path) if path in files else None
 
 
-def _text(descriptor: Mapping[str, Any], name: str) -> str | None:
-    value = descriptor.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadInput(problem=f"{name} must be text.")
-    return value
+def _read_descriptor(
+    files: Mapping[str, bytes], agent_id: str, canvas_id: CanvasId
+) -> tuple[str | None, str | None]:
+    """Return the title and the session key, which other members must not contradict."""
+    members = _read_object(files, DESCRIPTOR) or {}
+    for name, expected in (("agentId", agent_id), ("canvasId", canvas_id)):
+        if members.get(name, expected) != expected:
+            raise BadInput(
+                problem=f"{name} is {quote_value(members[name])}, but must be {quote_value(expected)}."
+            )
+    title, key = members.get("title"), members.get("ownerSessionKey")
+    for name, value in (("title", title), ("ownerSessionKey", key)):
+        if not isinstance(value, str | None):
+            raise BadInput(problem=f"{name} must be text.")
+    return None if title is None else parse_title(title, canvas_id), require_session_key(key)
 
 
 def parse_json_object(content: bytes, path: str) -> dict[str, Any]:
@@ -289,9 +224,8 @@ def to_files(
 ) -> dict[str, bytes]:
     """Return the content of every file of the canvas's folder, by path."""
     return {
-        DESCRIPTOR: format_json(
-            {name: descriptor[name] for name in _DESCRIPTOR_MEMBERS if name in descriptor}
-        ),
+        # Without the log position, which has no meaning in a file. CV-14
+        DESCRIPTOR: format_json({name: descriptor[name] for name in descriptor if name != "lastSeq"}),
         SPEC: format_json(canvas.spec),
         STATE: format_json(canvas.state),
         **canvas.assets,

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import structlog
 
+from easel.core.action.confirmation import PendingReply
 from easel.core.action.parsing import parse_result
 from easel.core.action.resolution import Message, ResolvedCall
-from easel.core.action.transitions import PendingReply, StartedExecution
+from easel.core.action.transitions import StartedExecution
 from easel.core.canvas.actions import CallTool, SendMessage
 from easel.core.canvas.execution import StartedRun
 from easel.core.principal import Principal

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from easel.core.action.confirmation import can_resume_waiting
+from easel.core.action.confirmation import PendingReply, can_resume_waiting
 from easel.core.action.policy import Definitions
 from easel.core.action.transitions import (
     Decision,
-    PendingReply,
     Rules,
     StartedExecution,
     approve_execution,
