@@ -172,7 +172,7 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 f"list of hosts, at most {MAX_HOSTS}",
                 [],
                 ["api.example.com", "*.example.org", "db.example.com:8443"],
-                "Hosts that the actions may [fetch from](../guide/actions.md#http). `*.` stands for every "
+                "Hosts that the actions may [fetch from](../guide/actions.md#http). `*.` matches every "
                 "name below a domain; without a port: that of the scheme.",
             ),
             Member(

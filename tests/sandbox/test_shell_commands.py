@@ -72,7 +72,7 @@ VALUES = {
     "since": "2 hours ago",
 }
 ANY_TEXT = {"input.message", "input.q", "input.pattern", "input.since"}
-URL_QUERY = "search?q={{input.q}}"  # behind it stands `| jq`, so the words are joined by + as in any address
+URL_QUERY = "search?q={{input.q}}"  # then comes `| jq`, so the words are joined by + as in any address
 MOVED = ("/srv", "/run", "/backup", "/var")  # folders that the sandbox does not have
 
 

@@ -237,7 +237,7 @@ def list_versions(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """List the versions of a canvas, newest first: when, by whom, in whose folder it works, and what changed.
+    """List the versions of a canvas, newest first, with time, author, folder and changes.
 
     Example: `easel canvas versions cockpit`
     """

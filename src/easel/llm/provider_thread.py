@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_UNREAD_ITEMS = 32
-BATCH = 16  # items that are read before the thread is told
+BATCH = 16  # items that are read before the thread is notified
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import urllib.parse
 import uuid
 import zlib
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from easel.core.stream.base64_runs import find_base64_runs, holds_base64, open_run_start
@@ -297,6 +298,8 @@ def test_random_bytes_are_always_found(seed: int, size: int, width: int, is_url_
     data = random.Random(seed).randbytes(size)
     encoded = (base64.urlsafe_b64encode if is_url_safe else base64.b64encode)(data).decode()
     text = wrap(encoded, width) if width else encoded
+    # Without padding, a last line such as "tjgf" is a word like any other.
+    assume(not re.fullmatch("[A-Za-z][a-z]*|[0-9]+", text.rpartition("\n")[2]))
     [(start, end)] = find_base64_runs(f"See: {text}. That was it.")
     assert end - start == len(text)
 

@@ -439,7 +439,7 @@ async def test_value_that_an_agent_wrote_makes_an_accepted_call_with_a_secret_as
             return await client.call("canvas.action", canvasId=canvas, actionId=name, input={"note": "n"})
 
         assert (await press())["status"] == "completed"
-        # The result of a tool stands in the second one.
+        # The second one has the result of a tool.
         assert (
             "state.last.finishedAt was written by the result of local__Bash"
             in ((await press("again"))["resolved"]["because"])

@@ -20,7 +20,7 @@ MAX_WORD_SHARE = 0.85  # share of characters in words; at most 0.8 in Base64, ov
 Span = tuple[int, int]
 
 _SAMPLE = 4 * LIMIT  # characters of a line whose shape is checked
-_WINDOW = 65_536  # characters that are searched at once: meanwhile no other thread runs
+_WINDOW = 65_536  # characters that are searched at once, while no other thread runs
 _ALPHABET = "[A-Za-z0-9+/_-]"
 _LINE = re.compile(rf"(?<!{_ALPHABET}){_ALPHABET}{{{MIN_LINE},}}+|(?<=base64,){_ALPHABET}++")
 _REST_OF_LINE = re.compile(rf"{_ALPHABET}*+")

@@ -7,3 +7,4 @@ update canvas_versions
 alter table canvas_versions add column is_complete integer not null default 0 check (is_complete in (0, 1));
 alter table canvases add column titled_by text;
 alter table canvas_versions add column titled_by text;
+create index canvas_versions_complete_idx on canvas_versions(user_id, canvas_id, version_no) where is_complete;

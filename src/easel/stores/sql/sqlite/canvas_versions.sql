@@ -88,20 +88,20 @@ select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accep
           from (select path, blob_key, size
                   from (select path, blob_key, size, min(a.version_no) from canvas_version_assets a
                          where a.user_id = :user_id and a.canvas_id = :canvas_id
-                           and a.version_no between :version and coalesce(v.last_part, a.version_no)
+                           and a.version_no between :version and coalesce(last_part, a.version_no)
                          group by path)
                  where blob_key is not null
                 union all
                 select path, blob_key, size from canvas_assets p
-                 where p.user_id = :user_id and p.canvas_id = :canvas_id and v.last_part is null
+                 where p.user_id = :user_id and p.canvas_id = :canvas_id and last_part is null
                    and p.path not in (select a.path from canvas_version_assets a
                                        where a.user_id = :user_id and a.canvas_id = :canvas_id
                                          and a.version_no >= :version)
                  order by path)) as assets
   from canvases c
-  join (select *, (select min(s.version_no) from canvas_versions s
-                    where s.user_id = w.user_id and s.canvas_id = w.canvas_id and s.is_complete
-                      and s.version_no >= w.version_no) as last_part
-          from canvas_versions w) v
+  join canvas_versions v
     on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
+  join (select (select s.version_no from canvas_versions s
+                 where s.user_id = :user_id and s.canvas_id = :canvas_id and s.is_complete
+                   and s.version_no >= :version order by s.version_no limit 1) as last_part) last
  where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
