@@ -109,9 +109,10 @@ async def test_only_a_person_moves_a_canvas(services: HostServices, writer: Prin
 
 ACCEPTED_AGAIN = {
     "restore": lambda services: services.versions.restore(THE_OWNER, "c", 1),
-    "upsert": lambda services: upsert(services, spec=SPEC, assets=PAGE),
-    "folder import": lambda services: upsert(services, spec=SPEC, assets=PAGE, owner_session_key=HOME),
-    "patch": lambda services: services.library.patch(THE_OWNER, "c", **{**PATCH, "spec": SPEC}),
+    "upsert": lambda services: upsert(services, spec=SPEC, assets=PAGE, owner_session_key=HOME),
+    "patch": lambda services: services.library.patch(
+        THE_OWNER, "c", **{**PATCH, "spec": SPEC, "owner_session_key": HOME}
+    ),
     "accept": lambda services: services.library.accept(THE_OWNER, "c", 2),
 }
 
@@ -128,6 +129,20 @@ async def test_accepted_again_after_an_agents_change_it_works_in_the_folder_that
     await ACCEPTED_AGAIN[way](services)
     await services.run("go")
     assert ((await read(services)).is_accepted, tool.sessions) == (True, [HOME])
+
+
+@rule("RS-72", "RS-64")
+@pytest.mark.parametrize("way", ["upsert", "patch"])
+async def test_person_who_sends_no_session_does_not_accept_the_one_that_an_agent_chose(
+    services: HostServices, way: str
+) -> None:
+    assets = {} if way == "patch" else PAGE
+    await upsert(services, AGENT, spec=SPEC, assets=assets, owner_session_key=EVIL)
+    if way == "upsert":
+        await upsert(services, spec=SPEC, assets=PAGE)
+    else:
+        await services.library.patch(THE_OWNER, "c", **{**PATCH, "spec": SPEC})
+    assert not (await read(services)).is_accepted
 
 
 # --- the session is part of what is accepted, and of every version ------------------------------------------

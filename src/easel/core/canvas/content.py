@@ -14,13 +14,13 @@ from easel.core.canvas.events import ACCEPTED_MARK, SESSION_MARK, SPEC_MARK, TIT
 from easel.core.canvas.spec import Refresh
 from easel.core.canvas.versions import Version
 from easel.core.principal import Principal, PrincipalKind
-from easel.core.session.session import resolve_session_key
+from easel.core.session.session import main_session_key, resolve_session_key
 from easel.core.values.fingerprint import fingerprint
 from easel.errors import BadInput, Forbidden
 
 CANNOT_ACCEPT = (
     "accepted: this request does not accept the canvas; review it and use `canvas.accept`, "
-    "or send its spec and all assets."
+    "or send its spec, all assets and `ownerSessionKey`."
 )
 ONLY_PEOPLE_ACCEPT = (
     "accepted: only a person can accept a canvas; write it without `accepted`, then a person can accept it."
@@ -60,7 +60,9 @@ def change_content(
     other = [one for one in write.put if one.path not in present or one.has_other_content(present[one.path])]
     put = write.put if is_person else other  # a person may replace a blob that is missing by the same content
     is_changed = bool(spec is not None or session or other or write.removed)
-    covers_page = write.has_all_assets or not present
+    # Who sends no session means the default one, and has not seen which one a program chose. RS-72
+    knows_session = write.session_key is not None or canvas.session_key == main_session_key(canvas.agent_id)
+    covers_all = knows_session and (write.has_all_assets or not present)
     # What a person changes and does not accept keeps the author that the person who is asked must know. RS-64
     reviewed = None if restored is None or restored.is_accepted else restored.written_by
     if not is_person:
@@ -68,7 +70,7 @@ def change_content(
     elif restored is not None:  # not all of it was shown, so it is accepted only if it was before
         accepted = restored.is_accepted if is_changed else None
     else:
-        is_whole = write.spec is not None and (canvas.is_accepted or covers_page)
+        is_whole = write.spec is not None and (canvas.is_accepted or covers_all)
         accepted = True if is_whole else None
         reviewed = None if canvas.is_accepted or is_whole else canvas.written_by
     author = (is_person and reviewed) or principal.author
