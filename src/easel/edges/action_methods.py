@@ -74,7 +74,7 @@ async def cancel_action(caller: Caller, params: CancelAction) -> Any:
 async def accept_spec(caller: Caller, params: AcceptSpec) -> Any:
     return canvas_view(
         await caller.services.canvases.accept(
-            caller.principal, params.canvasId, params.revision, params.weakenedTools
+            caller.principal, params.canvasId, params.revision, params.weakenedTools, params.createdAt
         )
     )
 

@@ -126,10 +126,14 @@ class CancelAction(OfCanvas):
 
 
 class AcceptSpec(OfCanvas):
-    """`weakenedTools` are those that the person has seen; nothing is accepted if they have changed since."""
+    """`weakenedTools` and `createdAt` are as the person has seen them; else nothing is accepted.
+
+    A canvas that was deleted and created again has other content at the same revision.
+    """
 
     revision: Revision
     weakenedTools: dict[str, str] | None = None
+    createdAt: int | None = None
 
 
 class ListVersions(OfCanvas):

@@ -1,18 +1,15 @@
 """Canvases, executions, tools and nodes as the JSON of the gateway's methods."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from easel.core.canvas.assets import ENTRY, Asset
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, to_ms
 from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.canvas.versions import Version
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
 from easel.host.actions.outcomes import ActionResult
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def descriptor(canvas: Canvas) -> dict[str, Any]:
@@ -121,7 +118,7 @@ def _author(author: str | None, member: str = "writtenBy") -> dict[str, Any]:
 
 
 def _ms(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // _MILLISECOND
+    return None if at is None else to_ms(at)
 
 
 def asset_view(asset: Asset) -> dict[str, Any]:

@@ -13,13 +13,14 @@ import { byId, element } from "./values.js";
 export class AcceptPanel {
   #shown = null; // the content of the panel as JSON
   #revision = 0; // the revision that the panel shows
+  #createdAt = 0; // as the panel shows it: a canvas that was created again has other content
   #weakened = {}; // the tools that claim less than before, as the panel shows them
   #pause = null;
   #isPauseOver = false;
   #seen = new SeenValues(byId("accept"), byId("accept-bar"), () => this.#update());
 
   /**
-   * `send(revision, weakenedTools)` accepts the canvas; `reload` reads the canvas again after a refusal;
+   * `send(seen)` accepts the canvas; `reload` reads the canvas again after a refusal;
    * `readTools` returns the definitions of all tools, `readLastAccepted` the last version that was accepted.
    */
   constructor(send, reload, readTools, readLastAccepted) {
@@ -27,7 +28,9 @@ export class AcceptPanel {
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {
-        await send(this.#revision, this.#weakened);
+        await send({
+          revision: this.#revision, weakenedTools: this.#weakened, createdAt: this.#createdAt,
+        });
       } catch (problem) {
         this.#shown = null; // so that the panel is drawn again
         byId("accept-problem").textContent = problem.message;
@@ -38,13 +41,15 @@ export class AcceptPanel {
 
   /** Show the panel for a canvas that needs acceptance; draw it again when its spec or page has changed. */
   show({ accepted, spec, specRevision, revision, weakenedTools = {}, descriptor, ...authors }) {
-    const { ownerSessionKey } = descriptor;
+    const { ownerSessionKey, createdAt } = descriptor;
     const isOpen = accepted === false;
     byId("accept").hidden = !isOpen;
-    const content = isOpen ? JSON.stringify([spec, specRevision, ownerSessionKey, weakenedTools]) : null;
+    const shown = [spec, specRevision, ownerSessionKey, createdAt, weakenedTools];
+    const content = isOpen ? JSON.stringify(shown) : null;
     if (content === this.#shown) return; // only the state of the canvas has changed
     this.#shown = content;
     this.#revision = revision;
+    this.#createdAt = createdAt;
     this.#weakened = weakenedTools;
     clearTimeout(this.#pause);
     byId("accept-now").disabled = true;

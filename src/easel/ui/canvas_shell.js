@@ -35,9 +35,7 @@ const conflicts = new Map(); // by JSON pointer: the value that the user entered
 const notes = new Notes();
 const refreshFailures = new RefreshFailures();
 const acceptPanel = new AcceptPanel(
-  async (revision, weakenedTools) => (
-    watch.update(await gateway.call("canvas.accept", { canvasId, revision, weakenedTools }))
-  ),
+  async (seen) => watch.update(await gateway.call("canvas.accept", { canvasId, ...seen })),
   () => watch.refresh(),
   () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
   async () => {

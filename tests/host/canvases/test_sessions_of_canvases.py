@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from easel.core.canvas.canvas import to_ms
 from easel.core.canvas.versions import Part
 from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
+from easel.errors import InputConflict
 from easel.host.canvases.drafts import Draft
 from tests.host.canvases.test_acceptance import AGENT, NODE, PAGE, PATH, SERVICE, SPEC, TOOL, WIDER, audited
 from tests.host.conftest import TestTool
@@ -185,6 +187,22 @@ async def test_restored_version_that_no_person_accepted_is_reviewed_with_its_ses
         THE_OWNER, "c", before=None, limit=1, only_accepted=True
     )
     assert accepted.session_key == HOME, "the panel marks the change since then"
+
+
+@rule("RS-72", "RS-64")
+async def test_canvas_that_was_created_again_is_not_accepted_at_the_revision_that_was_seen(
+    services: HostServices,
+) -> None:
+    await upsert(services, AGENT, spec=SPEC)
+    seen = (await read(services)).canvas
+    await services.library.delete(AGENT, "c")
+    await upsert(services, AGENT, spec=WIDER, owner_session_key=EVIL)
+    again = (await read(services)).canvas
+    with pytest.raises(InputConflict):
+        await services.library.accept(THE_OWNER, "c", seen.revision, created_ms=to_ms(seen.created_at))
+    assert not (await read(services)).is_accepted
+    await services.library.accept(THE_OWNER, "c", again.revision, created_ms=to_ms(again.created_at))
+    assert (await read(services)).is_accepted
 
 
 # --- authors ------------------------------------------------------------------------------------------------

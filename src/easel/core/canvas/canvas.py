@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import CanvasId, UserId, is_name
 
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 MAX_TITLE_LENGTH = 200
 MAX_MADE_ID_LENGTH = 96  # of a canvas id that is made of a title
 MAX_SESSION_KEY_LENGTH = 200
@@ -170,6 +171,11 @@ def check_revision(canvas: Canvas, expected_revision: int | None) -> None:
         raise RevisionConflict(
             canvas=canvas.canvas_id, expected=expected_revision, currentRevision=canvas.revision
         )
+
+
+def to_ms(at: datetime) -> int:
+    """Return the time in milliseconds since 1970."""
+    return (at - _EPOCH) // _MILLISECOND
 
 
 def require_canvas_id(value: str) -> CanvasId:

@@ -21,6 +21,7 @@ from easel.core.canvas.canvas import (
     require_agent_id,
     require_canvas_id,
     require_session_key,
+    to_ms,
 )
 from easel.core.canvas.content import (
     ONLY_PEOPLE_ACCEPT,
@@ -316,11 +317,17 @@ class CanvasLibrary:
         return await self.check_tools(principal, outcome.snapshot)
 
     async def accept(
-        self, principal: Principal, canvas_id: str, revision: int, weakened: Mapping[str, str] | None = None
+        self,
+        principal: Principal,
+        canvas_id: str,
+        revision: int,
+        weakened: Mapping[str, str] | None = None,
+        created_ms: int | None = None,
     ) -> CanvasSnapshot:
         """Record that a person accepts the spec they have seen at `revision`, with its tools as they are now.
 
-        Raises `InputConflict` if the weakened tools are not those that the person has seen. RS-59, RS-68
+        Raises `InputConflict` if the weakened tools, or the time of creation, are not those that the person
+        has seen. RS-59, RS-68, RS-72
         """
         if not may_accept(principal):
             raise Forbidden(problem="Only a person can accept a spec.")
@@ -331,6 +338,8 @@ class CanvasLibrary:
             canvas = snapshot.canvas
             if not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
+            if created_ms not in (None, to_ms(canvas.created_at)):
+                raise InputConflict(path="The canvas")
             spec = self._transactions.specs.get(canvas)
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
                 raise InputConflict(path="weakenedTools")
