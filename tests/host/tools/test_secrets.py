@@ -96,6 +96,15 @@ async def test_many_large_secrets_and_much_output_stop_no_other_request(size: in
     assert is_limited or text == f"{LINE}[secret KEY_7]\n{middle}[secret KEY_8]\n{middle}"
 
 
+@rule("RS-71", "RS-66")
+async def test_call_that_has_only_texts_is_not_masked() -> None:
+    async with open_secrets(None, OWNER, UsedSecrets(texts=(("easel_1", "a note"),))) as opened:
+        assert opened.env == {"easel_1": "a note"}
+        assert opened.mask_output(print) is print
+        result = {"output": "a note"}
+        assert await opened.mask_value(result) is result
+
+
 @rule("RS-66")
 async def test_second_call_without_output_costs_nothing() -> None:
     await use("", print)

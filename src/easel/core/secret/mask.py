@@ -31,6 +31,7 @@ _REACH = 2 * BASE64_PART_LENGTH  # to each side of a sample; the places that are
 _MAX_ORIGINS = 16  # of a sample that occurs often in the values
 _MAX_SEARCHED_LENGTH = 500_000  # of all forms
 _MAX_NESTING = 4  # of escapes
+_PAUSE_LENGTH = 2_000  # characters of forms between two pauses
 _END = "\0"  # between two forms; not in a value, which is a variable of a process
 
 _ESCAPE = re.compile(
@@ -65,9 +66,11 @@ class SecretMask:
         self._is_exact = any(len(value) <= _MAX_EXACT_LENGTH for value in values.values())
         self._starts: list[int] = []  # of each form in `_all`
         self._samples: dict[str, tuple[int, ...]] = {}
-        start = 1
+        start, pause_at = 1, 0
         for form, (_, part) in zip(self._forms, self._names, strict=True):
-            pause()
+            if start > pause_at:  # not for each of thousands of short lines
+                pause()
+                pause_at = start + _PAUSE_LENGTH
             self._starts.append(start)
             last = start + len(form) - _SAMPLE_LENGTH
             for at in (*range(start, last, part - _SAMPLE_LENGTH + 1), last):

@@ -5,6 +5,7 @@ by the next runs of the session. A model that needs no history (`is_remote` is f
 Long histories are decoded in a thread. Which turns are chosen is decided in `core/run/context.py`.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,7 @@ from easel.core.run.run import Claim
 from easel.core.tool.definition import ToolDefinition
 from easel.host.ports import DocumentStore, Model
 from easel.host.runs.images import ImageReader
+from easel.host.runs.log_writer import MAX_SHORT_TEXT
 from easel.host.runs.turns import History, LoadedTurn, TurnImages, TurnLoader
 from easel.ids import CanvasId, RunId
 
@@ -124,8 +126,9 @@ class RunContext:
             known = prefix_digest(given.system, loaded.note, loaded.first, given.tools, used)
             self._beginning = prefix_after(known, loaded.whole_texts_of, loaded.turn_images.first)
             self._turns = self._valid_turns(loaded)
-        for step in steps[self._added :]:
-            self._own.add(step)
+        added = steps[self._added :]
+        is_long = sum(len(step.text) for step in added) > MAX_SHORT_TEXT
+        await asyncio.to_thread(self._add, added) if is_long else self._add(added)
         self._added = len(steps)
         self.prefix = prefix_after(self._beginning, self._own.shortened)
         conversation = Conversation(
@@ -138,6 +141,10 @@ class RunContext:
             loaded.images,
         )
         return conversation, self._tools
+
+    def _add(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._own.add(step)
 
     def take_unstored(self) -> Instructions | None:
         """Return the instructions once, for the first step that is logged: later attempts read them there."""

@@ -84,9 +84,11 @@ class _MaskedOutput:
 
 
 class OpenSecrets:
-    """The secrets of a call while it runs."""
+    """The secrets of a call while it runs. Without a mask, the call has only texts, which are shown."""
 
-    def __init__(self, used: UsedSecrets, values: Mapping[str, str], mask: SecretMask) -> None:
+    def __init__(
+        self, used: UsedSecrets, values: Mapping[str, str], mask: SecretMask | None = None
+    ) -> None:
         self._used = used
         self._values = values
         self._outputs: list[_MaskedOutput] = []
@@ -102,14 +104,14 @@ class OpenSecrets:
 
     def mask_output(self, on_output: OnOutput | None) -> OnOutput | None:
         """Return a callback that masks live output before it passes it on."""
-        if on_output is None:
-            return None
+        if on_output is None or self._mask is None:
+            return on_output
         self._outputs.append(_MaskedOutput(self._mask, on_output))
         return self._outputs[-1].feed
 
     async def mask_value(self, value: Any) -> Any:
         """Return the result of the call without the values of secrets."""
-        return await _run(self._mask.value, value)
+        return value if self._mask is None else await _run(self._mask.value, value)
 
     async def mask_answer(self, answer: Answer) -> Answer:
         """Return the answer of a node without the values of secrets, for the row of a call."""
@@ -129,9 +131,12 @@ async def open_secrets(
 
     Raises `BadInput` for a secret that does not exist.
     """
-    if source is None and used.names:
+    if not used.names:
+        yield OpenSecrets(used, {})
+        return
+    if source is None:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
-    values = await source.resolve(user_id, used.names) if source and used.names else dict[str, str]()
+    values = await source.resolve(user_id, used.names)
     mask = await _run(_find_or_build, values)
     opened = OpenSecrets(used, values, mask)
     token = ACTIVE.set(mask)
