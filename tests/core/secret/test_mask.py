@@ -84,6 +84,14 @@ def test_secret_that_begins_with_another_one_is_replaced_as_a_whole() -> None:
 
 
 @rule("RS-66")
+def test_index_of_a_value_of_many_short_lines_is_built_without_a_pause_for_each() -> None:
+    pauses = list[None]()
+    mask = SecretMask({"A": "\n".join(f"{line:06}" for line in range(4_600))}, lambda: pauses.append(None))
+    assert mask.text("as 001234 says") == "as [secret A] says"
+    assert len(pauses) < 100
+
+
+@rule("RS-66")
 def test_names_of_members_numbers_and_nested_values_are_replaced() -> None:
     mask = SecretMask({"A": "secret value", "PIN": "123456"})
     value: Any = {"key secret value": [1, 1234567, 0.123456, True, None, {"x": "secret value"}], "n": 12}
