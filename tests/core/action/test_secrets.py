@@ -11,6 +11,7 @@ from easel.core.action.policy import check_templates
 from easel.core.action.resolution import ResolvedCall
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
+from easel.core.canvas.unreviewed import unreviewed_after
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition
@@ -212,3 +213,12 @@ def test_patch_that_copies_a_value_keeps_its_author_and_a_literal_is_of_the_spec
     assert pressed.change.authors == {"/text": BY_AGENT}
     by_program = start(snapshot, "act", input={"a": "x"}, principal=ROBOT)
     assert by_program.change.authors == {"/text": BY_AGENT, "/map": "service ci"}
+
+
+@rule("RS-73")
+def test_copy_to_an_escaped_name_is_remembered_under_the_name_that_a_placeholder_has() -> None:
+    copy = {"op": "add", "path": "/~0redacted", "value": {"$value": "state.service"}}
+    snapshot = with_secrets("KEY", act={"kind": "state.patch", "patch": [copy]})
+    change = start(written_by(snapshot, service=BY_AGENT), "act").change
+    assert change.state is not None
+    assert unreviewed_after(snapshot.canvas, change, ANN) == {"/redacted": BY_AGENT}

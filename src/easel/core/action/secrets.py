@@ -15,6 +15,7 @@ from easel.core.canvas.canvas import Canvas
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.unreviewed import is_related
 from easel.core.principal import Principal
+from easel.core.stream.marker import unescape_key
 from easel.core.tool.definition import X_SECRETS, ToolDefinition
 from easel.core.values.paths import pointer
 from easel.core.values.references import INPUT, STATE, ValueRef
@@ -82,7 +83,7 @@ def find_copied(canvas: Canvas, action: Action, principal: Principal) -> Mapping
     """Return the authors of the values that a `state.patch` copies, by the paths it copies them to. RS-73"""
     operations = action.patch if isinstance(action, PatchState) else ()
     return {
-        pointer(operation.path): author
+        pointer([unescape_key(part) for part in operation.path]): author
         for operation in operations
         for _, author in _find_authors(canvas, operation.value, principal)
     }

@@ -93,7 +93,8 @@ def escape_key(key: str, value: Any) -> str:
     return _ESCAPE + key if _ESCAPED_KEY.fullmatch(key) or (key == REDACTED and value is True) else key
 
 
-def _unescaped_key(key: str) -> str:
+def unescape_key(key: str) -> str:
+    """Return the original key."""
     return key[1:] if key.endswith(REDACTED) and _ESCAPED_KEY.fullmatch(key) else key
 
 
@@ -103,7 +104,7 @@ def unescape_keys(value: Any) -> Any:
         return value
     members = cast("dict[str, Any]", value)
     return (
-        {_unescaped_key(key): item for key, item in members.items()}
+        {unescape_key(key): item for key, item in members.items()}
         if any(map(_ESCAPED_KEY.fullmatch, members))
         else members
     )
@@ -121,7 +122,7 @@ def restore_markers(value: Any, fetched: Mapping[ArtifactId, bytes]) -> Any:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         if not is_marker(members):
-            return {_unescaped_key(key): restore_markers(item, fetched) for key, item in members.items()}
+            return {unescape_key(key): restore_markers(item, fetched) for key, item in members.items()}
         content = fetched[_artifact_of(members)]
         original: Any = from_bytes(content) if members["uri"].endswith(_AS_JSON) else content.decode()
         others = {key: item for key, item in members.items() if key not in _FIELDS}

@@ -86,9 +86,7 @@ class _MaskedOutput:
 class OpenSecrets:
     """The secrets of a call while it runs. Without a mask, the call has only texts, which are shown."""
 
-    def __init__(
-        self, used: UsedSecrets, values: Mapping[str, str], mask: SecretMask | None = None
-    ) -> None:
+    def __init__(self, used: UsedSecrets, values: Mapping[str, str], mask: SecretMask | None = None) -> None:
         self._used = used
         self._values = values
         self._outputs: list[_MaskedOutput] = []
