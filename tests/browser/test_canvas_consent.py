@@ -483,7 +483,7 @@ async def test_panel_and_question_show_folder_authors_and_every_member_of_an_act
 ) -> None:
     """A folder that has changed since the last acceptance is marked."""
     name = new_session()
-    members = {"allowOptions": True, "missing": "empty", "saveAs": "done", "timeoutMs": 5_000}
+    members = {"allowOptions": ["state.folder"], "missing": "empty", "saveAs": "done", "timeoutMs": 5_000}
     back_up = {**ECHO, "args": {"value": "tar cf x {{state.folder}}"}, "confirm": "never", **members}
     ask = {**back_up, "confirm": "always", "description": "Only a preview"}
     spec = {**WRITTEN, "actions": {"ask": ask}, "refresh": []}
@@ -496,7 +496,7 @@ async def test_panel_and_question_show_folder_authors_and_every_member_of_an_act
     question = page.locator("#consent-call")
     shown = (
         "Toolgsv__Echo",
-        "A value may be an option of a programyes",
+        "A value may be an option of a programstate.folder",
         "Where a value is missingit goes on with an empty text",
         "Stores its result asdone",
         "Is stopped after5 s",
