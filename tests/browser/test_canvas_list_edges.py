@@ -46,7 +46,7 @@ async def test_rows_that_a_script_moved_or_removed_follow_the_state_again(
 async def test_items_keep_their_own_rows_whatever_their_keys_are(
     page: Page, server: EaselProcess, api: CanvasApi
 ) -> None:
-    keys: list[Any] = ["\u00001", None, "__proto__", "constructor", "", 0, "0", False, {"deep": 1}]
+    keys: list[Any] = ["1 ", None, "__proto__", "constructor", "", 0, "0", False, {"deep": 1}]
     items = [{"id": key, "name": f"item {at}"} for at, key in enumerate(keys)]
     name = make(api, ROWS, orders=items)
     shown = await open_canvas(page, server, name)

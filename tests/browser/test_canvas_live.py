@@ -50,6 +50,7 @@ SPEC: dict[str, Any] = {
             "kind": "tool.call",
             "tool": "local__Bash",
             "args": {"command": "echo {{input.word}}; sleep {{input.seconds}}"},
+            "text": ["input.word"],
             "confirm": "never",
             "title": "Say and wait",
         },

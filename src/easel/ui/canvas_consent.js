@@ -128,7 +128,7 @@ function contextRows({ canvas, isAccepted, runsOn, ...authors }) {
 
 /** Return the rows of a complete resolved call: all that decides its effect. */
 function callRows(
-  { kind, sessionKey, secrets = [], env = [], because, salt, digest, shell, hints, ...members },
+  { kind, sessionKey, secrets = [], env = [], texts = {}, because, salt, digest, shell, hints, ...members },
 ) {
   const isCall = kind === "tool.call";
   const used = [
@@ -139,6 +139,7 @@ function callRows(
     ...memberRows(ACTION_MEMBERS, {
       ...members, sessionKey: isCall ? undefined : sessionKey, secrets: used.length ? used : undefined,
     }),
+    ...Object.entries(texts).map(([name, text]) => [`With the text $${name}`, text]),
     ...(isCall ? [["Works in the folder of", sessionKey]] : []),
   ];
 }

@@ -24,7 +24,6 @@ export const ACTION_MEMBERS = {
   patch: row("Changes the state"),
   secrets: row("Uses your secrets", list("none")),
   text: row("Takes any text", list("nothing")),
-  texts: (texts) => Object.entries(texts).map(([name, text]) => [`With $${name} =`, text]), // of a question
   allowOptions: row("A value may be an option of a program", list("none")),
   missing: row("Where a value is missing", { fail: "it fails", empty: "it goes on with an empty text" }),
   saveAs: row("Stores its result as"),

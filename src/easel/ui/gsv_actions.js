@@ -126,8 +126,8 @@ document.addEventListener("click", (event) => {
     return;
   }
   const link = event.target instanceof Element ? closest(event.target, "a, area") : null;
-  const address = addressOf(link);
-  if (!isInside(address)) {
+  const address = link && addressOf(link);
+  if (link && !isInside(address)) {
     event.preventDefault();
     reportProblem(`link to ${address.slice(0, 200)}`, "A canvas cannot open links to other sites.");
   }
@@ -152,10 +152,10 @@ document.addEventListener("submit", (event) => {
 
 const FOLDER = location.href.slice(0, location.href.indexOf("/assets/") + "/assets/".length);
 
-/** Return the absolute address of an element; in an SVG it is not a text. Without one, that of the page. */
-function addressOf(element) {
-  const address = element?.href?.baseVal ?? element?.href ?? "";
-  return URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI).href : document.baseURI;
+/** Return the absolute address of a link, in an SVG too. One that cannot be parsed is returned as it is. */
+function addressOf(link) {
+  const address = link.href?.baseVal ?? link.href ?? "";
+  return URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI).href : address;
 }
 
 const isInside = (href) => href.startsWith(FOLDER) || href.startsWith("javascript:");

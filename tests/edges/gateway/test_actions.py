@@ -191,7 +191,7 @@ async def test_value_of_a_placeholder_is_not_resolved_again(
 async def test_templates_are_resolved_in_arguments_and_messages_only(
     action_client: GatewayClient, tools: ControlledTools
 ) -> None:
-    patch = [{"op": "add", "path": "/{{state.k}}", "value": "{{state.k}}"}]
+    patch = [{"op": "add", "path": "/patched", "value": "{{state.k}}"}]
     actions = {
         "go": call_tool(tools.read, args={"{{state.k}}": "{{state.k}}"}),
         "patch": {"kind": "state.patch", "patch": patch},
@@ -199,7 +199,7 @@ async def test_templates_are_resolved_in_arguments_and_messages_only(
     canvas = await CanvasClient.create(action_client, actions, state={"k": "filled"})
     assert (await canvas.run("go"))["result"] == {"{{state.k}}": "filled"}
     await canvas.run("patch")
-    assert (await canvas.state()) == {"k": "filled", "{{state.k}}": "{{state.k}}"}
+    assert (await canvas.state()) == {"k": "filled", "patched": "{{state.k}}"}
 
 
 # --- a patch --------------------------------------------------------------------------------------
