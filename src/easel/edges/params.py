@@ -126,10 +126,7 @@ class CancelAction(OfCanvas):
 
 
 class AcceptSpec(OfCanvas):
-    """`weakenedTools` and `createdAt` are as the person has seen them; else nothing is accepted.
-
-    A canvas that was deleted and created again has other content at the same revision.
-    """
+    """`weakenedTools` and `createdAt` are as the person has seen them; else nothing is accepted."""
 
     revision: Revision
     weakenedTools: dict[str, str] | None = None

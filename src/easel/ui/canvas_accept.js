@@ -12,15 +12,13 @@ import { byId, element } from "./values.js";
 
 export class AcceptPanel {
   #shown = null; // the content of the panel as JSON
-  #revision = 0; // the revision that the panel shows
-  #createdAt = 0; // as the panel shows it: a canvas that was created again has other content
-  #weakened = {}; // the tools that claim less than before, as the panel shows them
+  #request = {}; // what the panel shows; a canvas that was created again has other content at a revision
   #pause = null;
   #isPauseOver = false;
   #seen = new SeenValues(byId("accept"), byId("accept-bar"), () => this.#update());
 
   /**
-   * `send(seen)` accepts the canvas; `reload` reads the canvas again after a refusal;
+   * `send(request)` accepts the canvas; `reload` reads the canvas again after a refusal;
    * `readTools` returns the definitions of all tools, `readLastAccepted` the last version that was accepted.
    */
   constructor(send, reload, readTools, readLastAccepted) {
@@ -28,9 +26,7 @@ export class AcceptPanel {
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {
-        await send({
-          revision: this.#revision, weakenedTools: this.#weakened, createdAt: this.#createdAt,
-        });
+        await send(this.#request);
       } catch (problem) {
         this.#shown = null; // so that the panel is drawn again
         byId("accept-problem").textContent = problem.message;
@@ -48,9 +44,7 @@ export class AcceptPanel {
     const content = isOpen ? JSON.stringify(shown) : null;
     if (content === this.#shown) return; // only the state of the canvas has changed
     this.#shown = content;
-    this.#revision = revision;
-    this.#createdAt = createdAt;
-    this.#weakened = weakenedTools;
+    this.#request = { revision, weakenedTools, createdAt };
     clearTimeout(this.#pause);
     byId("accept-now").disabled = true;
     if (!isOpen) return;

@@ -35,7 +35,7 @@ const conflicts = new Map(); // by JSON pointer: the value that the user entered
 const notes = new Notes();
 const refreshFailures = new RefreshFailures();
 const acceptPanel = new AcceptPanel(
-  async (seen) => watch.update(await gateway.call("canvas.accept", { canvasId, ...seen })),
+  async (request) => watch.update(await gateway.call("canvas.accept", { canvasId, ...request })),
   () => watch.refresh(),
   () => readPages("tools", (page) => gateway.callWithRetry("tools.list", page)),
   async () => {
