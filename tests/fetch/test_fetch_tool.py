@@ -44,14 +44,7 @@ async def web() -> AsyncIterator[WebServer]:
 class Client:
     """The tool with names that lead to the server of the test."""
 
-    def __init__(
-        self,
-        web: WebServer,
-        *hosts: str,
-        private: Any = LOOPBACK,
-        limit: int = LIMIT,
-        **names: Sequence[str],
-    ) -> None:
+    def __init__(self, web: WebServer, *hosts: str, private: Any = LOOPBACK, **names: Sequence[str]) -> None:
         self.lookups: list[str] = []
         self._names = {
             "127.0.0.1": ["127.0.0.1"],
@@ -61,7 +54,7 @@ class Client:
         self.hosts = frozenset(f"{host}:{web.port}" for host in hosts or ("127.0.0.1",))
         self.tls = ssl.create_default_context()
         self._private = private
-        self._limit = limit
+        self.limit = LIMIT  # bytes of a body
 
     async def _resolve(self, host: str) -> Sequence[str]:
         self.lookups.append(host)
@@ -69,7 +62,7 @@ class Client:
         return [found.pop(0)] if len(found) > 1 else found
 
     async def fetch(self, path: str, method: str = "GET", host: str = "127.0.0.1", **args: Any) -> Any:
-        tool = FetchTool([], self._private, max_body_bytes=self._limit, resolve=self._resolve, tls=self.tls)
+        tool = FetchTool([], self._private, max_body_bytes=self.limit, resolve=self._resolve, tls=self.tls)
         scheme = args.pop("scheme", "http")
         context = ToolContext(THE_OWNER, "agent:main:main", hosts=self.hosts)
         url = f"{scheme}://{host}:{self.port}{path}"
@@ -288,7 +281,8 @@ HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n"
 )
 async def test_answer_that_takes_long_to_read_does_not_hold_up_others(web: WebServer, answer: bytes) -> None:
     web.pages["/"] = answer
-    client = Client(web, limit=4_000_000)
+    client = Client(web)
+    client.limit = 4_000_000
     began = last = time.perf_counter()
     longest = 0.0
     fetching = asyncio.create_task(client.fetch("/"))
