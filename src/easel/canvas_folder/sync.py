@@ -169,14 +169,14 @@ def push(
 ) -> SyncResult | None:
     """Change the canvas on the server into `new`. Returns None if nothing differs.
 
-    Raises `RequestRefused`, with REVISION_CONFLICT if the canvas was changed after it was read, and `BadInput`
-    if this would accept a spec of others that the folder does not have.
+    Raises `RequestRefused`, with REVISION_CONFLICT if the canvas was changed after it was read. Raises
+    `BadInput` if this would accept a spec of others that the folder does not have.
     """
     has_effects = not {"actions", "toolPolicy"}.isdisjoint(on_server.canvas.spec or {})
     if is_accepted and has_effects and new.spec is None and not on_server.is_accepted:
         raise BadInput(
-            problem=f"{SPEC}: the folder has none, so --accept would accept the spec of the canvas unread. Use "
-            "`easel canvas export`, or accept the canvas on its page."
+            problem=f"{SPEC}: the folder has none, so --accept would accept the spec of the canvas unread. "
+            "Use `easel canvas export`, or accept the canvas on its page."
         )
     difference, is_new = compare(on_server.canvas, new), on_server.revision == 0
     if not difference.files and not is_new:
