@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from easel.canvas_folder.api_client import ApiClient, RequestRefused
 from easel.canvas_folder.sync import ServerCanvas, push
 from easel.core.canvas.folder import FolderCanvas
+from easel.errors import BadInput
 from easel.ids import CanvasId
 from tests.requirements import rule
 
@@ -46,6 +48,17 @@ class Client:
 
 def push_to(client: Client, on_server: ServerCanvas, new: FolderCanvas, **options: Any) -> Any:
     return push(cast(ApiClient, client), on_server, new, **options)
+
+
+@rule("RS-59")
+def test_spec_that_the_folder_does_not_have_is_not_accepted_with_it() -> None:
+    client, page = Client(), folder_canvas(assets={"assets/index.html": b"2"})
+    of_others = ServerCanvas(replace(OLD, spec={**SPEC, "actions": {}}), revision=7, is_accepted=False)
+    with pytest.raises(BadInput, match=r"spec.json: the folder has none.*easel canvas export"):
+        push_to(client, of_others, page)
+    assert client.calls == []
+    assert push_to(client, of_others, page, is_accepted=False).revision == 8
+    assert push_to(client, replace(of_others, is_accepted=True), page).revision == 9
 
 
 def test_equal_canvas_is_not_sent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import time
 import zlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ class Client:
         self.hosts = frozenset(f"{host}:{web.port}" for host in hosts or ("127.0.0.1",))
         self.tls = ssl.create_default_context()
         self._private = private
+        self.limit = LIMIT  # bytes of a body
 
     async def _resolve(self, host: str) -> Sequence[str]:
         self.lookups.append(host)
@@ -60,7 +62,7 @@ class Client:
         return [found.pop(0)] if len(found) > 1 else found
 
     async def fetch(self, path: str, method: str = "GET", host: str = "127.0.0.1", **args: Any) -> Any:
-        tool = FetchTool([], self._private, max_body_bytes=LIMIT, resolve=self._resolve, tls=self.tls)
+        tool = FetchTool([], self._private, max_body_bytes=self.limit, resolve=self._resolve, tls=self.tls)
         scheme = args.pop("scheme", "http")
         context = ToolContext(THE_OWNER, "agent:main:main", hosts=self.hosts)
         url = f"{scheme}://{host}:{self.port}{path}"
@@ -124,7 +126,7 @@ def test_arguments_that_could_change_another_part_of_the_request_are_refused_wit
             {"headers": {name: "k3y"}}
             for name in ("Host", "TE", "transfer-encoding", "X A", "X-A\r\nB", "", "ü")
         ),
-        *({"headers": {"X-A": value}} for value in ("k3y\r\nX-B: b", "k3y\0", "k3y é", 7)),
+        *({"headers": {"X-A": value}} for value in ("k3y\r\nX-B: b", "k3y\0", "k3y é", " k3y", "k3y\t", 7)),
         *({"bearer": value} for value in ("k3y\nX-B: b", "k3y é", "a b", "")),
         *({"method": value} for value in ("get", "TRACE", "CONNECT", "GET / HTTP/1.1\r\n")),
     ]
@@ -262,6 +264,33 @@ async def test_endless_body_is_cut_off(web: WebServer) -> None:
     web.pages["/"] = sending("content-type: application/json\r\n\r\n", b"[" * 100)
     answer = await Client(web).fetch("/")
     assert (len(answer["body"]), answer["truncated"], "json" in answer) == (LIMIT, True, False)
+
+
+ROWS = b"{" + b",".join(b'"%d":1' % number for number in range(200_000)) + b"}"
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n"
+
+
+@rule("RS-74")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HEAD + b"\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n",
+        HEAD + b"content-type: application/json\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(ROWS), ROWS),
+    ],
+    ids=["many chunks at once", "much JSON"],
+)
+async def test_answer_that_takes_long_to_read_does_not_hold_up_others(web: WebServer, answer: bytes) -> None:
+    web.pages["/"] = answer
+    client = Client(web)
+    client.limit = 4_000_000
+    began = last = time.perf_counter()
+    longest = 0.0
+    fetching = asyncio.create_task(client.fetch("/"))
+    while not fetching.done():
+        await asyncio.sleep(0)
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert fetching.result()["truncated"] is False
+    assert longest < (last - began) * 0.8, "others must have a turn meanwhile"
 
 
 @rule("RS-74")

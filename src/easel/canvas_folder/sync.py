@@ -42,6 +42,7 @@ class ServerCanvas:
     canvas: FolderCanvas
     descriptor: Mapping[str, Any] = field(default_factory=dict[str, Any])
     revision: int = 0
+    is_accepted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ def fetch(client: ApiClient, canvas_id: str, agent_id: str | None = None) -> Ser
         wanted = escape_unprintable(str(agent_id))
         raise BadInput(problem=f"Canvas {canvas_id} belongs to agent {owner}, not to {wanted}.")
     artifacts = {name: client.artifact(name) for name in find_offloaded(view)}
-    return ServerCanvas(from_view(view, assets, artifacts), view["descriptor"], view["revision"])
+    canvas = from_view(view, assets, artifacts)
+    return ServerCanvas(canvas, view["descriptor"], view["revision"], view["accepted"])
 
 
 def _find(client: ApiClient, method: str, **params: Any) -> Any:
@@ -167,8 +169,15 @@ def push(
 ) -> SyncResult | None:
     """Change the canvas on the server into `new`. Returns None if nothing differs.
 
-    Raises `RequestRefused`, with REVISION_CONFLICT if the canvas was changed after it was read.
+    Raises `RequestRefused`, with REVISION_CONFLICT if the canvas was changed after it was read. Raises
+    `BadInput` if this would accept a spec of others that the folder does not have.
     """
+    has_effects = not {"actions", "toolPolicy"}.isdisjoint(on_server.canvas.spec or {})
+    if is_accepted and has_effects and new.spec is None and not on_server.is_accepted:
+        raise BadInput(
+            problem=f"{SPEC}: the folder has none, so --accept would accept the spec of the canvas unread. "
+            "Use `easel canvas export`, or accept the canvas on its page."
+        )
     difference, is_new = compare(on_server.canvas, new), on_server.revision == 0
     if not difference.files and not is_new:
         return None

@@ -41,7 +41,7 @@ SCHEMA: Mapping[str, Any] = {
             "type": "object",
             "maxProperties": 50,
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,100}$", "not": {"pattern": _RESERVED}},
-            "additionalProperties": {"type": "string", "pattern": "^[\\t -~]*$"},
+            "additionalProperties": {"type": "string", "pattern": "^([!-~]([\\t -~]*[!-~])?)?$"},
         },
         "json": {"description": "The body as a JSON value."},
         "body": {"type": "string", "description": "The body as text, instead of `json`."},
@@ -137,19 +137,20 @@ class FetchTool:
         result: dict[str, Any] = {"status": answer.status, "headers": received, "body": text}
         if _JSON.fullmatch(received.get("content-type", "")) and not is_truncated:
             with contextlib.suppress(BadInput):  # then there is the body
-                result["json"] = parse_json(text, "body")
+                result["json"] = await asyncio.to_thread(parse_json, text, "body")
         return {**result, "truncated": is_truncated}
 
-    async def _read(self, chunks: AsyncIterable[bytes], encoding: str) -> tuple[bytes, bool]:
+    async def _read(self, chunks: AsyncIterable[bytes], encoding: str) -> tuple[bytearray, bool]:
         """Return the decompressed body, and whether it was cut off at the limit."""
         if encoding not in ("gzip", "", "identity"):
             raise httpcore2.RemoteProtocolError("its body is compressed, and not with gzip")
         gzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-        body = b""
+        body = bytearray()
         async for chunk in chunks:
             body += gzip.decompress(chunk, self._max_body_bytes + 1 - len(body)) if gzip else chunk
             if len(body) > self._max_body_bytes:
                 return body[: self._max_body_bytes], True
+            await asyncio.sleep(0)  # many small chunks can arrive at once
         return body, False
 
 

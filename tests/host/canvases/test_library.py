@@ -186,6 +186,41 @@ async def test_refused_asset_leaves_no_blob(services: CanvasServices) -> None:
     assert await services.keys() == keys
 
 
+async def test_upsert_stores_only_assets_that_changed(services: CanvasServices) -> None:
+    page = {"assets/a": b"a", "assets/b": b"b"}
+    await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets=page))
+    before = (await services.library.get(THE_OWNER, "c")).assets
+    changed = await services.library.upsert(
+        THE_OWNER, Draft(canvas_id="c", assets={**page, "assets/b": b"B"})
+    )
+    assert changed.assets[0] == before[0]
+    assert changed.assets[1] != before[1]
+    assert (await services.log())[-1][1]["changedPaths"] == ["$assets/b"]
+    assert len(await services.keys()) == 3, "one of each content"
+    await services.blobs.delete(before[0].blob_key)
+    await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets={**page, "assets/b": b"B"}))
+    assert (await services.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"a", "a missing blob is replaced"
+
+
+async def test_upsert_stores_an_asset_again_that_others_replaced_meanwhile(
+    services: CanvasServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, store = {"assets/a": b"a", "assets/b": b"b"}, services.assets.store
+    await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets=page))
+
+    async def store_and_replace(*args: Any) -> Any:
+        stored = await store(*args)
+        monkeypatch.undo()
+        await services.assets.put(THE_OWNER, "c", "assets/a", b"other", None)
+        return stored
+
+    monkeypatch.setattr(services.assets, "store", store_and_replace)
+    await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets={**page, "assets/b": b"B"}))
+    assert (await services.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"a"
+    assert (await services.assets.read(THE_OWNER, "c", "assets/b"))[1] == b"B"
+    assert await services.assets.sweep(grace_seconds=-1) == 0
+
+
 async def test_missing_or_changed_blob_is_reported_as_corrupt(services: CanvasServices) -> None:
     asset, _ = await services.assets.put(THE_OWNER, "c", "assets/a", b"abc", None)
     await services.blobs.delete(asset.blob_key)

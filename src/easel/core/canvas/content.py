@@ -58,7 +58,8 @@ def change_content(
     session = session if is_person and session != canvas.session_key else None  # RS-72
     present = {asset.path: asset for asset in snapshot.assets}
     other = [one for one in write.put if one.path not in present or one.has_other_content(present[one.path])]
-    put = write.put if is_person else other  # a person may replace a blob that is missing by the same content
+    # A person may replace a blob that is missing by the same content.
+    put = [one for one in write.put if one != present.get(one.path)] if is_person else other
     is_changed = bool(spec is not None or session or other or write.removed)
     # Who sends no session means the default one, and has not seen which one a program chose. RS-72
     knows_session = write.session_key is not None or canvas.session_key == main_session_key(canvas.agent_id)

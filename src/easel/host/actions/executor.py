@@ -66,7 +66,8 @@ class ActionExecutor:
 
     async def run(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
         """Run the work and return its result. Raises a HostError if it fails. A cancel stops the tool."""
-        return parse_result(started.action, await self._work(principal, started, context))
+        result = await self._work(principal, started, context)
+        return await asyncio.to_thread(parse_result, started.action, result)  # megabytes take seconds
 
     async def _work(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
         match started.action, started.work:

@@ -148,12 +148,18 @@ class CanvasAssets:
         check_path_conflicts(paths)
 
     async def store(
-        self, user_id: UserId, agent_id: str, canvas_id: CanvasId, files: Mapping[str, bytes]
+        self,
+        user_id: UserId,
+        agent_id: str,
+        canvas_id: CanvasId,
+        files: Mapping[str, bytes],
+        present: Sequence[Asset] = (),
     ) -> list[Asset]:
-        """Write the blobs of these files under new keys.
+        """Write the blobs of these files under new keys, except those that are present with this content.
 
-        The caller stores their rows or deletes the blobs.
+        The caller stores their rows or deletes the new blobs.
         """
+        known = {asset.path: asset for asset in present}
         new = [
             Asset(
                 path,
@@ -163,9 +169,13 @@ class CanvasAssets:
             for path in sorted(files)
         ]
 
-        async def put(asset: Asset) -> None:
+        async def put(asset: Asset) -> Asset:
+            old = known.get(asset.path)
             async with self._puts:
+                if old and old.digest == asset.digest and await self._blobs.size(old.blob_key) == old.size:
+                    return old
                 await self._blobs.put(asset.blob_key, files[asset.path])
+                return asset
 
         try:
             async with asyncio.timeout(PUT_SECONDS):
@@ -173,11 +183,13 @@ class CanvasAssets:
                 outcomes = await asyncio.gather(*(put(asset) for asset in new), return_exceptions=True)
         except TimeoutError:
             raise Unavailable(what="The blob store") from None
+        stored: list[Asset] = []
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 await self._transactions.delete_blobs(asset.blob_key for asset in new)
                 raise outcome
-        return new
+            stored.append(outcome)
+        return stored
 
     # -- reading ---------------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class CanvasLibrary:
             current = await self._canvases.get(principal.user_id, checked.canvas_id)
             try:
                 if current is not None:
-                    replaced = await self._replace(principal, current.canvas, checked)
+                    replaced = await self._replace(principal, current, checked)
                     return await self.check_tools(principal, replaced)
                 if draft.expected_revision not in (None, 0):
                     raise RevisionConflict(
@@ -210,8 +210,10 @@ class CanvasLibrary:
         await self._transactions.announce_creation(principal, created)
         return created
 
-    async def _replace(self, principal: Principal, current: Canvas, checked: CheckedDraft) -> CanvasSnapshot:
-        draft, canvas_id = checked.draft, checked.canvas_id
+    async def _replace(
+        self, principal: Principal, found: CanvasSnapshot, checked: CheckedDraft
+    ) -> CanvasSnapshot:
+        draft, canvas_id, current = checked.draft, checked.canvas_id, found.canvas
         if draft.agent_id not in (None, current.agent_id):
             raise AlreadyExists(what="canvas", id=canvas_id)  # of another agent. RS-67
         # Fail before blobs are written; the revision is checked again under the lock.
@@ -220,8 +222,11 @@ class CanvasLibrary:
         assets = (
             None
             if draft.assets is None
-            else await self._assets.store(principal.user_id, current.agent_id, canvas_id, draft.assets)
+            else await self._assets.store(
+                principal.user_id, current.agent_id, canvas_id, draft.assets, found.assets
+            )
         )
+        added = [asset for asset in assets or () if asset not in found.assets]
         events = events_for(principal, canvas_id)
         write = ContentWrite(
             title=title,
@@ -237,6 +242,8 @@ class CanvasLibrary:
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             canvas = snapshot.canvas
             check_revision(canvas, draft.expected_revision)
+            if not {*added, *snapshot.assets}.issuperset(assets or ()):
+                raise NotFound(what="asset", id=canvas_id)  # replaced meanwhile, with its blob: try again
             removed = _removed_paths(snapshot, assets)
             change, marks = change_content(principal, snapshot, replace(write, removed=removed))
             if checked.state is not None:
@@ -254,9 +261,9 @@ class CanvasLibrary:
         except HostError as problem:
             # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
             if not isinstance(problem, Unavailable):
-                await self._transactions.delete_blobs(asset.blob_key for asset in assets or ())
+                await self._transactions.delete_blobs(asset.blob_key for asset in added)
             raise
-        await self._assets.delete_unused(assets or (), snapshot)
+        await self._assets.delete_unused(added, snapshot)
         return snapshot
 
     async def _hints(self, principal: Principal, spec: CanvasSpec | None) -> Callable[[Hints], Hints] | None:
