@@ -217,6 +217,13 @@ class Checker:
             _refuse(slots, f"the name of a variable for `{name}`")
         if name in rules.TESTS and _has_any(call.words, rules.NUMBER_TESTS):
             _require_digits(slots)
+        # An option may be abbreviated.
+        options |= {
+            full
+            for full in rule["files"]
+            for given in (option, previous)
+            if len(given) > 4 and full.startswith(given)
+        }
         if options & rule["files"] or any(map(rules.FILE_OPTION.fullmatch, options)):
             _refuse(slots, f"the value of {option or previous} of `{name}`; {_RUNS}")
         if "folder" in rule and options & rules.FOLDER_OPTIONS and "/" not in word.head:
