@@ -14,8 +14,8 @@ from easel.core.shell.words import Slot
 _REGEX_FOLLOWS = re.compile(r"(?:^|[(,=~!&|{};:?\n]|\b(?:if|and|or|not|s|g)|[%0-9$]s?)\s*$")
 # Before a quote: what is in it runs, or names what runs.
 _RUNS = re.compile(
-    r"(?i)(?:(?<![a-z])(?:system|exec|popen|spawn|shell|eval|require|import|include|load(?!s)|getoutput|program)"
-    r"\w*|(?<![a-z])(?:do(?:file)?|source|run|call)|\\[i!]\w*)\s*[\[(]*\s*$"
+    r"(?i)(?:(?<![a-z])(?:system|exec|popen|spawn|shell|eval|require|import|include|load(?!s)|getoutput|"
+    r"program)\w*|(?<![a-z])(?:do(?:file)?|source|run|call)|\\[i!]\w*)\s*[\[(]*\s*$"
 )
 _PIPES = re.compile(r"(?<!\|)\|&?\s*$")
 _IS_PIPED = re.compile(r'[^"]*"\s*\|&?\s*getline')

@@ -21,7 +21,8 @@ import re
 from collections.abc import Mapping
 
 TABLE = """
-sh bash dash ash zsh ksh mksh yash fish tcsh rbash pwsh: script shell code=c files=--rcfile,--init-file,-o,-O,+o,+O
+sh bash dash ash zsh ksh mksh yash fish tcsh rbash pwsh: script shell code=c
+sh bash dash ash zsh ksh: files=--rcfile,--init-file,-o,-O,+o,+O
 su runuser script flock: shell code=c
 python pypy: script code=c files=-m,-W,-X
 perl: script code=eE files=-I,-M,-d
@@ -34,16 +35,18 @@ tclsh wish jshell: script
 psql mysql mariadb sqlcmd: input notext files=-f,--file
 sqlite sqlite3 duckdb: input notext operand=1 skip=-separator files=-init
 mongo mongosh sqlplus redis-cli clickhouse-client: input notext
-ed gdb lldb bc dc m4 irb iex ftp lftp sftp telnet gnuplot at batch crontab: input notext files=-f,-x,-ex,--args
+ed gdb lldb bc dc m4 irb iex ftp lftp telnet gnuplot at batch crontab: input notext files=-f,-x,-ex,--args
 jq gojq: operand=0 code=  skip=--indent,--tab files=-f,--from-file,-L
 yq: operand=1 skip=-o,-p
-awk gawk mawk nawk: operand=0 code=e skip=-v,-F notext files=-f,--file,-i,--include,-l,--load,-E,--exec,--source
+awk gawk mawk nawk: operand=0 code=e skip=-v,-F notext
+awk gawk mawk nawk: files=-f,--file,-i,--include,-l,--load,-E,--exec,--source
 sed gsed: operand=0 code=e skip=-l files=-f,--file
 vim vi nvim view ex less more man emacs: plus notext files=-S,-s,-u,-P,--pager,-H
 emacs nvim emacsclient: files=-l,--load,-f,--funcall,-a
 sudo doas: launch=0 take=-u,-g,-h,-p,-C,-D,-R,-T,-U,-r,-t,--user,--group
 env: launch=0 take=-u,-C,--unset,--chdir notext files=-S,--split-string
-nohup setsid command builtin exec npx bunx uvx ltrace pkexec fakeroot xvfb-run busybox toybox numactl cpulimit prlimit firejail k3s microk8s sshpass: launch=0 take=-a,-p,-f,-l,-N
+nohup setsid command builtin exec npx bunx uvx ltrace pkexec fakeroot xvfb-run busybox: launch=0 take=-a,-p
+toybox numactl cpulimit prlimit firejail k3s microk8s sshpass: launch=0 take=-p,-f,-l,-N
 time: launch=0 take=-f,-o
 strace valgrind perf: launch=0 take=-o,-e,-p nocode
 nice ionice stdbuf: launch=0 take=-n,-c,-i,-o,-e,--adjustment,--class nocode
@@ -55,9 +58,12 @@ watch: launch=0 joins take=-n,--interval
 unshare nsenter: launch=0 take=-t,--target,-S,-G
 runuser: launch=0 take=-u,-g,-G,--user
 systemd-run: launch=0 take=-u,-p,-E,--unit,--property,--slice,--uid,--gid,--setenv,--description
-ssh slogin rsh mosh autossh: launch=1 joins nocode files=-F,-o,-S,-I take=-p,-i,-l,-J,-L,-R,-D,-b,-c,-E,-e,-m,-W,-w,-B,-Q
-docker podman nerdctl docker-compose podman-compose: launch=1 verbs=exec,run,create nocode folder files=--entrypoint,--config
-docker podman nerdctl docker-compose podman-compose: take=-u,-e,-w,-v,-p,-f,-l,-h,-m,--name,--network,--net,--env,--user,--workdir,--volume
+ssh slogin rsh mosh autossh: launch=1 joins nocode files=-F,-o,-S,-I
+ssh slogin rsh mosh autossh: take=-p,-i,-l,-J,-L,-R,-D,-b,-c,-E,-e,-m,-W,-w,-B,-Q
+docker podman nerdctl docker-compose podman-compose: launch=1 verbs=exec,run,create nocode folder
+docker podman nerdctl docker-compose podman-compose: files=--entrypoint,--config
+docker podman nerdctl docker-compose podman-compose: take=-u,-e,-w,-v,-p,-f,-l,-h,-m
+docker podman nerdctl: take=--name,--network,--net,--env,--user,--workdir,--volume
 kubectl oc: launch=1 verbs=exec,run,debug nocode files=--kubeconfig take=-n,-c,-f,--namespace,--container
 bundle poetry pipenv: launch=0 verbs=exec,run
 npm: launch=0 verbs=exec,x folder notext
@@ -75,6 +81,7 @@ curl wget: nocode files=-K,--config,--use-askpass
 rsync scp sftp: copies notext files=-e,-F,-o,-S,--rsh,--rsync-path
 find fd: nocode files=-exec,-execdir,-ok,-okdir,-x,-X
 ansible ansible-playbook: nocode notext files=-a,--args,-i,--inventory
+sftp: input
 scp sftp: files=-D,-b
 tcpdump: files=-z
 helm: files=--post-renderer,--kubeconfig
