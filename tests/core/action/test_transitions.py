@@ -258,6 +258,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
         "shell": [".command"],
         "hints": {"readOnly": False, "idempotent": False, "destructive": True},
         "texts": {"EASEL_TEXT_1": "it's"},
+        "text": ["input.to"],
         "salt": "",
         "digest": data["digest"],
     }
@@ -418,7 +419,13 @@ def test_question_is_closed_if_any_hint_of_its_tool_has_changed(hint: str, *, be
 
 @rule("RS-72")
 def test_confirmation_has_every_other_member_of_its_action_as_declared() -> None:
-    terms = {"title": "Go", "description": "", "confirm": "always", "missing": "empty", "allowOptions": True}
+    terms = {
+        "title": "Go",
+        "description": "",
+        "confirm": "always",
+        "missing": "empty",
+        "allowOptions": ["input.to"],
+    }
     terms |= {"saveAs": "out", "saveMode": "append", "timeoutMs": 1_000}
     resolved = start(canvas_with_actions(act={**ACTS, **terms}), "act", input={"to": "x"}).execution.resolved
     assert resolved is not None
@@ -436,7 +443,7 @@ APPROVED: list[tuple[str, type[HostError] | None, dict[str, Any]]] = [
     ("another place for the result",     ConfirmationClosed,  acting({**ACTS, "saveAs": "out"})),
     ("another time limit",               ConfirmationClosed,  acting({**ACTS, "timeoutMs": 1})),
     ("another answer to missing values", ConfirmationClosed,  acting({**ACTS, "missing": "empty"})),
-    ("options are allowed",              ConfirmationClosed,  acting({**ACTS, "allowOptions": True})),
+    ("options are allowed",              ConfirmationClosed,  acting({**ACTS, "allowOptions": ["input.to"]})),
     ("another tool",                     ConfirmationClosed,  acting(READS)),
     ("another kind",                     ConfirmationClosed,  acting({"kind": "state.patch", "patch": []})),
     ("no such action",                   ConfirmationClosed,  {"actions": {"other": ACTS}}),
