@@ -1,11 +1,10 @@
-"""Hostile values, and the installed shells that the tests run them through.
+"""Hostile values, and a folder in which a value could do harm.
 
 The shared corpus `shell-values.json` is read from beside a developer's clone if it exists; the values below
 are always used.
 """
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,30 +45,6 @@ def corpus() -> list[str]:
     """Return the values: the ones above and the shared ones."""
     shared: list[str] = json.loads(SHARED.read_text(encoding="utf-8"))["values"] if SHARED.exists() else []
     return list(dict.fromkeys([*OURS, *OPTIONS, *shared]))
-
-
-def installed_shells() -> list[list[str]]:
-    """Return the command of every installed shell, each binary once."""
-    commands = [
-        ["/bin/sh"],
-        ["bash"],
-        ["bash", "--posix"],
-        ["dash"],
-        ["busybox", "sh"],
-        ["ksh"],
-        ["mksh"],
-        ["zsh"],
-        ["yash"],
-    ]
-    installed = {
-        (str(Path(found).resolve()), *command[1:]): [found, *command[1:]]
-        for command in commands
-        if (found := shutil.which(command[0]))
-    }
-    return list(installed.values())
-
-
-SHELLS = installed_shells()
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,16 @@ ACCEPTED = [
     "docker run -e NAME={{state.x}} alpine sh -c 'echo \"$NAME\"'",
     "head -c {{state.x}} f; grep -e {{state.x}} f; ping -c 1 {{state.x}}",
     "echo a; esac {{state.x}}",
+    "awk -vname={{state.x}} '$1 == name' f",
+    "foo -etag={{state.x}}",
+    "python -c \"print('{{state.x}}')\" a",
+    "time curl {{state.x}}",
+    '"$PY" manage.py {{state.x}}',
+    "bash -eo pipefail run.sh {{state.x}}",
+    "docker run --env=A={{state.x}} alpine",
+    "git push -u origin {{state.x}}",
+    "json -c \"loads('{{state.x}}')\"",
+    "make -f a.mk X={{state.x}}",
 ]
 
 
@@ -103,6 +113,24 @@ REFUSED = {
         "strace -f {{state.x}}",
         "ip netns exec a {{state.x}}",
         "lxc exec a -- {{state.x}}",
+        "time { {{state.x}}; }",
+        "time -p { {{state.x}}; }",
+        "time if {{state.x}}; then a; fi",
+        "coproc N { {{state.x}}; }",
+        "coproc N while {{state.x}}; do a; done",
+        "for a do {{state.x}}; done",
+        "{fd}>b {{state.x}}",
+        "sh -c '$0' {{state.x}}",
+        "sh -c 'for a; do $a; done' _ {{state.x}}",
+        ": ${a:={{state.x}}}; $a",
+        "printf -v a %s {{state.x}}; $a",
+        "env - {{state.x}}",
+        "trap '$a' EXIT; a={{state.x}}",
+        '"$SUDO" {{state.x}}',
+        "${SUDO:-sudo} {{state.x}}",
+        "numactl -N 0 {{state.x}}",
+        "docker-compose exec web {{state.x}}",
+        "aws-vault exec x -- {{state.x}}",
     ],
     "operand of": [
         "eval echo {{state.x}}",
@@ -120,6 +148,11 @@ REFUSED = {
         "bash -x a-{{state.x}}",
         "node --inspect {{state.x}}",
         "bash <(echo {{state.x}})",
+        "bash - {{state.x}}",
+        "bash +x {{state.x}}",
+        "bash -eo pipefail {{state.x}}",
+        "python -m pdb {{state.x}}",
+        "${PYTHON:-python3} {{state.x}}",
     ],
     "piped or redirected": [
         "echo {{state.x}} | sh",
@@ -136,6 +169,10 @@ REFUSED = {
         "echo {{state.x}} | xargs env",
         "source /dev/stdin <<< {{state.x}}",
         "for i in 1; do echo {{state.x}}; done | docker exec -i a bash",
+        "xargs < {{state.x}} sh -c",
+        "xargs -a {{state.x}} sh",
+        "bash /dev/fd/3 3<{{state.x}}",
+        "sftp a < {{state.x}}",
     ],
     "name": [
         "${{{state.x}}}",
@@ -148,6 +185,7 @@ REFUSED = {
         "docker run -e {{state.x}} a",
         "printf -v {{state.x}} a",
         "[ -v {{state.x}} ]",
+        'printf "-v{{state.x}}" a',
         "for {{state.x}} in a; do :; done",
         "{{state.x}}() { a; }",
         "function {{state.x}} { a; }",
@@ -163,6 +201,10 @@ REFUSED = {
         "for IFS in {{state.x}}; do :; done",
         "docker run -e BASH_ENV={{state.x}} a",
         "x={{state.x}}; echo ${!x}",
+        "docker run --env=BASH_ENV={{state.x}} a",
+        "docker run -eBASH_ENV={{state.x}} a",
+        "systemd-run -p ExecStartPre={{state.x}} a",
+        "make CC={{state.x}}",
         "x={{state.x}} python -c 'import os; e[\"x\"]'",
     ],
     "the value of": [
@@ -176,6 +218,22 @@ REFUSED = {
         "java -cp {{state.x}} Main",
         "kubectl --kubeconfig={{state.x}} get pods",
         "python -m {{state.x}}",
+        "env -S'{{state.x}} a'",
+        "env --split-string={{state.x}}",
+        "rsync -ae {{state.x}} a b",
+        "tar -xI{{state.x}} -f a",
+        "tar --use-comp={{state.x}} -cf a b",
+        "git clone -u {{state.x}} a",
+        "git clone --template={{state.x}} a",
+        "git clone --config core.pager={{state.x}} a",
+        "git filter-branch --tree-filter {{state.x}}",
+        "tar --rmt-command={{state.x}} -xf a",
+        "java -javaagent:{{state.x}} -jar a",
+        "awk --include={{state.x}} 1 f",
+        "make -E {{state.x}}",
+        "ssh -I {{state.x}} h a",
+        "emacs -l {{state.x}}",
+        "kubectl config set-credentials a --exec-command={{state.x}}",
     ],
     "folder": [
         "git -C {{state.x}} status",
@@ -190,11 +248,17 @@ REFUSED = {
         "curl {{state.x}} -o a && sh a",
         "echo a{{state.x}} > {{state.x}} && ./deploy",
         "git clone h:{{state.x}} d && d/a",
+        "cp {{state.x}} a.mk && make -f a.mk",
+        "curl -sSo a https://h/{{state.x}}; sh a",
+        "wget -Oa https://h/{{state.x}}; sh a",
     ],
     "which other programs run": [
         "echo {{state.x}} > Makefile",
         "cp {{state.x}} .git/hooks/a",
         "echo {{state.x}} >> ~/.bashrc",
+        "echo {{state.x}} > .git/hooks/{{state.x}}",
+        "cp {{state.x}} .git/config",
+        "cp {{state.x}} ~/.gitconfig",
     ],
     "right": ["echo \\{{state.x}}", "echo ~{{state.x}}", "echo {{state.x}}>f", "echo 1{{state.x}}<f"],
     "pattern": ["case a in {{state.x}}) b;; esac"],
@@ -206,6 +270,9 @@ REFUSED = {
         "echo `a {{state.x}}",
     ],
     "here-document": ["cat <<E\n{{state.x}}"],
+    "behind an option": ["sh -c -- {{state.x}}", "bash -c -x '{{state.x}} a'"],
+    "in backticks": ["echo `echo \\`{{state.x}}\\``", "echo `a '` {{state.x}} `'`"],
+    "an index with blanks": ["declare -A a; a[b c]=2 {{state.x}}"],
 }
 
 
@@ -251,6 +318,18 @@ DIGITS = [
     "exit {{state.x}}",
     "echo 2>&{{state.x}}",
     "for ((i=0; i<{{state.x}}; i++)); do a; done",
+    "a={{state.x}}; echo ${b[$a]}",
+    "a={{state.x}}; b[a]=1",
+    "python -c'import {{state.x}}'",
+    "perl -e'print {{state.x}}'",
+    "sed \"s,a,'{{state.x}}',\" f",
+    "python -c \"os.system('{{state.x}}')\"",
+    "node -e \"require('{{state.x}}')\"",
+    "awk '{ print | \"{{state.x}}\" }' f",
+    "awk '{ \"{{state.x}}\" | getline }' f",
+    "integer a={{state.x}}",
+    "a=([{{state.x}}]=1)",
+    "a={{state.x}}; b=([$a]=1)",
 ]
 
 
@@ -269,6 +348,8 @@ def test_value_must_be_digits_where_it_is_code(text: str) -> None:
 def test_value_must_not_end_a_regular_expression_or_a_here_document() -> None:
     with pytest.raises(BadInput, match="would end the expression"):
         fill("sed 's/x/{{state.x}}/' f", "1/e")
+    with pytest.raises(BadInput, match="would end the expression"):
+        fill("sed -es/x/{{state.x}} f", "1/e")
     with pytest.raises(BadInput, match="would end the here-document at EOF"):
         fill("cat <<EOF\n{{state.x}}\nEOF", "EOF")
 
@@ -309,6 +390,9 @@ def test_missing_value_fails_unless_the_action_says_that_it_is_empty() -> None:
         fill("rm -r build/{{state.x}}", "")
     for value in ("", None):
         assert fill('rm -r build/{{state.x}} "{{state.x}}"', value, empty) == "rm -r build/'' \"\""
+    for text in ("ls {{state.x}}-a", 'ls "{{state.x}}--all"', "sh -c 'timeout {{state.x}} a {{state.x}}'"):
+        with pytest.raises(BadInput, match="must not be empty here"):
+            fill(text, "", empty)
 
 
 @rule("RS-71")
@@ -364,6 +448,8 @@ NO_TEXT = [
     "env A={{state.x}} b",
     "ansible-playbook a -e b={{state.x}}",
     "xargs echo {{state.x}}",
+    "scp h:{{state.x}} .",
+    "npm run a -- {{state.x}}",
     'eval "$EASEL_TEXT_1"; echo {{state.x}}',
     "echo $((EASEL_TEXT_1)); echo {{state.x}}",
 ]
@@ -418,6 +504,7 @@ LONG = {
     "braces": "${" * 9_000,
     "arrays": "a=(" * 6_000,
     "documents": "cat <<E\n" * 2_000,
+    "evaluations": "eval ssh a " * 1_500,
     "words": "echo a " + "a=$a " * 3_000,
 }
 

@@ -6,38 +6,29 @@ or tools.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from easel.core.shell import rules
+from easel.core.shell.calls import (
+    Call,
+    Piece,
+    find_code,
+    find_started,
+    is_named,
+    letters_of,
+    program_name,
+)
 from easel.core.shell.code import check_quotes
 from easel.core.shell.lexer import INPUTS, MAX_NESTING, NAME, OPAQUE, OUTPUTS, SLOT, read_script
 from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
 
 MAX_WORDS = 20_000  # of all programs that a command may start
 MAX_STARTED = 20  # readings of the options of one launcher
-Piece = str | Slot | Expansion
-_ASSIGNMENT = re.compile(rf"({NAME})\+?=")
+_ASSIGNMENT = re.compile(rf"(?:--[a-z-]+=|-[eEp])?({NAME})\+?=")
 _ANY_VALUE = re.compile(
-    r"[1-9][0-9]*|[@*_]|REPLY|MAPFILE|OPTARG|(?:BASH|EASEL)_\w+"
+    r"[0-9]+|[@*_]|REPLY|MAPFILE|OPTARG|(?:BASH|EASEL)_\w+"
 )  # variables that may hold any value
-_VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|tclsh|node)[0-9.]+")
 _RUNS = "its value would choose what runs"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A program and its arguments. A command that a launcher starts is a call of its own."""
-
-    name: str
-    words: Sequence[Word]
-    node: Node
-    is_fed: bool  # a program appends its input to the arguments
-    starts: Sequence[Sequence[Word]]  # the commands that it may start
-
-    @property
-    def rule(self) -> rules.Rule:
-        return rules.RULES.get(self.name, rules.UNKNOWN)
 
 
 class Checker:
@@ -52,7 +43,8 @@ class Checker:
         self._options = options
         self._calls: list[Call] = []
         self._word_count = 0
-        self._assigned: list[tuple[str, Sequence[Word]]] = []
+        self._depth = 0  # of code in code
+        self._assigned = script.assigned
         self._values: dict[str, list[Slot]] = {}  # by variable
         self._run: list[Word] = []  # files and folders of which something runs
 
@@ -78,6 +70,7 @@ class Checker:
         self._script.functions |= script.functions
         self._script.numbers |= script.numbers
         self._script.pointers |= script.pointers
+        self._assigned += script.assigned if script is not self._script else ()
         for node in script.commands:
             self._add_call(node.words, node)
 
@@ -88,36 +81,48 @@ class Checker:
         if not words:
             return
         name = program_name(words[0])
-        call = Call(name, words, node, is_fed, list(islice(_find_started(name, words), MAX_STARTED)))
+        call = Call(name, words, node, is_fed, list(islice(find_started(name, words), MAX_STARTED)))
         self._word_count += len(words)
         if self._word_count > MAX_WORDS or len(call.starts) == MAX_STARTED:
             refuse("the command starts too many programs; put it into a script.")
         self._calls.append(call)
         if name == "exec":  # its redirections are those of all that follows
             self._script.root.redirections += node.redirections
+        self._find_assignments(call)
+        for inner in call.starts:
+            if "joins" in call.rule:
+                self._add_code([piece for word in inner for piece in (*word.pieces, " ")], node)
+            else:
+                self._add_call(inner, node, is_fed=is_fed or "feeds" in call.rule)
+        for pieces in find_code(call) if "shell" in call.rule else ():
+            self._add_code(pieces, node)
+        if name == "trap" and not any(word.slots for word in words):
+            self._add_code([piece for word in words[1:] for piece in (*word.pieces, " ")], node)
+
+    def _find_assignments(self, call: Call) -> None:
+        name, words, node = call.name, call.words, call.node
         is_number = "names" in call.rule and any(re.match("-[a-zA-Z]*i", word.head) for word in words)
         is_test = name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS)
         if is_number or is_test or "numbers" in call.rule:
             self._script.numbers.update(re.findall(NAME, " ".join(word.head for word in words[1:])))
         if name in {"for", "select"} and len(words) > 1:
             _refuse(self._in_word(words[1]), "the name of a variable")
-            self._assigned.append((words[1].literal or "", words[3:]))
+            self._assigned.append((words[1].literal or "", words[3:] or [Word([Expansion("@")])]))
         for before, word in pairwise(words):
+            if name == "printf" and before.literal == "-v":
+                self._assigned.append((word.literal or "", words))
+            if "feeds" in call.rule and is_named(before, {"-a", "--arg-file"}):
+                node.redirections.append(("<", word))
             assigns = _ASSIGNMENT.match(word.head)
             if assigns and ("names" in call.rule or "launch" in call.rule or name == "make"):
-                is_own = "verbs" not in call.rule or before.literal in {"-e", "--env"}
+                is_own = "verbs" not in call.rule or word.head[0] == "-" or is_named(before, {"-e", "--env"})
                 self._assigned += [(assigns[1], [word])] if is_own else []
-        for inner in call.starts:
-            if "joins" in call.rule:
-                self._add_code([piece for word in inner for piece in (*word.pieces, " ")], node)
-            else:
-                self._add_call(inner, node, is_fed=is_fed or "feeds" in call.rule)
-        for pieces in _find_code(call) if "shell" in call.rule else ():
-            self._add_code(pieces, node)
 
     def _add_code(self, pieces: Sequence[Piece], node: Node) -> None:
         slots = _slots_of(pieces)
-        self._add_script(read_script(_text_of(pieces), slots, node, 1))
+        self._depth += 1
+        self._add_script(read_script(_text_of(pieces), slots, node, self._depth))
+        self._depth -= 1
         for slot in slots:
             slot.is_inner = True
 
@@ -172,7 +177,7 @@ class Checker:
         for previous, word in pairwise(words):
             if slots := self._in_word(word):
                 self._check_argument(call, previous.literal or "", word, slots)
-        for pieces in _find_code(call):
+        for pieces in find_code(call):
             self._check_code(call, pieces)
         if "script" in rule:
             self._check_script(call)
@@ -198,9 +203,9 @@ class Checker:
 
     def _check_argument(self, call: Call, previous: str, word: Word, slots: list[Slot]) -> None:
         name, rule = call.name, call.rule
-        option = word.head.partition("=")[0] if word.head.startswith("-") else ""
-        options = {previous, option, "" if option[:2] == "--" else option[:2]}
-        is_variable = name in {*rules.TESTS, "printf"} and previous in {"-v", "-R"}
+        option = re.split("[=:]", word.head)[0] if word.head.startswith("-") else ""
+        options = {previous, option, *letters_of(option), *letters_of(previous)[-1:]}
+        is_variable = name in {*rules.TESTS, "printf"} and (previous in {"-v", "-R"} or word.head == "-v")
         is_variable |= (
             {"verbs", "nocode"} <= rule.options.keys() and previous in {"-e", "--env"} and not word.head
         )
@@ -208,17 +213,40 @@ class Checker:
             _refuse(slots, f"the name of a variable for `{name}`")
         if name in rules.TESTS and _has_any(call.words, rules.NUMBER_TESTS):
             _require_digits(slots)
+        # An option may be abbreviated.
+        options |= {
+            full
+            for full in rule["files"]
+            for given in (option, previous)
+            if len(given) > 4 and full.startswith(given)
+        }
         if options & rule["files"] or any(map(rules.FILE_OPTION.fullmatch, options)):
             _refuse(slots, f"the value of {option or previous} of `{name}`; {_RUNS}")
         if "folder" in rule and options & rules.FOLDER_OPTIONS and "/" not in word.head:
             _refuse(slots, f"a folder for `{name}` without a literal folder before it; {_RUNS}")
+        self._require_values(word)
+        if previous == "--" and _has_any(call.words, {"exec", "ssh", "shell"}) and not rule.options:
+            _refuse(slots, f"where a command's name begins; {_RUNS}")
+        if name == "parallel" and any(other.head.startswith(":::") for other in call.words):
+            _refuse(slots, "in what `parallel` runs")
+        if name == "tar" and word is not call.words[1] and re.match("[A-Za-z]*[IF]", call.words[1].head):
+            _refuse(slots, f"behind {call.words[1].head} of `tar`; {_RUNS}")
         if word.head in {"-", "--"} and slots[0] not in self._options:
             refuse_slot(slots[0], 'the name of an option; if that is intended, name it in "allowOptions"')
+        if name == "git" and previous == "-u" and _has_any(call.words, {"clone"}):
+            _refuse(slots, f"the value of -u of `git clone`; {_RUNS}")
         if previous == "clone" and name == "git" and not word.head and len(call.words) > 3:
             _refuse(slots, "an address without a literal beginning, because its code could run")
         if not rule.options.keys().isdisjoint({"files", "script", "launch"}):
             named = [slot for slot in slots if slot in self._options]
             _refuse(named, f'in "allowOptions", because `{name}` has options that run a command')
+
+    def _require_values(self, word: Word) -> None:
+        """Mark the slots that must not be empty: then a later part of the word would be an option. RS-57"""
+        rest = next((piece for piece in word.pieces if not isinstance(piece, Slot)), "")
+        for slot in word.slots if isinstance(word.pieces[0], Slot) else ():
+            vanishes = not rest and slot.is_inner and not word.is_quoted
+            slot.needs_value |= vanishes or (isinstance(rest, str) and rest.startswith("-"))
 
     def _check_code(self, call: Call, pieces: Sequence[Piece]) -> None:
         text = _text_of(pieces)
@@ -230,23 +258,40 @@ class Checker:
             for variable, found in self._values.items():
                 if re.search(rf"\b{re.escape(variable)}\b", text):
                     _refuse(found, f"in the variable {variable}, which the code of `{call.name}` uses")
-            check_quotes(text, _slots_of(pieces), has_regex=call.name in rules.SLASH_PROGRAMS)
+            check_quotes(text, _slots_of(pieces), program=call.name)
 
     def _check_input(self, call: Call) -> None:
         _refuse(list(self._inputs(call.node)), f"in what is piped or redirected into `{call.name}`, as code")
 
     def _check_script(self, call: Call) -> None:
-        words, index, code = call.words, 1, rules.CODE_OPTION
+        words, index, code, is_shell = call.words, 1, rules.CODE_OPTION, "shell" in call.rule
+        if call.is_fed:
+            self._check_input(call)
         letters = re.compile(rf"-[A-Za-z]*[{call.rule.text('code')}]") if call.rule["code"] else code
-        while index < len(words) and words[index].head.startswith("-") and words[index].head != "-":
+        begin = ("-", "+") if is_shell else "-"
+        while (
+            index < len(words)
+            and words[index].head.startswith(begin)
+            and (words[index].head != "-" or is_shell)
+        ):
             option = words[index].literal or ""
+            if option == "-m" and _has_any(words[index + 1 : index + 2], rules.RUN_MODULES):
+                _refuse(self._in_words(words[index + 2 :]), f"in the script of `{call.name}`; {_RUNS}")
+            is_late = is_shell and any(word.head.startswith(begin) for word in words[index + 1 : index + 2])
+            if is_late and letters.fullmatch(option):
+                _refuse(self._in_words(words), f"behind an option after {option}; {_RUNS}")
             if option == "-m" or letters.fullmatch(option) or (option[:2] == "--" and code.fullmatch(option)):
                 return  # the rest is data for the module, or for the code
-            index += len(words) if option == "-s" else 2 if option in call.rule["files"] else 1
+            takes = {option, *letters_of(option)[-1:]} & call.rule["files"]
+            index += len(words) if option == "-s" else 2 if takes else 1
         rest = words[index:]
         if call.name in {"deno", "bun"}:
-            rest = [word for word in rest if not word.head.startswith("-") and not _is(word, {"run", "test"})]
-        if not rest or any(_is(word, {"-", "/dev/stdin", *rules.CONSOLES}) for word in rest):
+            rest = [
+                word for word in rest if not word.head.startswith("-") and not is_named(word, {"run", "test"})
+            ]
+        if not rest or any(
+            word.head.startswith("/dev/") or is_named(word, {"-", *rules.CONSOLES}) for word in rest
+        ):
             self._check_input(call)
         else:
             _refuse(self._in_word(rest[0]), f"in the script of `{call.name}`; {_RUNS}")
@@ -260,14 +305,27 @@ class Checker:
         edits = call.name in {"sed", "perl"} and any(word.head.startswith("-i") for word in words)
         if edits or "copies" in call.rule or (call.name == "git" and _has_any(words, {"clone"})):
             targets += words[1:]
-        targets += [word for before, word in pairwise(words) if _is(before, rules.OUTPUT_OPTIONS)]
+        outputs = rules.OUTPUT_OPTIONS
+        targets += [
+            word
+            for before, word in pairwise(words)
+            if {before.literal, *letters_of(before.head)[-1:]} & outputs
+        ]
+        glued = (word.head for word in words if len(word.head) > 2 and word.head.startswith(tuple(outputs)))
+        targets += [Word([head[2:].rpartition("=")[2]]) for head in glued]
         run = [
             *self._run,
             *(other.words[0] for other in self._calls if "/" in (other.words[0].literal or "")),
         ]
         run += [word for other in self._calls if other.name in {".", "source"} for word in other.words[1:2]]
+        run += [
+            word
+            for other in self._calls
+            for before, word in pairwise(other.words)
+            if is_named(before, other.rule["files"])
+        ]
         for target in targets if slots else ():
-            name = target.literal or target.tail
+            name = "".join(piece if isinstance(piece, str) else "x" for piece in target.pieces)
             if rules.RUN_FILES.fullmatch(name.rpartition("=")[2]):
                 _refuse(slots, f"written to {name}, which other programs run")
             if any(_may_be_same(target, word) for word in run):
@@ -307,75 +365,6 @@ class Checker:
                     refuse_slot(slot, "any text in a command whose output goes to a program that may run it")
 
 
-def program_name(word: Word) -> str:
-    """Return the program's name: `bash` for /usr/bin/bash and "$HOME"/bin/bash; empty if it is not known."""
-    if word.literal is None and "/" not in word.tail:
-        return ""
-    name = word.tail.rpartition("/")[2]
-    return found[1] if (found := _VERSION.fullmatch(name)) else name
-
-
-def _find_started(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """Yield the words of each command that a program may start."""
-    rule, start = rules.RULES.get(name, rules.UNKNOWN), 1
-    if name in {"find", "fd"}:
-        yield from (words[at + 1 :] for at, word in enumerate(words) if _is(word, rule["files"]))
-    if "launch" not in rule:
-        return
-    if verbs := rule["verbs"]:
-        start = next((at + 1 for at, word in enumerate(words) if _is(word, verbs)), len(words))
-    waiting, seen = [(start, int(rule.text("launch")))], set[tuple[int, int]]()
-    while waiting:
-        place = index, operands = waiting.pop()
-        if index >= len(words) or place in seen:
-            continue
-        seen.add(place)
-        word = words[index]
-        if word.head.startswith("-") and word.head != "-":
-            takes = _is(word, rule["take"])
-            is_known = (
-                takes or _is(word, rules.FLAGS | {"--"}) or "=" in word.head or word.head[:2] in rule["take"]
-            )
-            # An option that is not known may take a value or not.
-            waiting += [(index + 2, operands)] if takes or not is_known else []
-            waiting += [(index + 1, operands)] if not takes else []
-        elif word.assigns or operands or word.head == "-":
-            waiting.append((index + 1, operands - (not word.assigns)))
-        else:
-            yield words[index:]
-
-
-def _find_code(call: Call) -> Iterator[Sequence[Piece]]:
-    """Yield the pieces of each argument that is code."""
-    rule, words = call.rule, call.words
-    letters = rule.text("code")
-    cluster = re.compile(rf"-[A-Za-z]*[{letters}]") if letters else rules.CODE_OPTION
-    for previous, word in pairwise(words) if "nocode" not in rule else ():
-        option, (head, has_value, value) = previous.literal or "", word.head.partition("=")
-        if (
-            cluster.fullmatch(option)
-            or (option[:2] == "--" and rules.CODE_OPTION.fullmatch(option))
-            or option in rules.CODE_COMMANDS
-            or ("plus" in rule and word.head.startswith("+"))
-        ):
-            yield word.pieces
-        elif has_value and head[:2] == "--" and rules.CODE_OPTION.fullmatch(head):
-            yield [value, *word.pieces[1:]]
-        elif word.slots and cluster.fullmatch(word.head):
-            yield word.pieces[1:]
-    names_code = any(_is(word, rule["files"]) or cluster.fullmatch(word.literal or "") for word in words)
-    if rule["operand"] and not names_code:
-        operands, skipped = list[Word](), 0
-        for word in words[1:]:
-            if skipped or (word.head.startswith("-") and word.head != "-"):
-                is_pair = _is(word, {"--arg", "--argjson", "--slurpfile", "--rawfile"})
-                skipped = skipped - 1 if skipped else 2 if is_pair else int(_is(word, rule["skip"]))
-            else:
-                operands.append(word)
-        first = 1 if call.name in {"sqlite", "sqlite3", "duckdb"} else 0
-        yield from (word.pieces for word in operands[first : int(rule.text("operand")) + 1])
-
-
 def _slots_of(pieces: Sequence[Piece]) -> list[Slot]:
     return [piece for piece in pieces if isinstance(piece, Slot)]
 
@@ -394,7 +383,7 @@ def _chain(node: Node | None) -> Iterator[Node]:
 
 def _writes(node: Node) -> bool:
     return any(
-        operator in OUTPUTS and not _is(word, rules.DEVICES) and not (word.literal or "").isdecimal()
+        operator in OUTPUTS and not is_named(word, rules.DEVICES) and not (word.literal or "").isdecimal()
         for operator, word in node.redirections
     )
 
@@ -407,10 +396,6 @@ def _may_be_same(target: Word, run: Word) -> bool:
         written = target.literal.rpartition("=")[2].removeprefix("./").rstrip("/")
         return written.rpartition("/")[2] == name or f"{path}/".startswith(f"{written}/")
     return name.endswith(target.tail.rpartition("/")[2])
-
-
-def _is(word: Word, names: Collection[str]) -> bool:
-    return word.literal in names
 
 
 def _has_any(words: Sequence[Word], names: Collection[str]) -> bool:

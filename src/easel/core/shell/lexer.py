@@ -24,8 +24,14 @@ _OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|<<|<&|<>|>>|>&|>\||&>|&&|\|\||\|&|;;|;&
 _LOOPS = dict.fromkeys(("while", "until", "for", "select"), "done")
 _GROUP_ENDS = {"{": "}", "if": "fi", "case": "esac", **_LOOPS}
 _SKIPPED = frozenset({"then", "else", "elif", "do", "!", "coproc"})
+# What a command may follow: `time -p`, and the name of a coprocess that is a group.
+_PREFIXES = {
+    "time": re.compile(r"([ \t]+-p)?(?=[ \t]+[^-\s])"),
+    "coproc": re.compile(rf"[ \t]+{NAME}(?=[ \t]*[({{]|[ \t]+(?:if|case|for|select|while|until|\[\[)\s)"),
+}
 _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _RUN = re.compile(r"[^ \t\n;&|<>()'\"\\$`\0={~]+")
+_INDEX_END = re.compile(r"[^]\n]{0,200}\]\+?=")
 _PARAMETER = re.compile(rf"(?P<sign>[!#]?)(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<rest>:?[-=+?]|[#%/^,])?")
 _VARIABLE = re.compile(rf"({NAME})|[0-9@*#?$!-]")
 
@@ -66,6 +72,9 @@ class _Lexer:
                 if isinstance(lexeme, Word) and lexeme.slots and not (lexeme.is_quoted or lexeme.head):
                     refuse_slot(lexeme.slots[0], "the beginning of a pattern without quotes")
             elif node and node.end is None and isinstance(lexeme, Word):
+                if key == "do" and len(node.words) == 2 and node.words[0].keyword in {"for", "select"}:
+                    node = None
+                    continue
                 node.words.append(lexeme)
                 if key == "in" and node.words[0].keyword == "case" and len(node.words) == 3:
                     node, in_pattern = None, True
@@ -112,7 +121,9 @@ class _Lexer:
         if key in _GROUP_ENDS:
             around.append(self._add(around[-1], _GROUP_ENDS[key]))
             return None if key not in {"for", "select", "case"} else self._add_command(around[-1], word)
-        if key in _SKIPPED:
+        prefix = _PREFIXES[key].match(self._text, self._pos) if key in _PREFIXES else None
+        if prefix or key in _SKIPPED:
+            self._pos = prefix.end() if prefix else self._pos
             return None
         if key == "function":
             name = self._next()
@@ -219,12 +230,18 @@ class _Lexer:
                 if char == "=" and word.assigns is None and not word.is_quoted:
                     name = re.fullmatch(rf"({NAME})(\[[^]]*\])?\+?", word.literal or "")
                     word.assigns = name[1] if name else None
+                    self._script.numbers.update(re.findall(NAME, name[2] or "") if name else ())
                 has_brace |= char == "{"
                 self._read_text(word, "")
         for slot in word.slots if has_brace else ():
             slot.digits = True  # a comma would make it several words
+        return self._end_word(word)
+
+    def _end_word(self, word: Word) -> Word | str:
+        if re.fullmatch(rf"{NAME}\[[^]]*", word.literal or "") and _INDEX_END.match(self._text, self._pos):
+            refuse("an index with blanks must be in quotes.")
         if self._text[self._pos : self._pos + 1] in {"<", ">"} and not word.is_quoted:
-            if (word.literal or "").isdecimal():
+            if re.fullmatch(rf"[0-9]+|\{{{NAME}\}}", word.literal or ""):
                 return self._next()  # the descriptor of a redirection
             if word.slots and not "".join(p for p in word.pieces if isinstance(p, str)).strip("0123456789"):
                 refuse_slot(word.slots[0], "right before < or >, where digits would be a descriptor")
@@ -279,6 +296,11 @@ class _Lexer:
             if lexeme == "":
                 refuse("a ( is not closed.")
             inner += [lexeme] if isinstance(lexeme, Word) else []
+        for item in inner:
+            if item.head.startswith("["):  # an index
+                self._add_numbers(item)
+                for slot in item.slots:
+                    slot.digits = True
         word.pieces.append(Expansion(words=tuple(inner)))
         self._depth -= 1
 
@@ -311,11 +333,15 @@ class _Lexer:
 
     def _read_substitution(self, word: Word, end: str) -> None:
         self._pos += 1
+        start = self._pos
         group = Node(self._script.root, end, is_captured=True)
         before = self._documents, self._in_backticks
         self._documents, self._in_backticks = [], end == "`"
         self.read(group)
         self._documents, self._in_backticks = before
+        text = self._text[start : self._pos - 1]
+        if end == "`" and ("`" in text or (SLOT in text and re.search(r"\\[$\\]", text))):
+            refuse("a substitution in backticks has a ` or \\ inside; write $(…).")
         word.pieces.append(Expansion(group=group))
 
     def _read_parameter(self, word: Word, quote: str) -> None:
@@ -339,11 +365,19 @@ class _Lexer:
             slot.is_inner = True
             slot.digits |= found is None or not found["rest"]  # an index or an offset is arithmetic
         if found and not found["rest"]:
-            self._script.numbers.update(re.findall(NAME, inner.head))
+            self._add_numbers(inner)
+        if found and found["rest"] in {"=", ":="}:
+            self._script.assigned.append((found["name"], [inner]))
         if found and found["sign"] == "!":
             self._script.pointers.add(found["name"])
         word.pieces.append(Expansion(found["name"] if found else "", (inner,)))
         self._depth -= 1
+
+    def _add_numbers(self, word: Word) -> None:
+        names = (
+            part if isinstance(part, str) else part.name for part in word.pieces if not isinstance(part, Slot)
+        )
+        self._script.numbers.update(re.findall(NAME, " ".join(names)))
 
     def _skip_arithmetic(self, end: str, start: int) -> bool:
         """Skip an arithmetic expression. Returns False if the text is none."""

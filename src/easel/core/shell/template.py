@@ -83,7 +83,11 @@ class ShellTemplate:
         if self.terms.variable_of(name):
             return _find_text_problem(slot, value, may_be_option=may_be_option)
         if not value and self.terms.missing_is_empty:
-            return None
+            return (
+                "must not be empty here, where another word would take its place."
+                if slot.needs_value
+                else None
+            )
         if slot.digits:
             return None if is_number(value) else "must be digits here, where a program reads it as code."
         problem = find_plain_problem(value, may_assign=bool(slot.before.strip()), may_be_option=may_be_option)

@@ -1,5 +1,6 @@
 """The words and commands of a script, as the lexer finds them, and the slots in them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ class Slot:
     excluded: str = ""  # a character that the value must not contain
     end: str = ""  # of its here-document, which no value must complete
     is_inner: bool = False  # in a substitution, in inner code, in a comment: no place for any text
+    needs_value: bool = False  # without it, another word would take its place, or be an option
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Script:
     functions: set[str] = field(default_factory=set[str])
     numbers: set[str] = field(default_factory=set[str])  # variables that arithmetic evaluates
     pointers: set[str] = field(default_factory=set[str])  # variables that hold a name: `${!name}`
+    assigned: list[tuple[str, Sequence[Word]]] = field(default_factory=list[tuple[str, Sequence[Word]]])
     root: Node = field(default_factory=Node)
 
 
