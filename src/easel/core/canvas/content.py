@@ -61,7 +61,7 @@ def change_content(
     # A person may replace a blob that is missing by the same content.
     put = [one for one in write.put if one != present.get(one.path)] if is_person else other
     is_changed = bool(spec is not None or session or other or write.removed)
-    # Who sends no session means the default one, and has not seen which one a program chose. RS-72
+    # A write without a session means the default one: another one that a program chose was not seen. RS-72
     knows_session = write.session_key is not None or canvas.session_key == main_session_key(canvas.agent_id)
     covers_all = knows_session and (write.has_all_assets or not present)
     # What a person changes and does not accept keeps the author that the person who is asked must know. RS-64

@@ -251,7 +251,7 @@ def _substitute(view: View, pattern: re.Pattern[str], replace: Callable[[str], s
 
 
 def _decode(code: str) -> str:
-    """Return the characters that an escape stands for; nothing for control characters."""
+    """Return the characters that an escape means; nothing for control characters."""
     if code[0] == "%":
         return unquote(code)
     if code[0] == "&":

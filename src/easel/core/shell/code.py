@@ -12,7 +12,7 @@ from easel.core.shell.lexer import SLOT
 from easel.core.shell.words import Slot
 
 _REGEX_FOLLOWS = re.compile(r"(?:^|[(,=~!&|{};:?\n]|\b(?:if|and|or|not|s|g)|[%0-9$]s?)\s*$")
-# Before a quote: what is in it runs, or names what runs.
+# Before a quote whose content runs, or names a program that does.
 _RUNS = re.compile(
     r"(?i)(?:(?<![a-z])(?:system|exec|popen|spawn|shell|eval|require|import|include|load(?!s)|getoutput|"
     r"program)\w*|(?<![a-z])(?:do(?:file)?|source|run|call)|\\[i!]\w*)\s*[\[(]*\s*$"

@@ -24,7 +24,7 @@ _OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|<<|<&|<>|>>|>&|>\||&>|&&|\|\||\|&|;;|;&
 _LOOPS = dict.fromkeys(("while", "until", "for", "select"), "done")
 _GROUP_ENDS = {"{": "}", "if": "fi", "case": "esac", **_LOOPS}
 _SKIPPED = frozenset({"then", "else", "elif", "do", "!", "coproc"})
-# What a command may follow: `time -p`, and the name of a coprocess that is a group.
+# Words before a command: `time -p`, and the name of a coprocess that is a group.
 _PREFIXES = {
     "time": re.compile(r"([ \t]+-p)?(?=[ \t]+[^-\s])"),
     "coproc": re.compile(rf"[ \t]+{NAME}(?=[ \t]*[({{]|[ \t]+(?:if|case|for|select|while|until|\[\[)\s)"),
