@@ -243,7 +243,9 @@ class CanvasLibrary:
             canvas = snapshot.canvas
             check_revision(canvas, draft.expected_revision)
             if not {*added, *snapshot.assets}.issuperset(assets or ()):
-                raise NotFound(what="asset", id=canvas_id)  # replaced by another write, with its blob: try again
+                raise NotFound(
+                    what="asset", id=canvas_id
+                )  # replaced by another write, with its blob: try again
             removed = _removed_paths(snapshot, assets)
             change, marks = change_content(principal, snapshot, replace(write, removed=removed))
             if checked.state is not None:
