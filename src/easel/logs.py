@@ -46,6 +46,8 @@ def configure(setting: str) -> None:
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Bridge()], force=True)
     # The HTTP edge logs the errors of requests itself, with their references.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    # An invalid form is a 400 for its sender, not a warning for the operator.
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 def _cut_payloads(_: Any, __: str, line: Any) -> Any:

@@ -1,19 +1,21 @@
 """The file of a form (`multipart/form-data`, RFC 7578), read as a stream.
 
-Owns the search for boundaries. Buffers a few kilobytes for a file of any size; other fields are skipped,
-within a limit. Starlette's own parser would first write all of the file to a temporary file, unlimited.
+Owns the limits and which part is the file; python-multipart splits the body. Buffers one chunk of the body
+for a file of any size; other fields are skipped. Starlette's own parser would first write all of the file to
+a temporary file, unlimited.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from email.message import Message
-from email.utils import collapse_rfc2231_value
+
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from easel.errors import BadInput
 
 FILE = "file"  # the name of the form part that contains the file
 MAX_TYPE_LENGTH = 1_000
 MAX_BOUNDARY_LENGTH = 70  # RFC 2046
-MAX_HEADER_BYTES = 8_192  # headers of one part
+MAX_HEADER_BYTES = 8_192  # one header of a part
 MAX_FORM_OVERHEAD_BYTES = 65_536  # all bytes outside of the file
 
 
@@ -23,111 +25,94 @@ def is_form(content_type: str) -> bool:
 
 async def open_form_file(body: AsyncIterator[bytes], content_type: str) -> tuple[str, AsyncIterator[bytes]]:
     """Read the body up to the file. Returns the declared type of the file and a stream of its bytes."""
-    form = _FormReader(body, _boundary(content_type))
-    while True:
-        heading = await form.heading()
-        if heading is None:
-            raise BadInput(problem=f"The form has no part named `{FILE}`.")
-        if _name(heading) == FILE:
-            return heading.get("content-type", ""), _file_chunks(form)
-        async for _ in form.part(is_counted=True):
-            pass
+    form = _Form(body, _boundary(content_type))
+    while form.file_type is None:
+        await form.read()
+    return form.file_type, _file_chunks(form)
 
 
-async def _file_chunks(form: "_FormReader") -> AsyncGenerator[bytes]:
-    async for chunk in form.part():
-        yield chunk
-    while (heading := await form.heading()) is not None:
-        if _name(heading) == FILE:
-            raise BadInput(problem="The form must have one file.")
-        async for _ in form.part(is_counted=True):
-            pass
+async def _file_chunks(form: "_Form") -> AsyncGenerator[bytes]:
+    yield form.take_content()
+    while not form.is_complete:
+        await form.read()
+        yield form.take_content()
 
 
-class _FormReader:
-    """Splits a body at its boundaries. Call `heading` and `part` alternately."""
+class _Form:
+    """The headers of the present part, and the bytes of the file that were read and not yet taken."""
 
     def __init__(self, body: AsyncIterator[bytes], boundary: bytes) -> None:
+        self.file_type: str | None = None  # known when the file begins
+        self.is_complete = False
         self._body = body
-        self._boundary = b"\r\n--" + boundary
-        # Every boundary but the first has a line break in front of it: add one for the first.
-        self._buffer = bytearray(b"\r\n")
+        self._content = bytearray()
         self._overhead = 0
-        self._has_started = False
+        self._headers: dict[bytes, bytes] = {}
+        self._name, self._value = bytearray(), bytearray()
+        self._is_in_file = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._headers.clear,
+                "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
+                "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+                "on_header_end": self._end_header,
+                "on_headers_finished": self._begin_content,
+                "on_part_data": self._add_data,
+                "on_end": self._end,
+            },
+            max_header_size=MAX_HEADER_BYTES,
+        )
+        # The parser knows no preamble: an empty part in front makes it one that is skipped.
+        self._parser.write(b"--" + boundary + b"\r\n\r\n\r\n")
 
-    async def heading(self) -> Message | None:
-        """Return the headers of the next part, or None after the last."""
-        if not self._has_started:
-            self._has_started = True
-            async for _ in self.part(is_counted=True):  # ignore the preamble
-                pass
-        while len(self._buffer) < 2:
-            await self._more()
-        if self._buffer.startswith(b"--"):
-            return None
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if len(self._buffer) > MAX_HEADER_BYTES:
-                raise BadInput(problem="The headers of a part of the form are too long.")
-            await self._more()
-        lines = self._buffer[:end].split(b"\r\n")[1:]  # the first line ends the boundary
-        self._count(end)
-        del self._buffer[: end + 2]  # keep a line break: an empty part's boundary starts with it
-        heading = Message()
-        for line in lines:
-            name, _, value = line.decode("utf-8", "replace").partition(":")
-            heading[name.strip()] = value.strip()
-        return heading
-
-    async def part(self, *, is_counted: bool = False) -> AsyncGenerator[bytes]:
-        """Yield the bytes up to the next boundary; with `is_counted`, drop them and count them."""
-        is_first = True
-        while True:
-            end = self._buffer.find(self._boundary)
-            # Keep the end of the buffer: it may be the beginning of a boundary.
-            ready = end if end >= 0 else len(self._buffer) - len(self._boundary)
-            start = 2 if is_first else 0
-            if ready >= start:
-                chunk = bytes(self._buffer[start:ready])
-                del self._buffer[:ready]
-                is_first = False
-                if is_counted:
-                    self._count(len(chunk))
-                elif chunk:
-                    yield chunk
-            if end >= 0:
-                del self._buffer[: len(self._boundary)]
-                return
-            await self._more()
-
-    def _count(self, size: int) -> None:
-        self._overhead += size
+    async def read(self) -> None:
+        """Parse the next chunk of the body. Call `take_content` in between."""
+        chunk = await anext(self._body, None)
+        if chunk is None:
+            raise BadInput(problem="The form is incomplete: its last boundary is missing.")
+        try:
+            self._parser.write(chunk)
+        except MultipartParseError as error:
+            raise BadInput(problem=f"The form is not valid: {error}.") from None
+        self._overhead += len(chunk) - len(self._content)
         if self._overhead > MAX_FORM_OVERHEAD_BYTES:
             raise BadInput(
                 problem=f"The form has more than {MAX_FORM_OVERHEAD_BYTES} bytes outside of the file."
             )
 
-    async def _more(self) -> None:
-        chunk = await anext(self._body, None)
-        if chunk is None:
-            raise BadInput(problem="The form is incomplete: its last boundary is missing.")
-        self._buffer += chunk
+    def take_content(self) -> bytes:
+        content = bytes(self._content)
+        self._content.clear()
+        return content
+
+    def _end_header(self) -> None:
+        self._headers[bytes(self._name).lower()] = bytes(self._value)
+        self._name.clear()
+        self._value.clear()
+
+    def _begin_content(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition"))
+        self._is_in_file = options.get(b"name") == FILE.encode()
+        if self._is_in_file:
+            if self.file_type is not None:
+                raise BadInput(problem="The form must have one file.")
+            self.file_type = self._headers.get(b"content-type", b"").decode("utf-8", "replace")
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        if self._is_in_file:
+            self._content += data[start:end]
+
+    def _end(self) -> None:
+        if self.file_type is None:
+            raise BadInput(problem=f"The form has no part named `{FILE}`.")
+        self.is_complete = True
 
 
 def _boundary(content_type: str) -> bytes:
     if len(content_type) > MAX_TYPE_LENGTH:
         raise BadInput(problem="The content type is too long.")
-    boundary = _parameter(content_type, "boundary")
+    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
     if not 0 < len(boundary) <= MAX_BOUNDARY_LENGTH:
         raise BadInput(problem="The content type of a form must name a boundary: boundary=…")
-    return boundary.encode("latin-1", "replace")
-
-
-def _name(heading: Message) -> str:
-    return _parameter(heading.get("content-disposition", ""), "name")
-
-
-def _parameter(value: str, name: str) -> str:
-    holder = Message()
-    holder["content-type"] = value
-    found = holder.get_param(name, "")
-    return collapse_rfc2231_value(found) if found else ""
+    return boundary
