@@ -283,7 +283,7 @@ def tool_sections() -> str:
 def spec_text() -> str:
     limits = spec_reference.DEFAULT_LIMITS
     parts = [
-        f"A spec without its state must have at most {limits.spec_bytes:,} bytes (`EASEL_MAX_SPEC_BYTES`) "
+        f"A spec without its state must have at most {limits.spec_bytes:,} bytes "
         f"and {MAX_DEPTH} levels of nesting."
     ]
     for place, (heading, members) in GROUPS.items():

@@ -108,16 +108,14 @@ SPEC_MEMBERS = [
     ),
     Member(
         "actions",
-        f"object of [actions](#actionsname) by name, at most {DEFAULT_LIMITS.actions} "
-        "(`EASEL_MAX_CANVAS_ACTIONS`)",
+        f"object of [actions](#actionsname) by name, at most {DEFAULT_LIMITS.actions}",
         {},
         {"look": LOOK},
         f"The actions of the canvas. A name is {ID}.",
     ),
     Member(
         "bindings",
-        f"object of action names by control, at most {DEFAULT_LIMITS.bindings:,} "
-        "(`EASEL_MAX_CANVAS_BINDINGS`)",
+        f"object of action names by control, at most {DEFAULT_LIMITS.bindings:,}",
         {},
         {"buttons.deployNow": "look"},
         'The action that a control of the page runs: `<button data-gsv-control="buttons.deployNow">`. The '
@@ -126,7 +124,7 @@ SPEC_MEMBERS = [
     ),
     Member(
         "refresh",
-        f"list of [jobs](#refresh), at most {DEFAULT_LIMITS.refreshes} (`EASEL_MAX_CANVAS_REFRESHES`)",
+        f"list of [jobs](#refresh), at most {DEFAULT_LIMITS.refreshes}",
         [],
         [{"id": "poll", "everyMs": 30_000, "action": "look"}],
         "Actions that run at intervals.",
@@ -148,7 +146,7 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
         [
             Member(
                 "allow",
-                f"list of tools, at most {DEFAULT_LIMITS.tools} (`EASEL_MAX_CANVAS_TOOLS`)",
+                f"list of tools, at most {DEFAULT_LIMITS.tools}",
                 [],
                 ["gsv__Clock", "local__Bash"],
                 "Tools that the actions may call, by their exact names; there are no patterns.",

@@ -109,12 +109,6 @@ class Settings:
         minimum=0.2,
     )
     poll_seconds: float = _row(1.0, "Poll interval for changes whose notification was lost.", minimum=0.05)
-    prefer_worker_seconds: float = _row(
-        0.1,
-        "Seconds that a run is reserved for the worker that ran its session last; 0: any worker takes it.",
-        minimum=0,
-        maximum=60,
-    )
     worker_runs: int = _row(96, "Runs that one worker executes concurrently.", minimum=1, maximum=10_000)
     worker_port: int = _row(
         0, "Port for /healthz, /readyz and /metrics of a worker; 0: none.", minimum=0, maximum=65535
@@ -138,28 +132,14 @@ class Settings:
         "Largest tool result that a model is given whole; of a larger one it gets the beginning and a note.",
         minimum=1_024,
     )
-    max_image_bytes: int = _row(
-        5_000_000,
-        "Largest image of a message that a model is given; a larger one stays a reference.",
-        minimum=0,
-    )
     refresh_unwatched: bool = _row(True, "Whether refresh jobs run while no view of their canvas is open.")
-    max_refreshes: int = _row(50, "Refresh jobs that one instance runs concurrently.", minimum=1)
     max_actions: int = _row(200, "Canvas actions that one instance runs concurrently.", minimum=1)
-    max_live_output_bytes: int = _row(
-        65_536,
-        "Live output of one action, in bytes, that is streamed to the canvas; 0: none.",
-        minimum=0,
-    )
     confirm_seconds: float = _row(900.0, "Seconds in which an action can be confirmed.", minimum=1)
     approval_mode: str = _row(
         "full-access",
         "Which actions need confirmation: minimal (every action), trusted (every call of a tool that is not "
         "read-only) or full-access (as each action declares).",
         one_of=("minimal", "trusted", "full-access"),
-    )
-    max_confirmations: int = _row(
-        20, "Pending confirmations of one canvas; more are refused with 429.", minimum=1
     )
     run_timeout_seconds: float = _row(3600.0, "Maximum duration of a run, over all attempts.", minimum=0.1)
     tool_timeout_seconds: float = _row(600.0, "Maximum duration of one tool call.", minimum=0.1)
@@ -176,11 +156,6 @@ class Settings:
         minimum=0,
     )
     # streams
-    header_timeout_seconds: float = _row(
-        30.0,
-        "Seconds in which a client must send the head of a request, and each further part of its body.",
-        minimum=0.5,
-    )
     heartbeat_seconds: float = _row(15.0, "Interval of the comments on an idle stream.", minimum=0.1)
     stall_seconds: float = _row(
         20.0,
@@ -190,24 +165,12 @@ class Settings:
     max_streams: int = _row(
         10_000, "Open streams of one instance, and as many connections to /ws.", minimum=1
     )
-    tail_window: int = _row(
-        1_000, "Newest events of a watched log that are kept in memory for viewers behind.", minimum=100
-    )
     tail_bytes: int = _row(
         32 * 2**20,
         "Memory of one instance for the events of all watched logs; viewers behind read the rest again.",
         minimum=2**20,
     )
-    # the gateway
-    gateway_requests: int = _row(
-        256, "Concurrent requests of one connection to /ws.", minimum=1, maximum=10_000
-    )
-    gateway_subscriptions: int = _row(
-        200, "Canvases that one connection to /ws may subscribe to.", minimum=1, maximum=100_000
-    )
-    gateway_connect_seconds: float = _row(
-        10.0, "Seconds in which a connection to /ws must send `connect`.", minimum=0.1
-    )
+    # views and nodes
     view_token_seconds: float = _row(
         43_200.0,
         "Seconds until the address of a canvas page expires; opening the canvas again creates a new one.",
@@ -217,18 +180,6 @@ class Settings:
         6.0,
         "Seconds until a tool node is considered offline after its instance stops renewing it.",
         minimum=0.3,
-    )
-    node_heartbeat_seconds: float = _row(
-        5.0,
-        "Ping interval of tool nodes; a node that does not answer for as long is disconnected.",
-        minimum=0.1,
-    )
-    node_calls: int = _row(64, "Concurrent calls to one tool node.", minimum=1, maximum=10_000)
-    max_nodes: int = _row(100, "Connected tool nodes of one user.", minimum=1)
-    max_node_tools: int = _row(200, "Tools that one node may offer.", minimum=1)
-    max_tool_bytes: int = _row(65_536, "Largest definition of one tool that a node offers.", minimum=256)
-    view_ttl_seconds: float = _row(
-        60.0, "Seconds until an open view expires after its instance stops renewing it.", minimum=1
     )
     # documents
     canvas_tools: bool = _row(True, "Whether agents have tools to edit documents.")
@@ -294,29 +245,13 @@ class Settings:
     max_frame_bytes: int = _row(
         1_048_576, "Largest WebSocket frame; a larger one closes the connection with 1009.", minimum=1_024
     )
-    max_anonymous_bytes: int = _row(
-        65_536,
-        "Bytes that a connection to /ws may send before `connect` if its upgrade request has no valid token.",
-        minimum=1_024,
-    )
     max_message_bytes: int = _row(262_144, "Largest message that starts a run.", minimum=16)
     max_result_bytes: int = _row(
         262_144, "Largest result of a tool; a larger one is an error that the model sees.", minimum=1_024
     )
-    max_board_bytes: int = _row(262_144, "Largest value on a board.", minimum=1)
-    max_board_keys: int = _row(1_000, "Keys on the boards of one run.", minimum=1)
-    max_board_total_bytes: int = _row(
-        16_777_216, "Total size of the values on the boards of one run.", minimum=1
-    )
     max_artifact_bytes: int = _row(104_857_600, "Largest artifact that can be uploaded.", minimum=1_024)
     max_state_bytes: int = _row(1_048_576, "Largest state of a canvas.", minimum=1_024)
-    max_spec_bytes: int = _row(524_288, "Largest spec of a canvas, without its state.", minimum=1_024)
-    max_canvas_actions: int = _row(500, "Actions that one canvas may declare.", minimum=1)
-    max_canvas_bindings: int = _row(1_000, "Bindings that one canvas may declare.", minimum=1)
-    max_canvas_refreshes: int = _row(50, "Refresh jobs that one canvas may declare.", minimum=0)
-    max_canvas_tools: int = _row(500, "Tools that one canvas may allow.", minimum=1)
     max_asset_bytes: int = _row(5_242_880, "Largest asset of a canvas.", minimum=1_024)
-    max_canvas_assets: int = _row(500, "Assets of one canvas.", minimum=1)
     canvas_versions: int = _row(
         versions.DEFAULT_MAX_VERSIONS,
         "Earlier versions of one canvas that are kept; the oldest are deleted, except the newest by a person "
@@ -334,12 +269,6 @@ class Settings:
         "of this time. At least 0.0001, which is 9 seconds.",
         minimum=0.0001,
         maximum=36_500,
-    )
-    sweep_seconds: float = _row(
-        3600.0,
-        "Interval at which one of the workers releases references and sweeps what nothing refers to.",
-        minimum=1,
-        maximum=604_800,
     )
     # database
     database_pool: int = _row(

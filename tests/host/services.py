@@ -105,14 +105,14 @@ class HostServices:
             confirmations=Confirmations(
                 records, changes, outcomes, artifacts, audit=audit, limits=limits, instance_id=instance
             ),
-            outputs=LiveOutputs(changes, audit, max_output, CLAIM_SECONDS),
+            outputs=LiveOutputs(changes, audit, CLAIM_SECONDS, max_output),
             notifier=notifier,
             audit=audit,
             limits=limits,
             instance_id=instance,
             single_process=False,
         )
-        refresh_limits = RefreshLimits(10, CLAIM_SECONDS, poll_seconds, unwatched)
+        refresh_limits = RefreshLimits(CLAIM_SECONDS, poll_seconds, unwatched)
         self.refresh = RefreshScheduler(
             database.canvas_actions,
             self.actions,

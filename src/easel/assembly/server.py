@@ -43,7 +43,6 @@ async def serve(
         listening,
         max_frame_bytes=settings.max_frame_bytes,
         ping_seconds=settings.heartbeat_seconds,
-        header_timeout_seconds=settings.header_timeout_seconds,
     )
     await server.start()
     if gateway is not None:
@@ -68,13 +67,8 @@ async def serve(
 def build_gateway(settings: Settings, services: Services) -> Gateway:
     limits = GatewayLimits(
         connections=settings.max_streams,
-        requests=settings.gateway_requests,
-        subscriptions=settings.gateway_subscriptions,
-        connect_seconds=settings.gateway_connect_seconds,
         stall_seconds=settings.stall_seconds,
-        node_heartbeat_seconds=settings.node_heartbeat_seconds,
         frame_bytes=settings.max_frame_bytes,
-        anonymous_bytes=settings.max_anonymous_bytes,
         result_bytes=settings.max_result_bytes,
     )
     return Gateway(services, limits)

@@ -16,9 +16,7 @@ from easel.assembly.sandbox import describe_isolation, local_tools, session_fold
 from easel.assembly.storage import owner_token
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
-from easel.core.run.boards import BoardLimits
 from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
-from easel.core.tool.offer import OfferLimits
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
@@ -92,7 +90,7 @@ async def open_shared_services(
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
-    outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
+    outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
     secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
     nodes = NodeRegistry(
         database.nodes,
@@ -112,8 +110,10 @@ async def open_shared_services(
         sources=[nodes],
         secrets=secrets,
     )
-    assets = CanvasAssets(database.canvases, transactions, resources.blobs, asset_limits(settings))
-    views = CanvasViews(database.canvases, transactions, view_ttl_seconds=settings.view_ttl_seconds)
+    assets = CanvasAssets(
+        database.canvases, transactions, resources.blobs, AssetLimits(settings.max_asset_bytes)
+    )
+    views = CanvasViews(database.canvases, transactions)
     library = CanvasLibrary(
         database.canvases,
         transactions,
@@ -122,10 +122,10 @@ async def open_shared_services(
         tools,
         notifier=notifier,
         audit=audit,
-        limits=spec_limits(settings),
+        limits=SpecLimits(state_bytes=settings.max_state_bytes),
         floor=APPROVAL_MODES[settings.approval_mode],
     )
-    boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
+    boards = Boards(database.boards, artifacts, notifier)
     documents = DocumentTransactions(database.documents, notifier)
     leases = LeaseKeeper(database.documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
@@ -205,7 +205,6 @@ def build_services(shared: SharedServices) -> Services:
             heartbeat_seconds=settings.heartbeat_seconds,
             stall_seconds=settings.stall_seconds,
             quota=quota,
-            window=settings.tail_window,
             memory=tail_memory,
         )
 
@@ -293,10 +292,6 @@ def build_services(shared: SharedServices) -> Services:
 # -- limits: each service's part of the settings -------------------------------------------------------------
 
 
-def asset_limits(settings: Settings) -> AssetLimits:
-    return AssetLimits(settings.max_asset_bytes, settings.max_canvas_assets)
-
-
 def document_rules(settings: Settings) -> ToolRules:
     """Return the settings of the document tools. A model must get every line that counts as read. RS-47"""
     return ToolRules(
@@ -308,21 +303,6 @@ def document_rules(settings: Settings) -> ToolRules:
     )
 
 
-def board_limits(settings: Settings) -> BoardLimits:
-    return BoardLimits(settings.max_board_bytes, settings.max_board_keys, settings.max_board_total_bytes)
-
-
-def spec_limits(settings: Settings) -> SpecLimits:
-    return SpecLimits(
-        spec_bytes=settings.max_spec_bytes,
-        state_bytes=settings.max_state_bytes,
-        actions=settings.max_canvas_actions,
-        bindings=settings.max_canvas_bindings,
-        refreshes=settings.max_canvas_refreshes,
-        tools=settings.max_canvas_tools,
-    )
-
-
 def action_limits(settings: Settings) -> ActionLimits:
     return ActionLimits(
         max_running=settings.max_actions,
@@ -331,13 +311,11 @@ def action_limits(settings: Settings) -> ActionLimits:
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-        max_confirmations=settings.max_confirmations,
     )
 
 
 def refresh_limits(settings: Settings) -> RefreshLimits:
     return RefreshLimits(
-        max_running=settings.max_refreshes,
         claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         unwatched=settings.refresh_unwatched,
@@ -351,8 +329,5 @@ def node_limits(settings: Settings) -> NodeLimits:
         caller_ttl_seconds=settings.claim_seconds * 2 / 3,
         poll_seconds=settings.poll_seconds,
         call_seconds=settings.tool_timeout_seconds,
-        max_calls=settings.node_calls,
-        max_nodes=settings.max_nodes,
         max_result_bytes=settings.max_result_bytes,
-        offer=OfferLimits(settings.max_node_tools, settings.max_tool_bytes),
     )

@@ -33,6 +33,7 @@ from easel.host.ports import LogSource, Notifier
 from easel.ids import UserId, is_generated_id, is_name, scoped_key
 
 PAGE = 100  # RX-36
+WINDOW = 1_000  # newest events of a log that are kept in memory for viewers behind: ten pages
 EMPTY = Bounds(1, 0, ended=False)
 LAST = "done"  # type of the last event of a run's log
 EVENT_BYTES = 450  # of an event in memory, in addition to its payload and the payload's frame
@@ -263,8 +264,8 @@ class Tails:
         heartbeat_seconds: float,
         stall_seconds: float,
         quota: StreamQuota,
-        window: int,
         memory: TailMemory,
+        window: int = WINDOW,
     ) -> None:
         self._kind = kind
         self._source = source

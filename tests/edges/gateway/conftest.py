@@ -39,9 +39,8 @@ def easel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """A server on SQLite with low limits, for tests that do not depend on the store."""
-    settings = {"gateway_requests": 4, "gateway_subscriptions": 2}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
+    """A server on SQLite, for tests that do not depend on the store."""
+    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False) as live:
         yield live
 
 

@@ -391,13 +391,7 @@ async def test_result_that_makes_the_state_too_large_is_not_saved(
 
 
 @rule("CV-36")
-async def test_canvas_with_many_actions_can_run_one(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    with LiveEasel(
-        tmp_path_factory.mktemp("large"), settings={"max_canvas_actions": 600}, with_worker=False
-    ) as large:
-        async with GatewayClient.connected(large.base_url, large.token) as client:
-            canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(550)})
-            await canvas.run("set549")
-            assert await canvas.state() == {"n": 549}
+async def test_canvas_with_many_actions_can_run_one(client: GatewayClient) -> None:
+    canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(500)})
+    await canvas.run("set499")
+    assert await canvas.state() == {"n": 499}

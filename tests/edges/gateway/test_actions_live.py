@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from easel.host.actions.executor import GRACE_SECONDS
+from easel.host.actions.live_output import MAX_OUTPUT_BYTES
 from tests.edges.gateway.action_fixtures import CanvasClient, audit_records, call_tool, expect_refusal
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel, in_time, new_session
@@ -36,7 +37,7 @@ def easel_with_bash(
 ) -> Iterator[LiveEasel]:
     """An Easel with Bash; isolation is tested elsewhere."""
     url = request.getfixturevalue("module_database_url") if request.param == "postgres" else ""
-    settings = {"sandbox_mode": "logical", "max_live_output_bytes": 5_000}
+    settings = {"sandbox_mode": "logical"}
     with LiveEasel(tmp_path_factory.mktemp("easel"), url, settings=settings, with_worker=False) as live:
         yield live
 
@@ -175,7 +176,7 @@ async def test_large_output_is_cut_live_and_complete_at_the_end_of_the_result(cl
     events = await events_until(client, "finished")
     outputs = [event.payload for event in events if event.event == "canvas.action.output"]
     assert [output.get("cut", False) for output in outputs] == [False] * (len(outputs) - 1) + [True]
-    assert sum(len(output["text"]) for output in outputs[:-1]) == 5_000
+    assert sum(len(output["text"]) for output in outputs[:-1]) == MAX_OUTPUT_BYTES
     assert answer["result"]["output"].endswith("20000\n")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
 from easel.host.actions.request import ActionRequest
-from easel.settings import Settings
+from easel.host.actions.transitions import MAX_CONFIRMATIONS
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,
@@ -16,17 +16,13 @@ from tests.edges.gateway.action_fixtures import (
     expect_refusal,
     run_inside,
 )
-from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
-from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.edges.gateway.action_fixtures import ControlledTools
-
-MAX = Settings().max_confirmations
+    from tests.edges.http.live import LiveEasel
+    from tests.support.gateway import GatewayClient
 
 
 def an_hour_earlier(easel: LiveEasel, canvas: str) -> None:
@@ -44,12 +40,16 @@ async def test_confirmation_above_the_limit_is_refused(
         await CanvasClient.create(action_client, actions),
         await CanvasClient.create(action_client, actions),
     )
-    pending = [await canvas.run("asks", requestId=f"r{n}") for n in range(MAX)]
+    pending = [await canvas.run("asks", requestId=f"r{n}") for n in range(MAX_CONFIRMATIONS)]
     head = (await canvas.snapshot())["descriptor"]["lastSeq"]
     problem = await expect_refusal(canvas.run("asks"))
-    assert (problem.code, problem.error["retryable"], problem.details["limit"]) == (429, True, MAX)
+    assert (problem.code, problem.error["retryable"], problem.details["limit"]) == (
+        429,
+        True,
+        MAX_CONFIRMATIONS,
+    )
     assert (await canvas.snapshot())["descriptor"]["lastSeq"] == head, "no event was logged"
-    assert len(await canvas.confirmations()) == len(await canvas.records()) == MAX
+    assert len(await canvas.confirmations()) == len(await canvas.records()) == MAX_CONFIRMATIONS
     assert (await canvas.run("asks", requestId="r0"))["confirmationId"] == pending[0]["confirmationId"], (
         "a repeated request returns the same confirmation"
     )
@@ -74,7 +74,7 @@ async def test_expired_confirmation_does_not_count(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"asks": call_tool(tools.act, confirm="always")})
-    for _ in range(MAX):
+    for _ in range(MAX_CONFIRMATIONS):
         await canvas.run("asks")
     await asyncio.to_thread(an_hour_earlier, action_easel, canvas.name)
     assert (await canvas.run("asks"))["status"] == "needs_confirmation"
@@ -90,20 +90,9 @@ async def test_concurrent_requests_create_exactly_the_limit_of_confirmations(
         execute = action_easel.instances[0].services.actions.execute
         request = ActionRequest(canvas_id=canvas.name, action_id="asks", input={}, client_id="page")
         return await asyncio.gather(
-            *(execute(THE_OWNER, request) for _ in range(3 * MAX)), return_exceptions=True
+            *(execute(THE_OWNER, request) for _ in range(3 * MAX_CONFIRMATIONS)), return_exceptions=True
         )
 
     answers = await run_inside(action_easel, flood())
-    assert sum(isinstance(answer, TooMany) for answer in answers) == 2 * MAX
-    assert len(await canvas.confirmations()) == MAX
-
-
-async def test_limit_of_confirmations_is_a_setting(tmp_path: Path, tools: ControlledTools) -> None:
-    with LiveEasel(
-        tmp_path, with_worker=False, settings={"max_confirmations": 2}, tools=tools.tools
-    ) as easel:
-        async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-            canvas = await CanvasClient.create(client, {"asks": call_tool(tools.act, confirm="always")})
-            await canvas.run("asks")
-            await canvas.run("asks")
-            assert (await expect_refusal(canvas.run("asks"))).details["limit"] == 2
+    assert sum(isinstance(answer, TooMany) for answer in answers) == 2 * MAX_CONFIRMATIONS
+    assert len(await canvas.confirmations()) == MAX_CONFIRMATIONS

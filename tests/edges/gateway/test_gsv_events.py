@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.edges.gateway import connection
 from tests.edges.gateway.canvas_calls import add, refusal_of
 from tests.edges.http.canvas_calls import read_stream
 from tests.edges.http.live import new_session
@@ -127,7 +128,10 @@ async def test_delivery_to_a_view_ends_with_an_event_when_the_canvas_is_deleted(
 
 
 @rule("RS-67")
-async def test_view_beyond_the_limit_is_opened_with_a_warning(small_easel: LiveEasel) -> None:
+async def test_view_beyond_the_limit_is_opened_with_a_warning(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_SUBSCRIPTIONS", 2)
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         names = [new_session() for _ in range(3)]
         for name in names:

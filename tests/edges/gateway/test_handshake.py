@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from easel import __version__
 from easel.core.stream.envelope import EVENT_TYPES
+from easel.edges.gateway import connection
 from easel.edges.methods import METHODS
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import cookie_name, new_session
@@ -183,11 +184,13 @@ async def test_invalid_connect_is_refused_and_can_be_sent_again(
         assert again.value.code == 400, "a connection connects only once"
 
 
-async def test_connection_without_connect_is_closed_after_the_timeout(tmp_path: Path) -> None:
-    with Live(tmp_path, with_worker=False, settings={"gateway_connect_seconds": 1.0}) as live:
-        async with GatewayClient.open(live.base_url, live.token) as client:
-            code, reason = await client.closed()
-            assert (code, reason) == (1008, "Send `connect` first.")
+async def test_connection_without_connect_is_closed_after_the_timeout(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)
+    async with GatewayClient.open(small_easel.base_url, small_easel.token) as client:
+        code, reason = await client.closed()
+        assert (code, reason) == (1008, "Send `connect` first.")
 
 
 async def test_second_connection_of_a_client_replaces_the_first(small_easel: LiveEasel) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from easel import __version__
+from easel.edges.gateway import connection
 from easel.edges.methods import METHODS
 from easel.host.auth.tokens import Tokens
-from easel.settings import Settings
 from tests.edges.gateway.node_peer import SHELL, TOOLS, NodePeer, call_tool, new_tool, node_tool_names
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session
@@ -26,31 +27,23 @@ if TYPE_CHECKING:
 
     from tests.edges.http.live import LiveEasel
 
+DEFAULT_HEARTBEAT_SECONDS = connection.NODE_HEARTBEAT_SECONDS
 HEARTBEAT_SECONDS = 1.0
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    """On SQLite, with small limits."""
-    settings = {
-        "max_node_tools": 5,
-        "max_tool_bytes": 4_000,
-        "max_nodes": 3,
-        "poll_seconds": 0.1,
-    }
+    """On SQLite."""
+    settings = {"poll_seconds": 0.1}
     with Live(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
         yield live
 
 
-@pytest.fixture(scope="module")
-def short_heartbeat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+@pytest.fixture
+def short_heartbeat(small: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> LiveEasel:
     """Closes silent connections soon: only for nodes that are meant to be closed."""
-    with Live(
-        tmp_path_factory.mktemp("easel"),
-        with_worker=False,
-        settings={"node_heartbeat_seconds": HEARTBEAT_SECONDS},
-    ) as live:
-        yield live
+    monkeypatch.setattr(connection, "NODE_HEARTBEAT_SECONDS", HEARTBEAT_SECONDS)
+    return small
 
 
 def create_token(easel: LiveEasel, kind: str, **options: Any) -> tuple[str, str]:
@@ -162,7 +155,7 @@ OFFERS: list[tuple[str, Any, int, str]] = [
         400,
         "pattern",
     ),
-    ("a large definition", [new_tool(description="x y " * 2_000)], 413, "tools[0]"),
+    ("a large definition", [new_tool(description="x y " * 20_000)], 413, "tools[0]"),
 ]
 
 
@@ -217,7 +210,11 @@ async def test_node_without_a_token_is_refused(small: LiveEasel) -> None:
         assert await client.closed() == (1008, "Not signed in.")
 
 
-async def test_node_over_the_limit_of_its_user_is_refused(small: LiveEasel) -> None:
+async def test_node_over_the_limit_of_its_user_is_refused(
+    small: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = small.instances[0].services.nodes
+    monkeypatch.setattr(nodes, "_limits", replace(nodes._limits, max_nodes=3))
     async with (
         NodePeer.connected(small, "one"),
         NodePeer.connected(small, "two"),
@@ -442,7 +439,7 @@ async def test_silent_connection_is_closed_after_the_heartbeat(short_heartbeat: 
         silence = Stopwatch()
         with pytest.raises(Exception, match="disconnected"):
             await call
-        assert silence.seconds < Settings().node_heartbeat_seconds, "with the default it takes longer"
+        assert silence.seconds < DEFAULT_HEARTBEAT_SECONDS, "with the default it takes longer"
         assert await node_tool_names(short_heartbeat) == set()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.edges.gateway import connection
 from easel.edges.gateway.connection import Connection
 from easel.edges.gateway.hello import ENDED
 from tests.edges.gateway.canvas_calls import add
@@ -199,7 +200,10 @@ async def test_client_can_subscribe_again_at_once_after_the_end_event(
     await client.call("canvas.unsubscribe", canvasId=canvas)
 
 
-async def test_number_of_subscriptions_per_connection_is_limited(small_easel: LiveEasel) -> None:
+async def test_number_of_subscriptions_per_connection_is_limited(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_SUBSCRIPTIONS", 2)
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         names = [new_session() for _ in range(3)]
         for name in names:

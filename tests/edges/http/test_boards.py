@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.run.boards import BoardLimits
 from easel.ids import new_run_id
 from tests.docs_tables import PROJECT
 from tests.edges.http.live import WAITING, LiveEasel, new_session, script
@@ -18,6 +19,7 @@ from tests.support.sse import Event, Parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx2
 
@@ -497,9 +499,9 @@ def test_board_tools_are_listed_with_their_hints(easel: LiveEasel) -> None:
 
 
 @case("R1")
-def test_board_limits_come_from_the_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = {"max_board_bytes": 100, "max_board_keys": 3, "max_board_total_bytes": 150}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False, settings=settings) as live:
+def test_write_over_a_board_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
+    with LiveEasel(tmp_path, with_worker=False) as live:
+        live.instances[0].services.boards._limits = BoardLimits(value_bytes=100, keys=3, run_bytes=150)
         run_id = live.start()
         assert (
             expect_refused(live.post(path(run_id), body("a", "x" * 99)), 413, "TOO_LARGE")["details"]["limit"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from easel.edges.http import server
 from tests.edges.http.live import LiveEasel, script
 from tests.requirements import case
 
@@ -29,7 +30,8 @@ HEAD = (
 
 @pytest.fixture(scope="module")
 def short_timeout_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings={"header_timeout_seconds": TIMEOUT}) as live:
+    with pytest.MonkeyPatch.context() as patch, LiveEasel(tmp_path_factory.mktemp("easel")) as live:
+        patch.setattr(server, "HEADER_TIMEOUT_SECONDS", TIMEOUT)
         yield live
 
 

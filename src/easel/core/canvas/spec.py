@@ -90,13 +90,13 @@ def with_mode(spec: Mapping[str, Any], mode: str | None) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecLimits:
-    """The maximum size of a spec and of its parts."""
+    """The maximum size of a spec and of its parts: more than one page can show."""
 
-    spec_bytes: int = 524_288  # of the spec without its state
+    spec_bytes: int = 524_288  # of the spec without its state; every view gets it whole
     state_bytes: int = 1_048_576
     actions: int = 500
-    bindings: int = 1_000
-    refreshes: int = 50
+    bindings: int = 1_000  # two for each action
+    refreshes: int = 50  # as many as one instance runs at once
     tools: int = 500
 
 

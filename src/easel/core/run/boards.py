@@ -87,9 +87,12 @@ class BoardWriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class BoardLimits:
-    value_bytes: int
-    keys: int  # of a run, on both boards together
-    run_bytes: int  # of all values of a run
+    value_bytes: int = 262_144  # as of a tool's result; a model reads values whole
+    keys: int = 1_000  # of a run, on both boards together; a list of them is one response
+    run_bytes: int = 16_777_216  # of all values of a run: 64 of the largest
+
+
+DEFAULT_LIMITS = BoardLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,11 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 @dataclass(frozen=True, slots=True)
 class OfferLimits:
-    tools: int
-    tool_bytes: int
+    tools: int = 200  # all are in the prompt of a model
+    tool_bytes: int = 65_536  # of one definition
+
+
+DEFAULT_LIMITS = OfferLimits()
 
 
 def parse_offer(node_id: str, raw: Any, limits: OfferLimits) -> Mapping[str, ToolDefinition]:

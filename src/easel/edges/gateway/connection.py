@@ -58,7 +58,13 @@ REFUSED = 1008
 DONE = 1000
 REPLACED = "Replaced by a newer connection"
 CLOSE_SECONDS = 1.0  # time in which the close frame must be sent
-MAX_ANONYMOUS_FRAMES = 3  # before `connect`, if the upgrade request had no valid token
+CONNECT_SECONDS = 10.0  # time in which `connect` must arrive: a client sends it at once
+MAX_REQUESTS = 256  # at once; clients of GSV send as many
+MAX_SUBSCRIPTIONS = 200  # more canvases than a person has open
+NODE_HEARTBEAT_SECONDS = 5.0  # interval of pings to a node, and the time in which a pong must arrive
+# Before `connect`, if the upgrade request had no valid token: enough for a node that offers many tools.
+MAX_ANONYMOUS_FRAMES = 3
+MAX_ANONYMOUS_BYTES = 65_536
 # The close reason; the protocol allows 123 bytes.
 TOO_MUCH = (
     "Before connect: {frames} frames, {limit} bytes; more with Authorization: Bearer in the upgrade request."
@@ -88,7 +94,7 @@ class Connection:
         self._register = register
         self._requests: dict[str, asyncio.Task[None]] = {}
         self._opening: set[asyncio.Task[None]] = set()  # the requests `canvas.open`
-        self._subscriptions = Subscriptions(services, self._send, self._report_error, limits.subscriptions)
+        self._subscriptions = Subscriptions(services, self._send, self._report_error, MAX_SUBSCRIPTIONS)
         self._sending = asyncio.Lock()
         self._closed = asyncio.Event()
         self._node: NodeSide | None = None  # set in node mode only
@@ -107,7 +113,7 @@ class Connection:
     async def serve(self) -> None:
         """Serve until the client disconnects or `close` is called."""
         if self._is_limited:
-            self._limit_frames(self._limits.anonymous_bytes, self._too_much)
+            self._limit_frames(MAX_ANONYMOUS_BYTES, self._too_much)
         await self._socket.accept()
         receiving = asyncio.create_task(self._receive())
         closed = asyncio.create_task(self._closed.wait())
@@ -158,7 +164,7 @@ class Connection:
 
     async def _receive(self) -> None:
         try:
-            async with asyncio.timeout(self._limits.connect_seconds) as deadline:
+            async with asyncio.timeout(CONNECT_SECONDS) as deadline:
                 await self._receive_connect()
                 deadline.reschedule(None)
                 while self.is_connected:
@@ -181,7 +187,7 @@ class Connection:
                 return
             text = message.get("text")
             frame_count, byte_count = frame_count + 1, byte_count + len((text or "").encode())
-            is_over = frame_count > MAX_ANONYMOUS_FRAMES or byte_count > self._limits.anonymous_bytes
+            is_over = frame_count > MAX_ANONYMOUS_FRAMES or byte_count > MAX_ANONYMOUS_BYTES
             if self._is_limited and is_over:
                 await self.close(REFUSED, self._too_much)
                 return
@@ -194,7 +200,7 @@ class Connection:
 
     @property
     def _too_much(self) -> str:
-        return TOO_MUCH.format(frames=MAX_ANONYMOUS_FRAMES, limit=self._limits.anonymous_bytes)
+        return TOO_MUCH.format(frames=MAX_ANONYMOUS_FRAMES, limit=MAX_ANONYMOUS_BYTES)
 
     def _limit_frames(self, max_bytes: int | None, reason: str = "") -> None:
         self._socket.scope["extensions"][CONNECTION]["limit_frames"](max_bytes, reason)
@@ -237,8 +243,8 @@ class Connection:
             raise NotInMode(method=request.method, mode=CLIENT)
         if request.id in self._requests:
             raise BadInput(problem=f"id must be unique: request {request.id!r} is still running.")
-        if len(self._requests) >= self._limits.requests:
-            raise TooMany(what="requests of one connection", limit=self._limits.requests)
+        if len(self._requests) >= MAX_REQUESTS:
+            raise TooMany(what="requests of one connection", limit=MAX_REQUESTS)
 
     # -- the handshake ---------------------------------------------------------------------------------------
 
@@ -298,7 +304,7 @@ class Connection:
             raise
         self.principal = replace(principal, kind=PrincipalKind.NODE, scopes=frozenset())
         self.client_id, self._node = client.id, side
-        self._socket.scope["extensions"][CONNECTION]["watch"](limits.node_heartbeat_seconds)
+        self._socket.scope["extensions"][CONNECTION]["watch"](NODE_HEARTBEAT_SECONDS)
         node_limits = {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}
         payload = with_warnings(hello_node(self.id, node_limits), warnings)
         await self._send(frames.response(request_id, payload))
@@ -349,8 +355,7 @@ class Connection:
             self.principal, opened["canvasId"], opened["viewId"], opened["lastSeq"]
         )
         if start is None:
-            limit = self._limits.subscriptions
-            problem = f"this connection has events of {limit} canvases already, so it gets none of this one."
+            problem = f"this connection gets events of {MAX_SUBSCRIPTIONS} canvases and none of this one."
             opened["warnings"] = [*opened.get("warnings", []), problem]
         return start
 

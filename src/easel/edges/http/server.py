@@ -23,6 +23,7 @@ from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
 
 MAX_HEADER_BYTES = 65_536
+HEADER_TIMEOUT_SECONDS = 30.0  # for the head of a request, and for each further part of its body
 # The close reasons of an oversized frame; the protocol allows 123 bytes.
 TOO_LARGE = (
     "A frame must be at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
@@ -49,7 +50,6 @@ class _BoundedHttp(HttpToolsProtocol):
     in that time. A body of which bytes keep arriving may take any time.
     """
 
-    header_timeout = 30.0  # seconds
     _head_bytes = 0
     _is_in_head = True
     _waiting_since: float | None = None  # None: no request is being received
@@ -59,7 +59,7 @@ class _BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().connection_made(transport)
         self._waiting_since = self.loop.time()
-        self._header_timer = self.loop.call_later(self.header_timeout, self._check_timeout)
+        self._header_timer = self.loop.call_later(HEADER_TIMEOUT_SECONDS, self._check_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._header_timer.cancel()
@@ -74,10 +74,10 @@ class _BoundedHttp(HttpToolsProtocol):
             if self._waiting_since is None or self.flow.read_paused
             else self.loop.time() - self._waiting_since
         )
-        if waited >= self.header_timeout:
+        if waited >= HEADER_TIMEOUT_SECONDS:
             self.transport.abort()
             return
-        self._header_timer = self.loop.call_later(self.header_timeout - waited, self._check_timeout)
+        self._header_timer = self.loop.call_later(HEADER_TIMEOUT_SECONDS - waited, self._check_timeout)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_in_head and self._waiting_since is not None:
@@ -177,11 +177,10 @@ class HttpServer:
         *,
         max_frame_bytes: int = 1_048_576,
         ping_seconds: float = 15.0,
-        header_timeout_seconds: float = 30.0,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=type("Http", (_BoundedHttp,), {"header_timeout": header_timeout_seconds}),
+            http=_BoundedHttp,
             ws=_OurWebSockets,
             ws_max_size=max_frame_bytes,
             ws_ping_interval=ping_seconds,

@@ -23,6 +23,8 @@ from easel.host.canvases.transactions import CanvasTransactions
 
 # How long the end of an execution waits for an output write in progress, so that the output stays in order.
 FINAL_WRITE_SECONDS = 1.0
+# Of one execution: what a person reads while it runs. The result has all of the output.
+MAX_OUTPUT_BYTES = 65_536
 
 log = structlog.get_logger("actions")
 
@@ -140,8 +142,8 @@ class LiveOutput:
 class LiveOutputs:
     changes: CanvasTransactions
     audit: Audit
-    max_bytes: int  # of one execution
     claim_seconds: float  # writing output renews the claim of the execution
+    max_bytes: int = MAX_OUTPUT_BYTES
 
     def open(
         self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore

@@ -30,6 +30,7 @@ from easel.host.periodic import Periodic
 from easel.host.ports import CanvasActionStore
 
 MIN_WAIT_SECONDS = 0.01
+MAX_RUNNING = 50  # jobs of one instance, so that actions of people have slots left
 MAX_REASON_LENGTH = 300  # characters, so that the event stays within its size limit
 
 log = structlog.get_logger("refresh")
@@ -37,7 +38,6 @@ log = structlog.get_logger("refresh")
 
 @dataclass(frozen=True, slots=True)
 class RefreshLimits:
-    max_running: int  # jobs of one instance
     claim_seconds: float  # an instance that does not renew within this time counts as stopped
     poll_seconds: float
     unwatched: bool  # whether jobs without `onlyWatched` run while their canvas has no view
@@ -114,7 +114,7 @@ class RefreshScheduler:
 
     async def claim_and_start(self) -> int:
         """Claim as many due jobs as there is capacity for, and start them. Returns how many."""
-        capacity = self._limits.max_running - len(self.running)
+        capacity = MAX_RUNNING - len(self.running)
         if capacity <= 0:
             return 0
         # Exclude the jobs that run here: after a suspend or a clock jump their claims may have expired

@@ -37,6 +37,9 @@ from easel.ids import ArtifactId, CanvasId, UserId
 Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
 
+MAX_CONFIRMATIONS = 20  # pending ones of a canvas, so that no page can flood a person
+
+
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
     max_running: int  # executions of one instance
@@ -45,7 +48,6 @@ class ActionLimits:
     poll_seconds: float
     confirm_seconds: float  # how long a confirmation can be answered
     floor: Confirm
-    max_confirmations: int = 20  # pending confirmations of one canvas
 
 
 class ExecutionTransitions:
@@ -146,7 +148,7 @@ class ExecutionTransitions:
             missing_tools=self._tools.missing,
             public_message=lambda problem: public_message(self._audit, problem),
             check_arguments=self._tools.check_arguments,
-            pending_limit=PendingLimit(limits.max_confirmations, limits.confirm_seconds),
+            pending_limit=PendingLimit(MAX_CONFIRMATIONS, limits.confirm_seconds),
             fetched=fetched,
         )
 

@@ -10,6 +10,7 @@ import msgspec
 
 from easel.core.principal import ActorKind, Principal
 from easel.core.run.boards import (
+    DEFAULT_LIMITS,
     Board,
     BoardLimits,
     BoardValue,
@@ -31,7 +32,11 @@ from easel.ids import RunId, UserId, is_generated_id
 
 class Boards:
     def __init__(
-        self, boards: BoardStore, artifacts: ArtifactAccess, notifier: Notifier, limits: BoardLimits
+        self,
+        boards: BoardStore,
+        artifacts: ArtifactAccess,
+        notifier: Notifier,
+        limits: BoardLimits = DEFAULT_LIMITS,
     ) -> None:
         self._boards = boards
         self._artifacts = artifacts

@@ -43,7 +43,7 @@ class AssetLimits:
     """The maximum size of an asset, and the maximum number of assets of a canvas."""
 
     max_bytes: int
-    max_count: int
+    max_count: int = 500  # a canvas lists all of them
 
 
 class CanvasAssets:

@@ -19,6 +19,7 @@ from easel.ids import new_view_id
 
 NO_CONNECTION = "none"  # for a view that a single request opens; the view expires unless it is closed
 EXPIRED_BATCH_SIZE = 100
+VIEW_TTL_SECONDS = 60.0  # a view expires then, after its instance stops renewing it
 
 log = structlog.get_logger("canvases")
 
@@ -27,7 +28,11 @@ class CanvasViews:
     """Opens, renews and closes the views of one instance."""
 
     def __init__(
-        self, canvases: CanvasStore, transactions: CanvasTransactions, *, view_ttl_seconds: float
+        self,
+        canvases: CanvasStore,
+        transactions: CanvasTransactions,
+        *,
+        view_ttl_seconds: float = VIEW_TTL_SECONDS,
     ) -> None:
         self._canvases = canvases
         self._transactions = transactions

@@ -19,7 +19,7 @@ from easel.core.tool.call import NOT_SENT, Answer
 from easel.core.tool.context import NO_SECRETS, ToolContext, UsedSecrets, Watched
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
-from easel.core.tool.offer import OfferLimits, parse_offer
+from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
 from easel.errors import Forbidden, NotSignedIn, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit import Audit
@@ -45,10 +45,10 @@ class NodeLimits:
     caller_ttl_seconds: float  # a call expires unless its caller renews it within this time
     poll_seconds: float
     call_seconds: float
-    max_calls: int  # running on one node
-    max_nodes: int  # of one user
     max_result_bytes: int
-    offer: OfferLimits
+    max_calls: int = 64  # running on one node; more would only wait there
+    max_nodes: int = 100  # of one user; each costs a connection and a row
+    offer: OfferLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from easel.ids import ArtifactId, UserId
 
 MAX_IMAGES = 10  # of one message
 MAX_REFERENCES = 50  # of one message that are tried
+MAX_IMAGE_BYTES = 5_000_000  # of one image, as providers limit it
 MAX_REQUEST_IMAGE_BYTES = 16 * 2**20  # of all images of one request; providers reject large requests
 BASE64_HEAD = 136  # characters that show whether Base64 is an image
 # The types that all providers accept.
@@ -28,7 +29,7 @@ def count_images(text: str) -> int:
 
 
 class ImageReader:
-    def __init__(self, artifacts: ArtifactAccess, *, max_bytes: int) -> None:
+    def __init__(self, artifacts: ArtifactAccess, *, max_bytes: int = MAX_IMAGE_BYTES) -> None:
         self._artifacts = artifacts
         self._max_bytes = max_bytes
 
