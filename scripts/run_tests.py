@@ -1,4 +1,4 @@
-"""Run linters and tests in parts and print one total: `python scripts/run_tests.py
+"""Run linters and tests in parts, print the slowest tests and one total: `python scripts/run_tests.py
 check|all|lint|soak|browsers [-- pytest args]`.
 
 Owns the split. `check` is lint, types and the tests of core, host, stores, edges and llm, without those that
@@ -28,6 +28,7 @@ RESULTS = HOME / ".test-results"
 BIN = Path(sys.executable).parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 NO_TESTS_COLLECTED = 5
+MAX_SLOWEST = 30
 
 LINTERS = (
     ("ruff check", ["ruff", "check", "--quiet", "."]),
@@ -131,6 +132,16 @@ def read_counts(report: Path) -> Counter[str]:
     return counts
 
 
+def list_slowest(folder: Path) -> list[str]:
+    """Return the slowest tests of all JUnit reports in the folder, each with its seconds."""
+    cases = [
+        (float(case.get("time", "0")), f"{case.get('classname')}::{case.get('name')}")
+        for report in folder.glob("*.xml")
+        for case in ElementTree.parse(report).getroot().iter("testcase")  # noqa: S314 - our own file
+    ]
+    return [f"{seconds:7.1f} s  {name:.100}" for seconds, name in sorted(cases, reverse=True)[:MAX_SLOWEST]]
+
+
 def run_pytest(
     part: str, arguments: list[str], extra: list[str], variables: dict[str, str] | None = None
 ) -> Counter[str]:
@@ -177,6 +188,7 @@ def main(arguments: list[str]) -> int:
         is_clean = finish(linters) and is_clean
         linters = []
 
+    print(f"The {MAX_SLOWEST} slowest tests:", *list_slowest(RESULTS), sep="\n")
     failed = total["failed"] + (total["skipped"] if IN_CI else 0)
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     unclean = "" if is_clean else ", lint NOT clean"
