@@ -27,6 +27,7 @@ from easel.errors import BadInput
 from tests import spec_reference
 from tests.docs_tables import (
     GENERATED,
+    PART,
     PROJECT,
     README,
     all_errors,
@@ -39,11 +40,14 @@ from tests.docs_tables import (
     sample_events,
 )
 from tests.spec_reference import ABSENT, GROUPS, REQUIRED
-from tests.test_architecture import machine_paths
+from tests.test_architecture import MAX_LINE_LENGTH, machine_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("part", GENERATED)
@@ -127,9 +131,16 @@ def test_error_names_are_unique() -> None:
     assert len(names) == len(set(names)) > 0
 
 
+@pytest.mark.parametrize("path", documents(), ids=name_of)
+def test_prose_is_wrapped(path: Path) -> None:
+    """Code, tables and a link alone may be longer."""
+    prose = FENCED.sub("", PART.sub("", path.read_text(encoding="utf-8")))
+    lines = [line for line in prose.splitlines() if len(line) > MAX_LINE_LENGTH]
+    assert [line for line in lines if not line.lstrip().startswith("|") and len(line.split()) > 2] == []
+
+
 # --- names in the documents exist ---------------------------------------------------------------------------
 
-FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
