@@ -1,4 +1,4 @@
-"""The design page names files that exist, and its two walks through the code name none twice."""
+"""The design page names files and words that exist, and its two walks through the code name none twice."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def test_every_file_that_the_page_names_exists() -> None:
     missing = [name for name in files_in(PAGE) if not (PROJECT / name).exists()]
     assert files_in(PAGE)
     assert missing == []
+
+
+def test_every_word_is_a_name_in_the_code() -> None:
+    rows = re.findall(r"^\| \*\*.*$", section("Words"), re.MULTILINE)
+    assert rows
+    for row in rows:
+        found = re.search(r"\| `(\w+)` in `(src/easel/[\w/.]+)` \|$", row)
+        assert found, row
+        assert re.search(rf"\b{found[1]}\b", (PROJECT / found[2]).read_text(encoding="utf-8")), row
 
 
 @pytest.mark.parametrize("title", WALKS)
