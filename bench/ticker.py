@@ -15,8 +15,8 @@ import uvloop
 
 from bench import our_store
 from easel.core.run.status import Status
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.runs.log_writer import RunLogWriter
 from easel.ids import answer_id
 from easel.stores.blobs.store import open_blobs

@@ -25,8 +25,8 @@ from easel.core.run.status import Status
 from easel.core.session.message import message, question
 from easel.core.stream.message_text import take_out_runs
 from easel.core.tool.definition import ToolDefinition
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.runs.claimed_run import ClaimedRun
 from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution

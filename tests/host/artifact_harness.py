@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import Unavailable
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.ids import OWNER, UserId
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import Blobs

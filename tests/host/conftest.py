@@ -11,9 +11,9 @@ import pytest_asyncio
 from easel.core.principal import THE_OWNER
 from easel.core.run.limits import LoopLimits
 from easel.core.tool.definition import ToolDefinition
-from easel.host import audit as audit_module
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit import audit as audit_module
+from easel.host.audit.audit import Audit
 from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates

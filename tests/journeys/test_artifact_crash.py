@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.ids import OWNER, ArtifactId
 from easel.stores.blobs.store import STAGING, open_blobs
 from tests.journeys.soak import short_or_full

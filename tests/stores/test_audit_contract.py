@@ -17,9 +17,9 @@ from easel.core.audit.chain import ChainPosition, Checkpoint, parse_position
 from easel.core.audit.record import ACTIONS, Entry, StorageClass
 from easel.core.audit.redaction import Redaction
 from easel.core.principal import THE_OWNER, Principal
-from easel.host import audit_chain
-from easel.host.audit import Audit
-from easel.host.audit_chain import AuditRetention, ChainProgress, verify
+from easel.host.audit import chain as audit_chain
+from easel.host.audit.audit import Audit
+from easel.host.audit.chain import AuditRetention, ChainProgress, verify
 from easel.ids import UserId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit

@@ -21,8 +21,8 @@ from easel.core.session.message import message, question
 from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_large_values
 from easel.errors import NotFound
+from easel.host.artifacts.references import ReferenceRelease
 from easel.host.canvases.log_retention import CanvasLogRetention
-from easel.host.references import ReferenceRelease
 from easel.ids import OWNER, ArtifactId, CanvasId, MessageId, RunId, new_event_id
 from tests.requirements import rule
 from tests.stores.harness import (
@@ -305,7 +305,7 @@ async def test_record_of_an_older_release_keeps_all_references(
 async def test_many_references_are_released_in_batches(
     store: Store, shots: Shots, release: ReferenceRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("easel.host.references.BATCH_SIZE", 3)
+    monkeypatch.setattr("easel.host.artifacts.references.BATCH_SIZE", 3)
     await shots.create()
     pictures = [await shots.replace_picture() for _ in range(8)]
     markers = {f"kept{n}": (await shots.new_picture())[0] for n in range(7)}
@@ -486,7 +486,7 @@ async def test_run_whose_offloaded_text_cannot_be_read_keeps_all_references(
 async def test_checked_run_is_not_read_again(
     store: Store, contents: Contents, release: ReferenceRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("easel.host.references.BATCH_SIZE", 2)
+    monkeypatch.setattr("easel.host.artifacts.references.BATCH_SIZE", 2)
     for n in range(3):
         await prune(store, await end_run(store, contents, f"See {n} {BASE64}", "many words " * 1_000))
     assert await release.once() == 6

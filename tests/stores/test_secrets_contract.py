@@ -8,7 +8,7 @@ import pytest
 
 from easel.core.model.stored import EncryptedText
 from easel.errors import SecretsUnavailable
-from easel.host.user_settings import rotate
+from easel.host.models.settings import rotate
 from easel.ids import OWNER, UserId
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.artifact.artifact import START
-from easel.host.artifacts import SWEEP_BATCH_SIZE
+from easel.host.artifacts.artifacts import SWEEP_BATCH_SIZE
 from tests.requirements import case
 
 if TYPE_CHECKING:

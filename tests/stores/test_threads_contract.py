@@ -24,7 +24,7 @@ from easel.core.stream.log import Bounds
 from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import LogDeleted
 from easel.errors import CursorOutOfRange
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import THREADS, StreamQuota, TailMemory, Tails
 from easel.ids import OWNER, CallId, SessionId, answer_id, scoped_key

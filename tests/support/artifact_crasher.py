@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from easel.core.principal import THE_OWNER
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.ids import OWNER, CanvasId
 from easel.stores.blobs.store import Blobs, open_blobs
 from easel.stores.postgres import open_postgres

@@ -17,10 +17,10 @@ from easel.core.model.settings import (
     resolve,
     server_of,
 )
-from easel.host.model_check import ModelCheck, check_model
-from easel.host.models import ChosenModels, build_safely
+from easel.host.models.check import ModelCheck, check_model
+from easel.host.models.choice import ChosenModels, build_safely
+from easel.host.models.settings import UserSettings, rotate
 from easel.host.ports import SecretCipher
-from easel.host.user_settings import UserSettings, rotate
 from easel.llm.build import Models
 from easel.settings import Settings
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from easel.assembly.storage import Database, migrated_database, open_blobs
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.ports import Blobs
 from easel.settings import Settings
 

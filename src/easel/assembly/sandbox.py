@@ -6,7 +6,7 @@ from pathlib import Path
 from easel.core.tool.node import LOCAL, check_node_id
 from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.fetch.tool import FetchTool
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.metrics import SANDBOX_CLEANUP_FAILURES, SANDBOX_CLEANUPS
 from easel.host.ports import Tool
 from easel.ids import new_worker_id

@@ -42,7 +42,8 @@ from easel.host.documents.leases import LeaseKeeper
 from easel.host.documents.service import Documents
 from easel.host.documents.tools import document_tools
 from easel.host.documents.transactions import DocumentTransactions
-from easel.host.models import ChosenModels
+from easel.host.models.choice import ChosenModels
+from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -53,7 +54,6 @@ from easel.host.sessions import Sessions
 from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
-from easel.host.user_settings import UserSettings
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs

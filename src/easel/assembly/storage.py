@@ -21,8 +21,8 @@ import structlog
 from easel import fs
 from easel.core.audit.chain import parse_position
 from easel.errors import BadSettings, Unavailable
-from easel.host.audit import Audit
-from easel.host.audit_chain import ChainProgress, verify
+from easel.host.audit.audit import Audit
+from easel.host.audit.chain import ChainProgress, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.ports import (
     ArtifactStore,

@@ -3,11 +3,11 @@
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
 from easel.host.actions.outcomes import RecordRetention
-from easel.host.audit_chain import AuditRetention
+from easel.host.artifacts.references import ReferenceRelease
+from easel.host.audit.chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge
 from easel.host.periodic import Periodic, Work
-from easel.host.references import ReferenceRelease
 from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates

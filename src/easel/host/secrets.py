@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from easel.core.principal import Principal
 from easel.core.secret.secret import MAX_SECRETS, SecretInfo, check_secret_name, check_secret_value
 from easel.errors import BadInput, Forbidden, NotFound
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.ports import SecretCipher, SecretStore
 from easel.ids import UserId
 

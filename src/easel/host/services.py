@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from easel.host.actions.invocations import ToolInvocations
 from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.auth.sign_in import SignIn
 from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
@@ -15,7 +15,8 @@ from easel.host.canvases.pages import CanvasPages
 from easel.host.canvases.versions import CanvasVersions
 from easel.host.canvases.views import CanvasViews
 from easel.host.documents.service import Documents
-from easel.host.models import ChosenModels
+from easel.host.models.choice import ChosenModels
+from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -23,7 +24,6 @@ from easel.host.secrets import Secrets
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
-from easel.host.user_settings import UserSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, require_title
 from easel.core.stream.notifications import CancelRequested, LogDeleted
 from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.ports import Notifier, SessionStore
 from easel.host.runs.queue import INVALID_SESSION_ID, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, scoped_key

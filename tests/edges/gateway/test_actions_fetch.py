@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.host.audit import agent_of
+from easel.host.audit.audit import agent_of
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER, RunId
 from tests.edges.gateway.action_fixtures import expect_refusal, run_inside

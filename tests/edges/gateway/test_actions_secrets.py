@@ -15,7 +15,7 @@ import pytest
 
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
-from easel.host.audit import agent_of
+from easel.host.audit.audit import agent_of
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER, RunId
 from tests.edges.gateway.action_fixtures import ANY, TestTool, expect_refusal, run_inside

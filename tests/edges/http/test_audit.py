@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from easel.core.audit.record import ACTIONS
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
-from easel.host.audit_chain import verify
+from easel.host.audit.chain import verify
 from easel.host.auth import sign_in
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id

@@ -10,7 +10,7 @@ import pytest
 
 from easel.core.secret.secret import MAX_SECRETS, MAX_VALUE_BYTES
 from easel.errors import Forbidden
-from easel.host.audit import agent_of
+from easel.host.audit.audit import agent_of
 from easel.host.auth.tokens import Tokens
 from easel.ids import OWNER, RunId
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel

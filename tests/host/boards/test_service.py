@@ -17,7 +17,7 @@ from easel.core.stream.notifications import RunAppended
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
 from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id

@@ -19,8 +19,8 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.session.session import to_session_key
 from easel.core.tool.context import ToolContext
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.documents.answers import ToolRules
 from easel.host.documents.leases import LeaseKeeper
 from easel.host.documents.service import Documents

@@ -17,7 +17,7 @@ from easel.core.run.conversation import Text
 from easel.core.run.status import Status
 from easel.core.stream.filter import CHAT, WHOLE_RUN
 from easel.errors import ModelFailed, Unavailable
-from easel.host.artifacts import restore_text
+from easel.host.artifacts.artifacts import restore_text
 from easel.ids import OWNER, CanvasId, SessionId
 from tests.core.document.updates import DiffUpdate, parse_update
 from tests.host.conftest import TestTool

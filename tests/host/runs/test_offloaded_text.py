@@ -16,7 +16,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
-from easel.host.artifacts import read_text, restore_text
+from easel.host.artifacts.artifacts import read_text, restore_text
 from easel.ids import OWNER, SessionId
 from easel.llm.scripted import ScriptedModel
 from tests.host.runs.workers import script, wait_until_ended, working

@@ -12,7 +12,7 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
-from easel.host.artifacts import read_text
+from easel.host.artifacts.artifacts import read_text
 from easel.ids import OWNER, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working

@@ -18,7 +18,7 @@ from easel.edges.http.calls import Call, json_response
 from easel.edges.http.canvas_policy import redact_token
 from easel.edges.paging import read_page
 from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 
 REFUSED = (403, 421)  # statuses of requests that a guardrail refused
 UNAVAILABLE_SECONDS = 10.0  # minimum time between two records of an unavailable database

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
-from easel.host.user_settings import ShownSettings
+from easel.host.models.settings import ShownSettings
 
 ProviderName = Annotated[
     str, Meta(description="scripted, openai-chat, openai-responses, gemini or anthropic")

@@ -13,8 +13,8 @@ from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
 from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes
 from easel.host.actions.transitions import ActionLimits
-from easel.host.artifacts import Artifacts, restore
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts, restore
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
 from easel.host.ports import CanvasActionStore
 from easel.ids import is_generated_id

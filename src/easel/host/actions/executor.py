@@ -27,7 +27,7 @@ from easel.core.tool.context import ToolContext, UsedSecrets, Watched
 from easel.core.tool.long_command import check_has_ended
 from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
 from easel.host.actions.running import ExecutionContext
-from easel.host.artifacts import Artifacts, read_text
+from easel.host.artifacts.artifacts import Artifacts, read_text
 from easel.host.metrics import ACTIONS_ABANDONED
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import Tails

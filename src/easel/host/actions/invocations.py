@@ -14,7 +14,7 @@ from easel.core.session.session import main_session_key
 from easel.core.tool.context import ToolContext
 from easel.core.tool.node import why_missing
 from easel.errors import Forbidden, HostError, NotFound, TooMany
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.tools.registry import ToolRegistry
 
 MAX_RUNNING = 1_000  # calls of one instance

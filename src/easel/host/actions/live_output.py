@@ -18,7 +18,7 @@ from easel.core.canvas.execution import Execution, StaleTransition
 from easel.core.principal import Principal
 from easel.core.run.deltas import MAX_HELD_SECONDS
 from easel.errors import HostError
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions
 
 # How long the end of an execution waits for an output write in progress, so that the output stays in order.

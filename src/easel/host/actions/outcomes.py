@@ -20,8 +20,8 @@ from easel.host.actions.live_output import LiveOutput
 from easel.host.actions.request import REFRESH
 from easel.host.actions.tallies import RefreshTallies
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions, public_message
-from easel.host.artifacts import Artifacts, restore
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts, restore
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.periodic import Periodic, retention_interval

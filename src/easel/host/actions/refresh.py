@@ -23,7 +23,7 @@ from easel.core.run.deltas import shorten
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.actions.request import REFRESH, ActionRequest
 from easel.host.actions.service import INTERNAL_ERROR, ActionService
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.metrics import REFRESHES
 from easel.host.periodic import Periodic

@@ -42,7 +42,7 @@ from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, result_
 from easel.host.actions.request import CLIENT, ActionRequest
 from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
 from easel.host.periodic import Periodic
 from easel.host.ports import CanvasActionStore, Notifier

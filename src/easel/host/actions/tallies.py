@@ -14,7 +14,7 @@ from typing import Any
 from easel.core.audit.record import format_time
 from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 
 TALLY_SECONDS = 60.0
 COMMAND_DETAILS = ("sandbox_mode", "worker_id", "exit_code")  # of SB-16

@@ -27,8 +27,8 @@ from easel.core.stream.payload_limit import OffloadedValue
 from easel.core.values.template import MissingArtifacts
 from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.actions.request import ActionRequest
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import CanvasActionStore
 from easel.host.tools.registry import ToolRegistry

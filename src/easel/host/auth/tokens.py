@@ -10,7 +10,7 @@ from easel.core.principal import Principal
 from easel.core.token import PREFIX, NewToken, Token, TokenKind, check_token_name, digest_of
 from easel.core.tool.node import check_node_id, is_node_id
 from easel.errors import BadInput, NotFound
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.ports import TokenStore
 from easel.ids import OWNER, UserId, new_token_id
 

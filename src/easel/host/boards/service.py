@@ -24,7 +24,7 @@ from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import RunAppended
 from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
-from easel.host.artifacts import restore
+from easel.host.artifacts.artifacts import restore
 from easel.host.ports import ArtifactAccess, BoardStore, Notifier
 from easel.host.runs.log_writer import AGENT
 from easel.ids import RunId, UserId, is_generated_id

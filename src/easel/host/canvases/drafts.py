@@ -25,7 +25,7 @@ from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.patch import check_patch_names
 from easel.core.values.paths import check_names
 from easel.errors import BadInput
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId

@@ -47,8 +47,8 @@ from easel.errors import (
     RevisionConflict,
     Unavailable,
 )
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import (
     CheckedDraft,

@@ -26,8 +26,8 @@ from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.patch import parse_pointer
 from easel.core.values.paths import check_names
 from easel.errors import BadInput, Forbidden, NotFound
-from easel.host.artifacts import Artifacts
-from easel.host.audit import Audit
+from easel.host.artifacts.artifacts import Artifacts
+from easel.host.audit.audit import Audit
 from easel.host.auth.sign_in import SignIn
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.ids import UserId

@@ -16,7 +16,7 @@ from easel.core.canvas.unreviewed import unreviewed_after
 from easel.core.principal import Principal
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.ports import Blobs, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, scoped_key

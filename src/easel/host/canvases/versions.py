@@ -16,7 +16,7 @@ from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.principal import Principal
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import DraftChecker, enabled_refreshes
 from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id

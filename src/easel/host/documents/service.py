@@ -14,7 +14,7 @@ from easel.core.document.lease import Free, Held, Lease, preempt, release
 from easel.core.principal import Principal
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
 from easel.ids import CanvasId, new_event_id
 

@@ -41,7 +41,7 @@ from easel.errors import (
     ToolFailed,
     Unavailable,
 )
-from easel.host.audit import agent_of
+from easel.host.audit.audit import agent_of
 from easel.host.documents.answers import (
     CallFailed,
     Computed,

@@ -21,7 +21,7 @@ from easel.core.tool.context import UsedSecrets
 from easel.core.tool.node import full_tool_name, split_tool_name
 from easel.errors import HostError, ToolFailed, Unavailable
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
-from easel.host.artifacts import restore
+from easel.host.artifacts.artifacts import restore
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.remote_calls import INVOKE, offload_to_json
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier, SecretSource

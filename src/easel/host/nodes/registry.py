@@ -22,7 +22,7 @@ from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label
 from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
 from easel.errors import Forbidden, NotSignedIn, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.metrics import NODES
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.nodes.incoming_calls import IncomingCalls, result_of

@@ -21,7 +21,7 @@ from easel.core.tool.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
 from easel.core.tool.context import NO_SECRETS, UsedSecrets, Watched
 from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
-from easel.host.artifacts import restore
+from easel.host.artifacts.artifacts import restore
 from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier
 from easel.ids import CallId, UserId, new_call_id

@@ -14,7 +14,7 @@ from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.errors import HostError, InternalError, RunTimedOut
-from easel.host.audit import Audit, agent_of
+from easel.host.audit.audit import Audit, agent_of
 from easel.host.metrics import RUNS_ENDED
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason

@@ -9,7 +9,7 @@ import structlog
 
 from easel.core.run.progress import Progress, to_progress
 from easel.errors import HostError, Unavailable
-from easel.host.artifacts import restore_event
+from easel.host.artifacts.artifacts import restore_event
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.log_writer import MAX_ARTIFACT_WAIT_SECONDS, RETRY_SECONDS, retry_until_available
 from easel.ids import RunId, UserId

@@ -27,7 +27,7 @@ from easel.core.stream.message_text import MessageText, take_out_runs
 from easel.core.stream.notifications import RunAppended, RunReady, ThreadAppended
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.metrics import APPEND_SECONDS
 from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.ids import MessageId, answer_id, scoped_key

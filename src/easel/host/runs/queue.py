@@ -20,7 +20,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.message_text import take_out_runs
 from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.canvas_heads import notify_canvases
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import ArtifactAccess, LogSource, Notifier, RunStore

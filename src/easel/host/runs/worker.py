@@ -19,7 +19,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import Unavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.metrics import (
     CLAIM_SECONDS,
     CLAIMS_LOST,

@@ -25,7 +25,7 @@ from easel.core.tool.node import why_missing
 from easel.core.tool.offer import count_schema_parts, count_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, HostError, ToolFailed
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
 from easel.host.tools.native import NativeTool
 from easel.host.tools.schema import build_validator, find_errors

@@ -11,7 +11,7 @@ import structlog
 from easel.core.artifact.artifact import START
 from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.host.artifacts import MAX_FAILED_BATCHES, SWEEP_BATCH_SIZE, Artifacts
+from easel.host.artifacts.artifacts import MAX_FAILED_BATCHES, SWEEP_BATCH_SIZE, Artifacts
 from easel.host.sweeps import shared_periodic
 from easel.ids import OWNER, UserId
 from tests.host.artifact_harness import (
@@ -102,7 +102,7 @@ async def test_interrupted_sweep_is_completed_by_the_next(harness: ArtifactHarne
 
 
 async def test_sweep_takes_several_batches(harness: ArtifactHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("easel.host.artifacts.SWEEP_BATCH_SIZE", 3)
+    monkeypatch.setattr("easel.host.artifacts.artifacts.SWEEP_BATCH_SIZE", 3)
     assert SWEEP_BATCH_SIZE > 3
     await harness.artifacts.store(OWNER, offloaded(*(b"%d" % n for n in range(7))))
     for _ in range(7):
@@ -139,7 +139,7 @@ async def test_sweep_continues_after_a_batch_that_failed_and_logs_once(
     harness: ArtifactHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise nothing after that batch, and no blob without a row, would ever be swept."""
-    monkeypatch.setattr("easel.host.artifacts.SWEEP_BATCH_SIZE", 2)
+    monkeypatch.setattr("easel.host.artifacts.artifacts.SWEEP_BATCH_SIZE", 2)
     await harness.artifacts.store(OWNER, offloaded(*(b"%d" % n for n in range(8))))
     await harness.storage.blobs.put(aged_key(GRACE + 60), b"x")
     harness.clock.ahead = GRACE + 60
@@ -156,7 +156,7 @@ async def test_sweep_continues_after_a_batch_that_failed_and_logs_once(
 async def test_sweep_gives_up_rows_after_some_failed_batches(
     harness: ArtifactHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("easel.host.artifacts.SWEEP_BATCH_SIZE", 1)
+    monkeypatch.setattr("easel.host.artifacts.artifacts.SWEEP_BATCH_SIZE", 1)
     await harness.artifacts.store(OWNER, offloaded(*(b"%d" % n for n in range(8))))
     harness.clock.ahead = GRACE + 60
     assert await failing_artifacts(harness, iter([True] * MAX_FAILED_BATCHES)).sweep() == 0

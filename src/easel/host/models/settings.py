@@ -31,7 +31,7 @@ from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import Notification, SettingsChanged
 from easel.core.validation import refuse
 from easel.errors import BadInput, Forbidden, SecretsUnavailable
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.ports import Notifier, RotatedStore, SecretCipher, SettingStore
 from easel.ids import UserId
 

@@ -16,9 +16,9 @@ from easel.core.principal import Principal
 from easel.core.run.conversation import Conversation, Part
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import HostError, ModelFailed
-from easel.host.model_check import ModelCheck, check_model
+from easel.host.models.check import ModelCheck, check_model
+from easel.host.models.settings import UserSettings, check_principal
 from easel.host.ports import Model
-from easel.host.user_settings import UserSettings, check_principal
 from easel.ids import UserId
 
 BuildModel = Callable[[ModelChoice], Model]

@@ -13,9 +13,9 @@ from easel.core.principal import THE_OWNER, PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
 from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
-from easel.host.audit import agent_of
-from easel.host.models import ChosenModels
-from easel.host.user_settings import UserSettings, rotate
+from easel.host.audit.audit import agent_of
+from easel.host.models.choice import ChosenModels
+from easel.host.models.settings import UserSettings, rotate
 from easel.ids import OWNER, RunId
 from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from easel.core.principal import THE_OWNER
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
-from easel.host.artifacts import Artifacts
+from easel.host.artifacts.artifacts import Artifacts
 from easel.ids import OWNER
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import CHUNK_BYTES

@@ -20,7 +20,7 @@ from easel.core.audit.chain import (
     follow,
 )
 from easel.core.audit.record import EASEL
-from easel.host.audit import Audit
+from easel.host.audit.audit import Audit
 from easel.host.periodic import Periodic
 from easel.host.ports import AuditStore
 

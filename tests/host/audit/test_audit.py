@@ -17,10 +17,10 @@ from easel.core.principal import ANONYMOUS, THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
-from easel.host import audit as audit_module
-from easel.host import audit_chain
-from easel.host.audit import Audit, agent_of
-from easel.host.audit_chain import AuditRetention, verify
+from easel.host.audit import audit as audit_module
+from easel.host.audit import chain as audit_chain
+from easel.host.audit.audit import Audit, agent_of
+from easel.host.audit.chain import AuditRetention, verify
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId, RunId
 from tests.host.conftest import TestTool
