@@ -109,6 +109,12 @@ class Settings:
         minimum=0.2,
     )
     poll_seconds: float = _row(1.0, "Poll interval for changes whose notification was lost.", minimum=0.05)
+    prefer_worker_seconds: float = _row(
+        0.1,
+        "Seconds that a run is reserved for the worker that ran its session last; 0: any worker takes it.",
+        minimum=0,
+        maximum=60,
+    )
     worker_runs: int = _row(96, "Runs that one worker executes concurrently.", minimum=1, maximum=10_000)
     worker_port: int = _row(
         0, "Port for /healthz, /readyz and /metrics of a worker; 0: none.", minimum=0, maximum=65535
@@ -171,11 +177,6 @@ class Settings:
         minimum=2**20,
     )
     # views and nodes
-    view_token_seconds: float = _row(
-        43_200.0,
-        "Seconds until the address of a canvas page expires; opening the canvas again creates a new one.",
-        minimum=1,
-    )
     node_ttl_seconds: float = _row(
         6.0,
         "Seconds until a tool node is considered offline after its instance stops renewing it.",
@@ -269,6 +270,12 @@ class Settings:
         "of this time. At least 0.0001, which is 9 seconds.",
         minimum=0.0001,
         maximum=36_500,
+    )
+    sweep_seconds: float = _row(
+        3600.0,
+        "Interval at which one of the workers releases references and sweeps what nothing refers to.",
+        minimum=1,
+        maximum=604_800,
     )
     # database
     database_pool: int = _row(

@@ -13,6 +13,7 @@ import httpx2
 import psutil
 import pytest
 
+from easel.edges.gateway.connection import NODE_HEARTBEAT_SECONDS
 from tests.journeys.client import Client, call, script
 from tests.requirements import case, rule
 from tests.support.postgres import create_database, drop_database
@@ -29,7 +30,6 @@ NODE_SECONDS = 4.0
 # 6 s.
 CLAIM_SECONDS = 6.0
 # EASEL_CLAIM_SECONDS, of which the caller of a node has two thirds; users have 15 s.
-HEARTBEAT_SECONDS = 1.0
 AT_ONCE_SECONDS = 3.0
 # "Fails at once", measured from outside on a busy machine; the call itself would take a minute.
 LONG = "echo begun; sleep 60"
@@ -65,7 +65,6 @@ def module_yard(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     settings = {
         "CLAIM_SECONDS": str(CLAIM_SECONDS),
         "NODE_TTL_SECONDS": str(NODE_SECONDS),
-        "NODE_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
     }
     folder = tmp_path_factory.mktemp("root")
     with Launcher(tmp_path_factory.mktemp("yard"), url, settings) as launcher:
@@ -269,7 +268,7 @@ async def test_node_that_hangs_is_detected_within_seconds_and_reconnects(yard: Y
         node.freeze()
         watch = Stopwatch()
         [answer] = await results_of(client, run_id)
-        assert watch.seconds < 2 * HEARTBEAT_SECONDS + AT_ONCE_SECONDS
+        assert watch.seconds < 2 * NODE_HEARTBEAT_SECONDS + AT_ONCE_SECONDS
         assert "disconnected" in str(answer)
         for at in (0, 1):
             await wait_until_offline(client, at=at)  # so that a node found afterwards has reconnected

@@ -179,9 +179,7 @@ def build_services(shared: SharedServices) -> Services:
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     token = owner_token(settings)
     audit.add_secret(token)
-    revoked = RevokedSignIns(
-        database.sign_ins, notifier, keep_seconds=max(COOKIE_SECONDS, settings.view_token_seconds)
-    )
+    revoked = RevokedSignIns(database.sign_ins, notifier, keep_seconds=COOKIE_SECONDS)
     throttle = SignInThrottle(settings.sign_in_failures)
     sign_in = SignIn(token, database.tokens, revoked, key=resources.signing_key, throttle=throttle)
     queue = RunQueue(
@@ -256,7 +254,6 @@ def build_services(shared: SharedServices) -> Services:
         artifacts,
         audit,
         sign_in,
-        token_seconds=settings.view_token_seconds,
         max_state_bytes=settings.max_state_bytes,
     )
     return Services(

@@ -12,7 +12,6 @@ from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.hidden_updates import HiddenUpdates
 from easel.host.runs.images import ImageReader
-from easel.host.runs.preferred_worker import PREFER_SECONDS
 from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
@@ -30,7 +29,10 @@ def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
     if retention_seconds:  # else no log is ever shortened, and every reference is still needed
         references = ReferenceRelease(resources.database.references, resources.artifacts)
         work = {"references.release": references.once, **work}
-    return [shared_periodic(resources.database.sweeps, name, sweep) for name, sweep in work.items()]
+    return [
+        shared_periodic(resources.database.sweeps, name, resources.settings.sweep_seconds, sweep)
+        for name, sweep in work.items()
+    ]
 
 
 def build_execution(shared: SharedServices) -> RunExecution:
@@ -87,7 +89,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
             poll_seconds=settings.poll_seconds,
             drain_seconds=settings.drain_seconds,
             # On SQLite there is no other worker.
-            prefer_seconds=PREFER_SECONDS if settings.on_postgres else 0,
+            prefer_seconds=settings.prefer_worker_seconds if settings.on_postgres else 0,
             retention_seconds=retention_seconds,
         ),
         audit=resources.audit,

@@ -7,17 +7,16 @@ interval. Does not know what the work is.
 from easel.host.periodic import Periodic, Work
 from easel.host.ports import SweepClaims
 
-SWEEP_SECONDS = 3600.0  # what a sweep removes only takes up space
 # Of the interval. Shorter than the whole, so that the instance that claimed the last interval does not miss
 # the next one because its timer is some milliseconds early.
 CLAIMED_SHARE = 0.9
 
 
-def shared_periodic(claims: SweepClaims, name: str, work: Work) -> Periodic:
+def shared_periodic(claims: SweepClaims, name: str, every_seconds: float, work: Work) -> Periodic:
     """Return periodic work that only one of all instances does in each interval."""
 
     async def work_if_claimed() -> None:
-        if await claims.claim(name, SWEEP_SECONDS * CLAIMED_SHARE):
+        if await claims.claim(name, every_seconds * CLAIMED_SHARE):
             await work()
 
-    return Periodic(name, SWEEP_SECONDS, work_if_claimed)
+    return Periodic(name, every_seconds, work_if_claimed)

@@ -182,7 +182,7 @@ async def test_one_of_several_instances_sweeps_in_each_interval(harness: Artifac
         async def sweep() -> None:
             swept.append(name)
 
-        return shared_periodic(harness.database.sweeps, "artifacts.sweep", sweep)
+        return shared_periodic(harness.database.sweeps, "artifacts.sweep", 3600, sweep)
 
     instances = [instance("a"), instance("b")]
     for elapsed in (0, 10, 3600, 3610):

@@ -34,6 +34,9 @@ from easel.ids import UserId
 
 REFUSED = "canvas.page.refused"
 SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+VIEW_TOKEN_SECONDS = (
+    43_200  # of the address of a page: a working day; opening the canvas again makes a new one
+)
 _ISOLATED = "isolated"  # the last part of the token of an isolated view
 
 
@@ -56,7 +59,6 @@ class CanvasPages:
         audit: Audit,
         sign_in: SignIn,
         *,
-        token_seconds: float,
         max_state_bytes: int,
     ) -> None:
         self._transactions = transactions
@@ -64,7 +66,6 @@ class CanvasPages:
         self._audit = audit
         self._sign_in = sign_in
         self._key = sign_in.derive_key("canvas view")
-        self._seconds = token_seconds
         self._max_state_bytes = max_state_bytes
 
     # -- snapshot pictures -----------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class CanvasPages:
         self, principal: Principal, canvas_id: str, now: float, *, is_isolated: bool = False
     ) -> tuple[str, int]:
         """Return a view token and its expiry time in seconds since 1970."""
-        until = int(now + self._seconds)
+        until = int(now + VIEW_TOKEN_SECONDS)
         parts = (
             principal.user_id,
             canvas_id,

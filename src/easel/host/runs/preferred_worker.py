@@ -8,7 +8,6 @@ never blocks it, because the preferred worker may be stopped, full or stalled.
 import asyncio
 from collections.abc import Callable
 
-PREFER_SECONDS = 0.1  # longer than a claim takes, and short enough that nobody notices the delay
 MERGE_SECONDS = 0.01  # runs deferred within this time are claimed together
 
 
