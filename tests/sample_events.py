@@ -76,7 +76,7 @@ def sample_events() -> list[Envelope]:
         make.tool_result(ToolResult(call.call_id, call.tool, 1)),
         make.tool_result(ToolResult(call.call_id, call.tool, "No.", is_error=True)),
         *(
-            boards.prepare(ask, limits, user_id=OWNER, run_id=RunId("run_1"), agent_id="main").event
+            boards.prepare(ask, limits, account_id=OWNER, run_id=RunId("run_1"), agent_id="main").event
             for ask in on_boards
         ),
         *make.end_with_message(message, "Hello", Status.COMPLETED, None),
@@ -122,7 +122,7 @@ def action_events() -> Iterator[Envelope]:
     }
     at = datetime(2026, 1, 1, tzinfo=UTC)
     canvas = Canvas(
-        user_id=principal.user_id,
+        account_id=principal.account_id,
         canvas_id=CanvasId("cockpit"),
         agent_id="main",
         title="Cockpit",

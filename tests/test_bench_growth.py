@@ -36,7 +36,7 @@ def test_lock_wait_is_reported_with_both_statements():
 2026-11-18 11:00:00.000 UTC [17] LOG:  process 17 still waiting for ShareLock on transaction 9 after 200.1 ms
 2026-11-18 11:00:00.000 UTC [17] DETAIL:  Process holding the lock: 23. Wait queue: 17.
 2026-11-18 11:00:00.000 UTC [17] STATEMENT:  update sessions set title = $1
-\t where user_id = $2
+\t where account_id = $2
 2026-11-18 11:00:01.000 UTC [17] LOG:  process 17 acquired ShareLock on transaction 9 after 900.0 ms
 """
     waits = LockWaits(holders={"23": "runs.prune_logs"})

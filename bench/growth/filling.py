@@ -111,7 +111,7 @@ def _run_rows(d: Dialect, s: Size) -> list[Rows]:
     session = f"case when {big} then 'big' || (n % {BIG_SESSIONS}) else 's' || (n % {s.sessions} + 1) end"
     start = f"10 * (case when {big} then n / {BIG_SESSIONS} else n / {s.sessions} end)"  # of its thread
     last = 10 * (max(s.runs // s.sessions, s.big_runs // BIG_SESSIONS) + 2)
-    owner = {"user_id": "'owner'"}
+    owner = {"account_id": "'owner'"}
     thread = {"last_thread_seq": f"{last}", "created_at": at, "last_message_at": at}
     delta = (
         """'{"text": "some words of an answer, as long as a model says at once", "attempt": 1, """
@@ -158,7 +158,7 @@ def _run_rows(d: Dialect, s: Size) -> list[Rows]:
                 "visibility": "'public'",
                 "payload": d.json(delta),
                 "created_at": at,
-                "user_id": f"case when {narrative} then 'owner' end",
+                "account_id": f"case when {narrative} then 'owner' end",
                 "session_id": f"case when {narrative} then {session} end",
                 "thread_seq": f"case when {narrative} then {start} + k end",
             },
@@ -200,7 +200,7 @@ def _run_rows(d: Dialect, s: Size) -> list[Rows]:
 def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
     count, big = s.big_canvas_events, f"'{BIG_CANVAS}'"
     at, big_at = d.at(f"1.0 * k / {EVENTS_PER_CANVAS}"), d.at(f"1.0 * n / {count}")
-    owner = {"user_id": "'owner'"}
+    owner = {"account_id": "'owner'"}
     canvas = {
         **owner,
         "agent_id": "'main'",
@@ -218,7 +218,7 @@ def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
         **owner,
         "action_id": "'set'",
         "status": "'completed'",
-        "actor": """'{"user_id": "owner", "name": "owner", "kind": "person"}'""",
+        "actor": """'{"account_id": "owner", "name": "owner", "kind": "person"}'""",
         "answer": """'{"status": "completed"}'""",
         "revision": "1",
     }
@@ -264,7 +264,7 @@ def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
 
 
 def _artifact_rows(d: Dialect, s: Size) -> list[Rows]:
-    artifact = {"user_id": "'owner'", "artifact_id": "'art_' || " + d.digest("n")}
+    artifact = {"account_id": "'owner'", "artifact_id": "'art_' || " + d.digest("n")}
     referenced = s.referenced_artifacts
     canvas = f"'c' || (n % {s.canvases} + 1)"
     at = d.at(f"1.0 * n / {s.artifacts}")
@@ -276,7 +276,7 @@ def _artifact_rows(d: Dialect, s: Size) -> list[Rows]:
                 **artifact,
                 "size": "3000",
                 "media_type": "'image/png'",
-                "blob_key": "'users/owner/artifacts/' || n",
+                "blob_key": "'accounts/owner/artifacts/' || n",
                 "is_stored": "true",
                 "created_at": at,
                 "touched_at": at,
@@ -299,7 +299,7 @@ def _audit_links(d: Dialect, s: Size) -> list[Link]:
     return link_entries(START, entries)
 
 
-AUDIT_COLUMNS = ("seq", "user_id", "at", "storage_class", "action", "record", "hash")
+AUDIT_COLUMNS = ("seq", "account_id", "at", "storage_class", "action", "record", "hash")
 
 
 # --- Postgres -----------------------------------------------------------------------------------------------

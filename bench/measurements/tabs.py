@@ -27,13 +27,13 @@ ADDED_MB = 100.0
 LAST_WORDS = b"the last words"
 DEADLINE_SECONDS = 900.0
 FILL = """
-insert into run_events (run_id, seq, event_type, visibility, payload, user_id, session_id, thread_seq)
+insert into run_events (run_id, seq, event_type, visibility, payload, account_id, session_id, thread_seq)
 select r.run_id, r.last_seq + n, 'message.delta', 'public',
        jsonb_build_object(
          'message_id', replace(r.run_id, 'run_', 'msg_'), 'attempt', 1, 'visibility', 'public',
          'text', case when n = $1::bigint then $2::text else 'delta ' || n || ' of a chat' end),
-       r.user_id, r.session_id, s.last_thread_seq + n
-  from runs r join sessions s using (user_id, session_id), generate_series(1, $1::bigint) as n
+       r.account_id, r.session_id, s.last_thread_seq + n
+  from runs r join sessions s using (account_id, session_id), generate_series(1, $1::bigint) as n
 """
 
 
@@ -106,7 +106,7 @@ async def _write_threads(database: PostgresDatabase, claims: list[Claim], events
         await connection.execute("update runs set last_seq = last_seq + $1", events)
         await connection.execute("update sessions set last_thread_seq = last_thread_seq + $1", events)
     for claim in claims:
-        database.notifier.notify(ThreadAppended(scoped_key(claim.user_id, claim.session_id), events))
+        database.notifier.notify(ThreadAppended(scoped_key(claim.account_id, claim.session_id), events))
 
 
 def _memory_mb(pid: int) -> float:

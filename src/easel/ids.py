@@ -12,14 +12,14 @@ from typing import NewType
 
 RunId = NewType("RunId", str)
 SessionId = NewType("SessionId", str)
-UserId = NewType("UserId", str)
+AccountId = NewType("AccountId", str)
 WorkerId = NewType("WorkerId", str)
 MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
 ArtifactId = NewType("ArtifactId", str)
 CanvasId = NewType("CanvasId", str)
 
-OWNER = UserId("owner")  # the only user until there are accounts
+OWNER = AccountId("owner")  # the only user until there are accounts
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 # Ids are encoded two characters at a time, to be fast: every event and request has an id.
@@ -130,6 +130,6 @@ def is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None
 
 
-def scoped_key(user_id: UserId, name: str) -> str:
+def scoped_key(account_id: AccountId, name: str) -> str:
     """Return a globally unique key for a name that is unique per user. No name contains a slash."""
-    return f"{user_id}/{name}"
+    return f"{account_id}/{name}"

@@ -9,7 +9,7 @@ import pytest_asyncio
 from easel.core.principal import THE_OWNER, Principal
 from easel.errors import Unavailable
 from easel.host.artifacts import Artifacts
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import Blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
@@ -28,7 +28,7 @@ __all__ = ["aws", "bucket", "disk", "harness", "location", "s3_server"]
 
 LIMIT = 3 * PART_BYTES
 GRACE = 7 * 86_400.0
-OTHER = Principal(UserId("mallory"), "mallory")
+OTHER = Principal(AccountId("mallory"), "mallory")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 
 
@@ -95,6 +95,6 @@ async def harness(
     database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
     harness = ArtifactHarness(database, location, clock)
-    await harness.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
+    await harness.sql("insert into accounts (account_id, name) values ('mallory', 'mallory')")
     yield harness
     await database.close()

@@ -13,7 +13,7 @@ from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import MAX_FAILED_BATCHES, SWEEP_BATCH_SIZE, Artifacts
 from easel.host.sweeps import shared_periodic
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from tests.host.artifact_harness import (
     GRACE,
     LIMIT,
@@ -56,12 +56,12 @@ async def test_unreferenced_artifact_is_swept_after_the_grace_period(harness: Ar
 
 async def test_referenced_artifact_is_not_swept(harness: ArtifactHarness) -> None:
     await harness.sql(
-        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state) "
+        "insert into canvases (account_id, canvas_id, agent_id, title, spec, state) "
         "values ('owner', 'c', 'main', '', '{}', '{}')"
     )
     uploaded = await harness.upload(PNG)
     await harness.sql(
-        "insert into artifact_refs (user_id, artifact_id, canvas_id) "
+        "insert into artifact_refs (account_id, artifact_id, canvas_id) "
         f"values ('owner', '{uploaded.artifact_id}', 'c')"
     )
     harness.clock.ahead = 10 * GRACE
@@ -74,11 +74,11 @@ async def test_old_blob_without_a_row_is_swept(harness: ArtifactHarness) -> None
     old, young, of_deleted_user = (
         aged_key(GRACE + 60),
         aged_key(GRACE - 60),
-        aged_key(GRACE + 60, UserId("deleted")),
+        aged_key(GRACE + 60, AccountId("deleted")),
     )
     others = [
-        "users/owner/agents/main/canvases/c/assets/index.html",
-        "users/owner/artifacts/readme.txt",
+        "accounts/owner/agents/main/canvases/c/assets/index.html",
+        "accounts/owner/artifacts/readme.txt",
         "elsewhere",
     ]
     for key in (old, young, of_deleted_user, *others):

@@ -77,7 +77,7 @@ async def test_equal_content_is_stored_once_per_user(harness: ArtifactHarness) -
     await harness.artifacts.store(OWNER, offloaded(b"b", b"a"))
     assert harness.blobs.calls.count("put") == 2
     assert len(harness.storage.everything()) == 2
-    await harness.artifacts.store(OTHER.user_id, offloaded(b"a"))
+    await harness.artifacts.store(OTHER.account_id, offloaded(b"a"))
     assert len(harness.storage.everything()) == 3, "users do not share blobs"
     await harness.artifacts.store(OWNER, [])
 

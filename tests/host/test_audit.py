@@ -136,7 +136,7 @@ async def test_record_is_durable_when_it_returns(audit: Audit, store: FaultyStor
         "main",
         {"runs": 3},
     )
-    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
+    assert record["actor"] == {"account_id": "owner", "name": "owner", "kind": "person"}
 
 
 async def test_record_is_queued_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:
@@ -163,7 +163,7 @@ async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: F
         audit.note(None, "worker.error", subject=str(nth))
     found = await wait_for_records(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
-    assert found[0]["actor"] == {"user_id": "easel", "name": "easel", "kind": "service"}
+    assert found[0]["actor"] == {"account_id": "easel", "name": "easel", "kind": "service"}
     assert store.append_count == 1
 
 
@@ -425,7 +425,7 @@ async def test_exception_is_recorded_with_its_traceback_and_without_secrets(
         )
     [record] = await wait_for_records(store, 1)
     assert record["actor"] == {
-        "user_id": "owner",
+        "account_id": "owner",
         "name": "main",
         "kind": "agent",
         "run_id": "run_1",

@@ -153,9 +153,9 @@ async def test_read_that_began_before_a_change_is_not_cached(harness: RunHarness
     store, reads = harness.database.settings, []
     original = store.read
 
-    async def slow_read(user_id: Any) -> Any:
-        rows = await original(user_id)
-        reads.append(user_id)
+    async def slow_read(account_id: Any) -> Any:
+        rows = await original(account_id)
+        reads.append(account_id)
         if len(reads) == 1:
             await settings.change(THE_OWNER, {"provider": "gemini"})
         return rows

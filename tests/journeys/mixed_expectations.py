@@ -79,7 +79,7 @@ class Truth:
             """
             select e.canvas_id, e.seq, e.event_type, e.visibility, e.created_at,
                    e.payload || jsonb_build_object('agentId', c.agent_id) as payload
-              from canvas_events e join canvases c using (user_id, canvas_id)
+              from canvas_events e join canvases c using (account_id, canvas_id)
              where e.canvas_id = any($1) order by e.canvas_id, e.seq""",
             list(canvases),
         ):

@@ -73,7 +73,7 @@ async def opened(url: str, folder: Path) -> Store:
 async def prepared(url: str, folder: Path) -> Store:
     store = await opened(url, folder)
     await store.sql(
-        f"insert into canvases (user_id, canvas_id, agent_id, title, spec, state) values ('owner', "
+        f"insert into canvases (account_id, canvas_id, agent_id, title, spec, state) values ('owner', "
         f"'{CANVAS}', 'main', '', '{{}}', '{{}}')"
     )
     return store

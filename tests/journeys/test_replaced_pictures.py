@@ -44,7 +44,7 @@ class Data:
             return connection.execute(f"select count(*) from {table}").fetchone()[0]
 
     def blob_count(self) -> int:
-        return sum(path.is_file() for path in self._blobs.glob("users/*/artifacts/*"))
+        return sum(path.is_file() for path in self._blobs.glob("accounts/*/artifacts/*"))
 
 
 async def call(client: Client, method: str, **params: Any) -> dict[str, Any]:

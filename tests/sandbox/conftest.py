@@ -9,7 +9,7 @@ import pytest
 
 from easel.core.principal import Principal
 from easel.core.tool.context import ToolContext
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from easel.sandbox.bubblewrap import Bubblewrap
 from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice, choose
@@ -26,7 +26,7 @@ SMALL = CommandLimits(
 
 
 def context(
-    session: str = "a", user: UserId = OWNER, on_output: Callable[[str], None] | None = None
+    session: str = "a", user: AccountId = OWNER, on_output: Callable[[str], None] | None = None
 ) -> ToolContext:
     return ToolContext(Principal(user, "someone"), session, on_output=on_output)
 
@@ -56,17 +56,17 @@ class Machine:
         self, principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
     ) -> None:
         self.notes.append(
-            (action, {"user_id": principal and principal.user_id, "subject": subject, **details})
+            (action, {"account_id": principal and principal.account_id, "subject": subject, **details})
         )
 
-    def folder(self, session: str = "a", user: UserId = OWNER) -> Path:
+    def folder(self, session: str = "a", user: AccountId = OWNER) -> Path:
         return self.folders.folder_of(user, session)
 
-    async def use(self, tool: str, session: str = "a", user: UserId = OWNER, **args: Any) -> Any:
+    async def use(self, tool: str, session: str = "a", user: AccountId = OWNER, **args: Any) -> Any:
         return await self.tools[tool].use(args, context(session, user))
 
     async def bash(
-        self, command: str, session: str = "a", user: UserId = OWNER, **args: Any
+        self, command: str, session: str = "a", user: AccountId = OWNER, **args: Any
     ) -> dict[str, Any]:
         return await self.use("Bash", session, user, command=command, **args)
 

@@ -30,7 +30,7 @@ CLAIM = Claim(
     run_id=RunId("run_1"),
     worker_id=WorkerId("wrk_of_the_run"),
     attempt=1,
-    user_id=OWNER,
+    account_id=OWNER,
     session_id=SessionId("main"),
     input_text="",
     max_attempts=3,
@@ -49,7 +49,7 @@ async def test_every_command_is_recorded_with_its_exit_code(machine: Machine) ->
     assert action == "sandbox.ran"
     assert ACTIONS[action] is StorageClass.AUDIT
     assert details == {
-        "user_id": OWNER,
+        "account_id": OWNER,
         "subject": "agent:main:s",
         "tool": "local__Bash",
         "sandbox_mode": "bwrap",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.errors import ToolFailed
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.sandbox.seccomp import BLOCKED_SYSCALLS
 from tests.requirements import case, rule
 from tests.sandbox.conftest import Machine, context
@@ -54,8 +54,8 @@ async def test_session_cannot_read_or_write_files_of_another(machine: Machine) -
 
 @rule("SB-02", "RX-54")
 async def test_sessions_of_two_users_with_the_same_name_have_two_folders(machine: Machine) -> None:
-    await machine.bash("echo mine > note", "main", UserId("ann"))
-    result = await machine.bash("cat note", "main", UserId("bob"))
+    await machine.bash("echo mine > note", "main", AccountId("ann"))
+    result = await machine.bash("cat note", "main", AccountId("bob"))
     assert result["exit_code"] != 0
 
 

@@ -38,7 +38,7 @@ def ask(session: str = SESSION, text: str = "hello") -> NewRun:
 
 async def create_document(canvases: CanvasStore, name: str = NAME, **changed: Any) -> None:
     new = {
-        "user_id": OWNER,
+        "account_id": OWNER,
         "canvas_id": CanvasId(name),
         "agent_id": "main",
         "title": "Plan",

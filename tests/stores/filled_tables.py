@@ -60,13 +60,13 @@ def rows(table: str, count: int = ROWS, /, **columns: str) -> Rows:
 
 
 def session_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    common = {"user_id": "'owner'", "created_at": PAST, "last_message_at": PAST}
+    common = {"account_id": "'owner'", "created_at": PAST, "last_message_at": PAST}
     return rows("sessions", count, **{**common, **columns})
 
 
 def run_rows(count: int = ROWS, /, **columns: str) -> Rows:
     ended = {"status": "'completed'", "started_at": PAST, "finished_at": PAST, "owner_id": "'worker'"}
-    common = {"user_id": "'owner'", "input_text": "'text'", "created_at": PAST, "queue_no": QUEUE_NO}
+    common = {"account_id": "'owner'", "input_text": "'text'", "created_at": PAST, "queue_no": QUEUE_NO}
     log = {"turn_no": "n", "oldest_seq": "1", "last_seq": "1", "attempt": "1"}
     return rows("runs", count, **{**common, **log, **ended, **columns})
 
@@ -77,28 +77,34 @@ def event_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 
 def message_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    ids = {"message_id": "'m' || n", "run_id": "'r' || n", "user_id": "'owner'"}
+    ids = {"message_id": "'m' || n", "run_id": "'r' || n", "account_id": "'owner'"}
     return rows("messages", count, **ids, role="'user'", content="'\"text\"'", payload="'{}'", **columns)
 
 
 def canvas_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    common = {"user_id": "'owner'", "agent_id": "'main'", "title": "'title'", "spec": "'{}'", "state": "'{}'"}
+    common = {
+        "account_id": "'owner'",
+        "agent_id": "'main'",
+        "title": "'title'",
+        "spec": "'{}'",
+        "state": "'{}'",
+    }
     return rows("canvases", count, **{**common, **columns})
 
 
 def canvas_event_rows(count: int = ROWS, /, **columns: str) -> Rows:
     common = {"event_type": "'canvas.state'", "payload": "'{}'", "visibility": "'public'", "created_at": PAST}
-    return rows("canvas_events", count, user_id="'owner'", **common, **columns)
+    return rows("canvas_events", count, account_id="'owner'", **common, **columns)
 
 
 def execution_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    common = {"user_id": "'owner'", "action_id": "'action'", "actor": "'{}'", "created_at": PAST}
+    common = {"account_id": "'owner'", "action_id": "'action'", "actor": "'{}'", "created_at": PAST}
     ended = {"status": "'completed'", "started_at": PAST, "ended_at": PAST}
     return rows("canvas_actions", count, **{**common, **ended, **columns})
 
 
 def document_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    return rows("documents", count, user_id="'owner'", created_at=PAST, **columns)
+    return rows("documents", count, account_id="'owner'", created_at=PAST, **columns)
 
 
 REPORTED = {"is_closed": "true", "is_versioned": "true", "is_reported": "true"}
@@ -107,26 +113,26 @@ AUTHOR = {"author_kind": "'person'", "author_id": "'owner'"}
 
 def draft_rows(count: int = ROWS, /, **columns: str) -> Rows:
     text = {"text": "'text'", "revision_id": "'revision' || n", "base_revision_id": "'base'"}
-    return rows("artefact_drafts", count, user_id="'owner'", updated_at=PAST, **AUTHOR, **text, **columns)
+    return rows("artefact_drafts", count, account_id="'owner'", updated_at=PAST, **AUTHOR, **text, **columns)
 
 
 def version_rows(count: int = ROWS, /, **columns: str) -> Rows:
     text = {"text": "'text'", "size": "4", "revision_id": "'revision' || n"}
-    return rows("artefacts", count, user_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns)
+    return rows("artefacts", count, account_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns)
 
 
 def canvas_version_rows(count: int = ROWS, /, **columns: str) -> Rows:
     common = {"revision": "1", "title": "'title'", "is_accepted": "true", "next_changed": "'[[], 0, null]'"}
-    return rows("canvas_versions", count, user_id="'owner'", **common, **columns)
+    return rows("canvas_versions", count, account_id="'owner'", **common, **columns)
 
 
 def canvas_version_asset_rows(count: int = ROWS, /, **columns: str) -> Rows:
     asset = {"path": "'index.html'", "size": "1"}
-    return rows("canvas_version_assets", count, user_id="'owner'", **asset, **columns)
+    return rows("canvas_version_assets", count, account_id="'owner'", **asset, **columns)
 
 
 FILL = [
-    rows("users", 1_000, user_id="'user' || n", name="'user' || n"),
+    rows("accounts", 1_000, account_id="'user' || n", name="'user' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
     session_rows(1, session_id="'big'", title="'big'", last_thread_seq=f"{BIG}"),
     run_rows(run_id="'r' || n", session_id="'s' || n", idempotency_key="'key' || n"),
@@ -150,14 +156,14 @@ FILL = [
         turn_no="null",
     ),
     event_rows(run_id="'r' || n", seq="1"),
-    event_rows(BIG, run_id="'big'", seq="n", user_id="'owner'", session_id="'big'", thread_seq="n"),
+    event_rows(BIG, run_id="'big'", seq="n", account_id="'owner'", session_id="'big'", thread_seq="n"),
     message_rows(session_id="'s' || n", thread_seq="1"),
     message_rows(BIG, session_id="'big'", thread_seq="n"),
-    rows("ended_threads", user_id="'owner'", session_id="'e' || n", last_thread_seq="n"),
+    rows("ended_threads", account_id="'owner'", session_id="'e' || n", last_thread_seq="n"),
     rows(
         "boards",
         run_id="'r' || n",
-        user_id="'owner'",
+        account_id="'owner'",
         board="'blackboard'",
         edge_id="'edge'",
         key="'key'",
@@ -196,10 +202,10 @@ FILL = [
         follows_answer="true",
         created_at=PAST,
     ),
-    rows("ended_canvases", user_id="'owner'", canvas_id="'e' || n", last_seq="n"),
+    rows("ended_canvases", account_id="'owner'", canvas_id="'e' || n", last_seq="n"),
     rows(
         "canvas_assets",
-        user_id="'owner'",
+        account_id="'owner'",
         canvas_id="'c' || n",
         path="'index.html'",
         blob_key="'asset' || n",
@@ -211,7 +217,7 @@ FILL = [
     canvas_version_asset_rows(200, canvas_id="'big'", version_no="n", blob_key="'big' || n"),
     rows(
         "canvas_views",
-        user_id="'owner'",
+        account_id="'owner'",
         canvas_id="'c' || n",
         view_id="'view' || n",
         client_id="'client'",
@@ -239,7 +245,7 @@ FILL = [
     ),
     rows(
         "canvas_refreshes",
-        user_id="'owner'",
+        account_id="'owner'",
         canvas_id="'c' || n",
         refresh_id="'job'",
         action_id="'action'",
@@ -248,7 +254,7 @@ FILL = [
     ),
     rows(
         "artifacts",
-        user_id="'owner'",
+        account_id="'owner'",
         artifact_id="'artifact' || n",
         size="1",
         media_type="'text/plain'",
@@ -256,12 +262,12 @@ FILL = [
         is_stored="true",
         touched_at=PAST,
     ),
-    rows("artifact_refs", user_id="'owner'", artifact_id="'artifact' || n", run_id="'r' || n"),
-    rows("artifact_refs", user_id="'owner'", artifact_id="'artifact' || n", canvas_id="'c' || n"),
+    rows("artifact_refs", account_id="'owner'", artifact_id="'artifact' || n", run_id="'r' || n"),
+    rows("artifact_refs", account_id="'owner'", artifact_id="'artifact' || n", canvas_id="'c' || n"),
     rows(
         "audit",
         seq="n",
-        user_id="'owner'",
+        account_id="'owner'",
         at=PAST,
         storage_class="'audit'",
         action="'common' || n % 2",
@@ -271,7 +277,7 @@ FILL = [
     rows(
         "tokens",
         token_id="'token' || n",
-        user_id="'user' || n % 1000",
+        account_id="'user' || n % 1000",
         kind="'user'",
         name="'name'",
         digest="'digest' || n",
@@ -279,7 +285,7 @@ FILL = [
     ),
     rows(
         "nodes",
-        user_id="'user' || n % 1000",
+        account_id="'user' || n % 1000",
         node_id="'node' || n",
         connection_id="'connection' || n",
         instance_id="'instance'",
@@ -292,24 +298,24 @@ FILL = [
     rows(
         "calls",
         call_id="'call' || n",
-        user_id="'owner'",
+        account_id="'owner'",
         target="'connection' || n",
         method="'tool.call'",
         params="'{}'",
         status="'taken'",
         deadline=FUTURE,
     ),
-    rows("settings", user_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
+    rows("settings", account_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
     rows(
         "secrets",
-        user_id="'user' || n",
+        account_id="'user' || n",
         name="'TOKEN'",
         key_id="'key'",
         data=BYTES,
         created_at=PAST,
         updated_at=PAST,
     ),
-    rows("ended_sign_ins", sign_in_id="'sign_in' || n", user_id="'owner'", forget_at=FUTURE),
+    rows("ended_sign_ins", sign_in_id="'sign_in' || n", account_id="'owner'", forget_at=FUTURE),
 ]
 
 # Tables that cannot grow, each with its reason.

@@ -22,7 +22,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.host.deletions import DeletionPurge
-from easel.ids import OWNER, MessageId, RunId, SessionId, UserId, WorkerId, new_run_id
+from easel.ids import OWNER, AccountId, MessageId, RunId, SessionId, WorkerId, new_run_id
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 
@@ -92,9 +92,9 @@ class Store:
         """Let the run have ended some seconds ago."""
         await self.sql(f"update runs set finished_at = {self.ago(seconds)} where run_id = '{run_id}'")
 
-    async def add_user(self, name: str) -> UserId:
-        await self.sql(f"insert into users (user_id, name) values ('{name}', '{name}')")
-        return UserId(name)
+    async def add_user(self, name: str) -> AccountId:
+        await self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        return AccountId(name)
 
     async def purge(self) -> int:
         """Purge all deleted sessions and canvases. Returns how many rows were deleted."""
@@ -116,7 +116,7 @@ class Store:
             "delete from ended_sign_ins",
             "delete from settings",
             "delete from secrets",
-            "delete from users where user_id <> 'owner'",
+            "delete from accounts where account_id <> 'owner'",
             "delete from audit",
             "delete from audit_head",
             "delete from audit_checkpoint",
@@ -238,7 +238,7 @@ def new_run(
     session: str = "talk",
     text: str = "hello",
     *,
-    user: UserId = OWNER,
+    user: AccountId = OWNER,
     key: str | None = None,
     digest: str | None = None,
     attempts: int = 3,
@@ -293,7 +293,7 @@ def assert_stored(answer: Appended | None) -> Appended:
     return answer
 
 
-async def get_run(runs: RunStore, run_id: RunId, user: UserId = OWNER) -> Run:
+async def get_run(runs: RunStore, run_id: RunId, user: AccountId = OWNER) -> Run:
     run = await runs.get(user, run_id)
     assert run is not None
     return run

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from easel.core.artifact.artifact import Artifact
     from easel.host.ports import ArtifactStore
-    from easel.ids import UserId
+    from easel.ids import AccountId
 
 GRACE = 7 * 86_400.0
 LONG_AGO = GRACE + 60
@@ -50,16 +50,16 @@ async def run_id(store: Store) -> RunId:
 
 async def create_canvas(store: Store, name: str = "sketch") -> CanvasId:
     await store.sql(
-        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state)"
+        "insert into canvases (account_id, canvas_id, agent_id, title, spec, state)"
         f" values ('owner', '{name}', 'main', '', '{{}}', '{{}}')"
     )
     return CanvasId(name)
 
 
-async def store_content(artifacts: ArtifactStore, content: bytes, user_id: UserId = OWNER) -> Artifact:
-    [claimed] = await artifacts.claim(user_id, [new(content, user_id=user_id)])
+async def store_content(artifacts: ArtifactStore, content: bytes, account_id: AccountId = OWNER) -> Artifact:
+    [claimed] = await artifacts.claim(account_id, [new(content, account_id=account_id)])
     if not claimed.is_stored:
-        assert await artifacts.mark_stored(user_id, [claimed]) == {claimed.artifact_id}
+        assert await artifacts.mark_stored(account_id, [claimed]) == {claimed.artifact_id}
     return replace(claimed, is_stored=True)
 
 
@@ -103,7 +103,7 @@ async def test_claimed_row_is_not_readable_before_its_blob_is_stored(artifacts: 
     found = await artifacts.get(OWNER, id_of(b"a"))
     assert found is not None
     assert (
-        found.user_id,
+        found.account_id,
         found.artifact_id,
         found.size,
         found.media_type,
@@ -259,11 +259,11 @@ async def test_reference_is_added_once_and_only_to_stored_artifacts_of_the_user(
     await artifacts.add_references(OWNER, ids, canvas_id=await create_canvas(store))
     await artifacts.add_references(OWNER, [], run_id=run_id)
     made = await store.sql(
-        "select user_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null"
+        "select account_id, artifact_id, run_id, canvas_id from artifact_refs order by run_id is null"
     )
     assert made == [
-        {"user_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": run_id, "canvas_id": None},
-        {"user_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": None, "canvas_id": "sketch"},
+        {"account_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": run_id, "canvas_id": None},
+        {"account_id": OWNER, "artifact_id": id_of(b"mine"), "run_id": None, "canvas_id": "sketch"},
     ]
 
 
@@ -371,7 +371,7 @@ async def test_sweep_skips_an_artifact_whose_reference_is_being_added(
     await set_artifact_age(store)
     async with other_connection(store) as other, other.transaction():
         await other.execute(
-            "insert into artifact_refs (user_id, artifact_id, run_id)"
+            "insert into artifact_refs (account_id, artifact_id, run_id)"
             f" values ('owner', '{artifact.artifact_id}', '{run_id}')"
         )
         assert await asyncio.wait_for(sweep(artifacts), TIMEOUT_SECONDS) == []

@@ -20,7 +20,7 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.host import audit_chain
 from easel.host.audit import Audit
 from easel.host.audit_chain import AuditRetention, ChainProgress, verify
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.sqlite import SqliteDatabase
@@ -88,15 +88,15 @@ async def test_records_are_stored_unchanged_and_in_order(chain: AuditStore) -> N
     await chain.append(
         [new_entry(subject="1"), new_entry("run.error", "2", at=AT + timedelta(microseconds=1))]
     )
-    await chain.append([new_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂"))])
+    await chain.append([new_entry(subject="3", principal=Principal(AccountId("ann"), "Änne «x» 🙂"))])
     links = await chain.list_after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
         new_entry(subject="1").to_record(1),
         new_entry("run.error", "2", at=AT + timedelta(microseconds=1)).to_record(2),
-        new_entry(subject="3", principal=Principal(UserId("ann"), "Änne «x» 🙂")).to_record(3),
+        new_entry(subject="3", principal=Principal(AccountId("ann"), "Änne «x» 🙂")).to_record(3),
     ]
-    assert [(link.user_id, link.at, link.storage_class, link.action) for link in links] == [
+    assert [(link.account_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),
         ("owner", AT + timedelta(microseconds=1), "ops", "run.error"),
         ("ann", AT, "audit", "sign_out"),
@@ -206,7 +206,7 @@ TAMPERINGS = [
     ('update audit set record = replace(record, \'"subject":"3"\', \'"subject":"4"\') where seq = 4', 4),
     ("update audit set record = record || ' ' where seq = 10", 10),
     ("update audit set hash = replace(hash, 'a', 'b') where seq = 2", 2),
-    ("update audit set user_id = 'mallory' where seq = 7", 7),
+    ("update audit set account_id = 'mallory' where seq = 7", 7),
     ("update audit set action = 'sign_in.succeeded' where seq = 7", 7),
     ("update audit set storage_class = 'ops' where seq = 7", 7),
     ("update audit set at = {later} where seq = 7", 7),
@@ -220,17 +220,17 @@ TAMPERINGS = [
     (SWAP, 4),
     ("update audit set seq = 11 where seq = 4", 4),
     (
-        "insert into audit select 11, user_id, at, storage_class, action, record, hash"
+        "insert into audit select 11, account_id, at, storage_class, action, record, hash"
         " from audit where seq = 10",
         11,
     ),
     (
-        "insert into audit select 0, user_id, at, storage_class, action, record, hash"
+        "insert into audit select 0, account_id, at, storage_class, action, record, hash"
         " from audit where seq = 10",
         0,
     ),
     (
-        "insert into audit select -5, user_id, at, storage_class, action, record, hash"
+        "insert into audit select -5, account_id, at, storage_class, action, record, hash"
         " from audit where seq = 10",
         -5,
     ),

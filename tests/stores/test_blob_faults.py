@@ -223,14 +223,14 @@ async def test_power_cut_at_any_step_leaves_a_complete_blob_or_none(
     acknowledged = False
     while not acknowledged:
         step += 1
-        key = f"users/u{step}/blob"
+        key = f"accounts/u{step}/blob"
         with monkeypatch.context() as power, suppress(PowerCut):
             cut_power_at(step, power)
             acknowledged = await open_blobs(disk.url).put(key, pieces(data)) == len(data)
         after = open_blobs(disk.url)
         present = await after.size(key) is not None
         assert present or not acknowledged
-        assert await list_keys(after, f"users/u{step}") == ([key] if present else [])
+        assert await list_keys(after, f"accounts/u{step}") == ([key] if present else [])
         assert await after.put(key, data) == len(data)
         assert await after.get(key) == data
         outcomes.add(present)

@@ -22,7 +22,7 @@ from easel.core.run.boards import (
 from easel.core.run.status import Status
 from easel.core.stream.envelope import Visibility
 from easel.errors import BoardFull, RunFinished, VersionConflict
-from easel.ids import OWNER, ArtifactId, RunId, UserId, new_run_id
+from easel.ids import OWNER, AccountId, ArtifactId, RunId, new_run_id
 from tests.requirements import case, rule
 from tests.stores.harness import (
     CLAIM_SECONDS,
@@ -65,18 +65,18 @@ def whiteboard_write(
     value: Any = 1,
     *,
     expected: int | None = None,
-    user: UserId = OWNER,
+    user: AccountId = OWNER,
     limits: BoardLimits = LIMITS,
 ) -> BoardWrite:
     request = BoardWriteRequest(Board.WHITEBOARD, key, value, "planner", expected_version=expected)
-    return prepare(request, limits, user_id=user, run_id=run_id, agent_id="main")
+    return prepare(request, limits, account_id=user, run_id=run_id, agent_id="main")
 
 
 def blackboard_write(
     run_id: RunId, edge_id: str, key: str = "k", value: Any = 1, *, expected: int | None = None
 ) -> BoardWrite:
     request = BoardWriteRequest(Board.BLACKBOARD, key, value, "planner", edge_id, expected)
-    return prepare(request, LIMITS, user_id=OWNER, run_id=run_id, agent_id="main")
+    return prepare(request, LIMITS, account_id=OWNER, run_id=run_id, agent_id="main")
 
 
 async def write_value(boards: BoardStore, write: BoardWrite, claim: Claim | None = None) -> Written:
@@ -518,17 +518,17 @@ async def test_write_adds_one_reference_per_artifact_of_the_user(
 ) -> None:
     mallory = await store.add_user("mallory")
     mine, unknown, theirs = (ArtifactId(f"art_{digit * 64}") for digit in "123")
-    for user_id, artifact_id in ((OWNER, mine), (mallory, theirs)):
+    for account_id, artifact_id in ((OWNER, mine), (mallory, theirs)):
         await store.sql(
-            "insert into artifacts (user_id, artifact_id, size, media_type, blob_key)"
-            f" values ('{user_id}', '{artifact_id}', 1, 'text/plain', 'key of {artifact_id}')"
+            "insert into artifacts (account_id, artifact_id, size, media_type, blob_key)"
+            f" values ('{account_id}', '{artifact_id}', 1, 'text/plain', 'key of {artifact_id}')"
         )
     claim = await start_run(runs)
     write = replace(whiteboard_write(claim.run_id), refers_to=frozenset({mine, unknown, theirs}))
     await write_value(boards, write)
     await write_value(boards, write)
-    assert await store.sql("select user_id, artifact_id, run_id from artifact_refs") == [
-        {"user_id": OWNER, "artifact_id": mine, "run_id": claim.run_id}
+    assert await store.sql("select account_id, artifact_id, run_id from artifact_refs") == [
+        {"account_id": OWNER, "artifact_id": mine, "run_id": claim.run_id}
     ]
     await store.sql("delete from artifact_refs")
     await store.sql("delete from artifacts")

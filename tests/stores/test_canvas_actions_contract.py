@@ -22,7 +22,7 @@ from easel.core.canvas.execution import (
     Transition,
 )
 from easel.core.stream.payload_limit import offload_large_values
-from easel.ids import OWNER, CanvasId, UserId, new_event_id
+from easel.ids import OWNER, AccountId, CanvasId, new_event_id
 from tests.requirements import case, rule
 from tests.stores.harness import CONSTRAINT_ERRORS, Store, new_run
 from tests.support.artifacts import new as an_artifact
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from easel.host.ports import CanvasActionStore, CanvasStore
 
 NAME = CanvasId("cockpit")
-ANN = UserId("ann")
+ANN = AccountId("ann")
 EVENTS = CanvasEvents(NAME, agent_id="owner", event_id="evt_1")
 HERE, THERE = "ins_here", "ins_there"
 LEASE = 600.0
@@ -47,16 +47,16 @@ def actions(store: Store) -> CanvasActionStore:
     return store.database.canvas_actions
 
 
-async def create_canvas(canvases: CanvasStore, name: str = NAME, user: UserId = OWNER) -> None:
+async def create_canvas(canvases: CanvasStore, name: str = NAME, user: AccountId = OWNER) -> None:
     new = NewCanvas(
-        user_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0}
+        account_id=user, canvas_id=CanvasId(name), agent_id="main", title="Cockpit", spec={}, state={"n": 0}
     )
     assert await canvases.create(new, EVENTS.created(1, "Cockpit")) is not None
 
 
 def new_execution(status: ExecutionStatus = ExecutionStatus.RUNNING, **more: Any) -> Execution:
     given: dict[str, Any] = {
-        "user_id": OWNER,
+        "account_id": OWNER,
         "canvas_id": NAME,
         "event_id": new_event_id(),
         "action_id": "deploy",
@@ -86,7 +86,9 @@ async def store_transition(
             transition=transition,
         )
 
-    assert await canvases.change(execution.user_id, execution.canvas_id, decide, seconds=seconds) is not None
+    assert (
+        await canvases.change(execution.account_id, execution.canvas_id, decide, seconds=seconds) is not None
+    )
 
 
 async def start_execution(
@@ -121,7 +123,7 @@ def confirm_transition(
 
 
 async def get_execution(actions: CanvasActionStore, execution: Execution) -> Execution:
-    stored = await actions.get(execution.user_id, execution.event_id)
+    stored = await actions.get(execution.account_id, execution.event_id)
     assert stored is not None
     return stored
 
@@ -226,7 +228,7 @@ async def test_repeated_request_id_stores_no_second_execution(
     assert stored.event_id == first.event_id
     # A request id is per user and canvas; executions without one are never deduplicated.
     await start_execution(canvases, new_execution(request_id="r1", canvas_id=CanvasId("other")))
-    await start_execution(canvases, new_execution(request_id="r1", user_id=ANN))
+    await start_execution(canvases, new_execution(request_id="r1", account_id=ANN))
     await start_execution(canvases)
     await start_execution(canvases)
 
@@ -299,7 +301,7 @@ async def test_execution_ends_once_and_a_late_result_is_not_stored(
         lambda execution: end_transition(execution, owner_id=THERE),  # another instance's
         confirm_transition,  # was never pending
         lambda execution: end_transition(replace(execution, event_id=new_event_id())),  # was never started
-        lambda execution: end_transition(replace(execution, user_id=ANN)),  # another user's
+        lambda execution: end_transition(replace(execution, account_id=ANN)),  # another user's
     ],
 )
 async def test_transition_from_another_status_changes_nothing(
@@ -394,7 +396,7 @@ async def test_output_is_stored_only_while_the_execution_runs(
     async def say(execution: Execution, text: str) -> None:
         assert (
             await canvases.change(
-                execution.user_id,
+                execution.account_id,
                 execution.canvas_id,
                 append_output(execution, [OutputChunk(text)]),
                 seconds=LEASE,
@@ -532,7 +534,7 @@ async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
     await start_execution(canvases, new_execution(canvas_id=CanvasId("other")))
 
     async def listed(
-        statuses: list[ExecutionStatus], before: str | None = None, limit: int = 10, user: UserId = OWNER
+        statuses: list[ExecutionStatus], before: str | None = None, limit: int = 10, user: AccountId = OWNER
     ) -> list[str]:
         return [
             execution.event_id

@@ -11,7 +11,7 @@ import pytest_asyncio
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas, View
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import Refresh
-from easel.ids import OWNER, CanvasId, UserId
+from easel.ids import OWNER, AccountId, CanvasId
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ async def cockpit(store: Store) -> None:
     await create_canvas(store, POLL)
 
 
-async def create_canvas(store: Store, *refreshes: Refresh, name: str = NAME, user: UserId = OWNER) -> None:
+async def create_canvas(store: Store, *refreshes: Refresh, name: str = NAME, user: AccountId = OWNER) -> None:
     new = NewCanvas(
-        user_id=user,
+        account_id=user,
         canvas_id=CanvasId(name),
         agent_id="main",
         title="Cockpit",
@@ -116,7 +116,7 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
 ) -> None:
     await store.add_user("ann")
     await create_canvas(store, POLL, WATCH, name="other")
-    await create_canvas(store, POLL, user=UserId("ann"))
+    await create_canvas(store, POLL, user=AccountId("ann"))
     assert await failing(store) == []
     error = {"code": 503, "name": "UNAVAILABLE", "message": "laptop is “away” \\ \u2028"}
     await advance_clock(store, EVERY)
@@ -125,7 +125,7 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     [job] = await failing(store)
     assert (job.refresh_id, job.action_id, job.failures, job.error) == ("poll", "look", 2, error)
     assert 90 < job.retry_seconds <= 100
-    assert (await failing(store, "other"), await failing(store, user=UserId("ann"))) == ([], []), (
+    assert (await failing(store, "other"), await failing(store, user=AccountId("ann"))) == ([], []), (
         "each canvas has its own"
     )
     await advance_clock(store, 110)
@@ -160,7 +160,7 @@ async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: Canv
     assert (await failing(store), seen) == ([], [1, 1]), "a change of the canvas sees it too"
 
 
-async def failing(store: Store, name: str = NAME, user: UserId = OWNER) -> list[Failing]:
+async def failing(store: Store, name: str = NAME, user: AccountId = OWNER) -> list[Failing]:
     snapshot = await store.database.canvases.get(user, CanvasId(name))
     assert snapshot is not None
     return list(snapshot.failing)
@@ -243,7 +243,7 @@ async def test_no_job_is_due_without_a_view_where_unwatched_jobs_are_off(
     store: Store, jobs: CanvasActionStore
 ) -> None:
     await store.add_user("ann")
-    await create_canvas(store, POLL, user=UserId("ann"))
+    await create_canvas(store, POLL, user=AccountId("ann"))
     await advance_clock(store, EVERY)
     assert (await claim_jobs(jobs, unwatched=False), await jobs.next_refresh(unwatched=False)) == ([], None)
     await open_view(store, seconds=0)
@@ -254,7 +254,7 @@ async def test_no_job_is_due_without_a_view_where_unwatched_jobs_are_off(
     await store.sql(f"update canvas_views set expires_at = {store.ago(-60)}")
     assert (await jobs.next_refresh(unwatched=False) or 0) < 0
     [due] = await claim_jobs(jobs, unwatched=False)
-    assert due.user_id == OWNER, "a view of another user's canvas of the same id does not count"
+    assert due.account_id == OWNER, "a view of another user's canvas of the same id does not count"
 
 
 async def test_unchanged_job_keeps_its_due_time_under_a_new_spec(store: Store) -> None:

@@ -12,7 +12,7 @@ from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.retention import START
 from easel.host.canvases import log_retention as canvas_logs
 from easel.host.canvases.log_retention import CanvasLogRetention
-from easel.ids import OWNER, CanvasId, UserId, scoped_key
+from easel.ids import OWNER, AccountId, CanvasId, scoped_key
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ def canvases(store: Store) -> CanvasStore:
     return store.database.canvases
 
 
-async def create_canvas_with_log(canvases: CanvasStore, name: str, events: int, user: UserId = OWNER) -> None:
+async def create_canvas_with_log(
+    canvases: CanvasStore, name: str, events: int, user: AccountId = OWNER
+) -> None:
     """Create a canvas whose log has this many events."""
     canvas_id = CanvasId(name)
     canvas_events = CanvasEvents(canvas_id, agent_id="main", event_id="evt_1")
     await canvases.create(
-        NewCanvas(user_id=user, canvas_id=canvas_id, agent_id="main", title="T", spec={}, state={}),
+        NewCanvas(account_id=user, canvas_id=canvas_id, agent_id="main", title="T", spec={}, state={}),
         canvas_events.created(1, "T"),
     )
 
@@ -60,7 +62,7 @@ async def set_event_age(store: Store, name: str, up_to: int, seconds: float = 2 
     )
 
 
-async def read_bounds(canvases: CanvasStore, name: str, user: UserId = OWNER) -> tuple[int, int]:
+async def read_bounds(canvases: CanvasStore, name: str, user: AccountId = OWNER) -> tuple[int, int]:
     """Return the events of the log, and check its bounds."""
     bounds = await canvases.bounds(user, name)
     assert bounds is not None

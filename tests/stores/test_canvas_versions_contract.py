@@ -276,7 +276,9 @@ async def test_same_content_under_a_new_key_makes_no_version(
     canvases: CanvasStore, versions: CanvasVersionStore
 ) -> None:
     digest = "a" * 52
-    keys = [f"users/owner/agents/main/canvases/cockpit/assets/{name * 26}-{digest}/a" for name in ("0", "1")]
+    keys = [
+        f"accounts/owner/agents/main/canvases/cockpit/assets/{name * 26}-{digest}/a" for name in ("0", "1")
+    ]
     old, new = (Asset("assets/a", key, 1) for key in keys)
     await create_canvas(canvases, assets=[old])
     outcome = await change(canvases, write(put=[new]))

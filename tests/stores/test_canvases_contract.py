@@ -12,7 +12,7 @@ from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, NewCanvas, View, check_revision
 from easel.core.canvas.events import CanvasEvents
 from easel.errors import RevisionConflict
-from easel.ids import OWNER, CanvasId, UserId
+from easel.ids import OWNER, AccountId, CanvasId
 from tests.requirements import case, rule
 from tests.stores.harness import (
     CONSTRAINT_ERRORS,
@@ -38,7 +38,7 @@ def canvases(store: Store) -> CanvasStore:
 
 async def create_canvas(canvases: CanvasStore, name: str = NAME, **changed: Any) -> CanvasSnapshot:
     new = {
-        "user_id": OWNER,
+        "account_id": OWNER,
         "canvas_id": CanvasId(name),
         "agent_id": "main",
         "title": "Cockpit",
@@ -158,12 +158,12 @@ async def test_change_without_effect_stores_no_event_and_missing_canvas_returns_
     outcome = await change(canvases, lambda _: None)
     assert (outcome.is_changed, outcome.snapshot) == (False, before)
     assert await canvases.change(OWNER, CanvasId("none"), set_state(a=1)) is None
-    assert await canvases.change(UserId("ann"), NAME, set_state(a=1)) is None
-    assert await canvases.delete(UserId("ann"), NAME, lambda _: None) is None
-    assert await canvases.get(UserId("ann"), NAME) is None
+    assert await canvases.change(AccountId("ann"), NAME, set_state(a=1)) is None
+    assert await canvases.delete(AccountId("ann"), NAME, lambda _: None) is None
+    assert await canvases.get(AccountId("ann"), NAME) is None
     assert (
         await canvases.create(
-            NewCanvas(user_id=OWNER, canvas_id=NAME, agent_id="x", title="", spec={}, state={}),
+            NewCanvas(account_id=OWNER, canvas_id=NAME, agent_id="x", title="", spec={}, state={}),
             EVENTS.created(1, ""),
         )
         is None
@@ -185,7 +185,7 @@ async def test_canvases_are_listed_by_agent_and_sorted_by_id(canvases: CanvasSto
     )
     assert [canvas.canvas_id for canvas in await listed("one", "a", 1)] == ["b"]
     assert await listed("none") == []
-    assert await canvases.list_canvases(UserId("ann"), agent_id=None, after="", limit=10) == []
+    assert await canvases.list_canvases(AccountId("ann"), agent_id=None, after="", limit=10) == []
     assert [canvas.spec for canvas in await listed("two")] == [{"mode": "markdown"}]
 
 
@@ -203,10 +203,10 @@ async def test_canvases_are_found_by_offset_counted_up_to_a_limit_and_name_their
     counts = [await canvases.count(OWNER, agent_id=agent, limit=9) for agent in (None, "one", "two", "none")]
     assert counts == [4, 3, 1, 0]
     assert await canvases.count(OWNER, agent_id=None, limit=2) == 2
-    assert await canvases.count(UserId("ann"), agent_id=None, limit=9) == 0
+    assert await canvases.count(AccountId("ann"), agent_id=None, limit=9) == 0
     agents = [await canvases.get_agent(OWNER, CanvasId(name)) for name in ("a", "B", "gone", "none")]
     assert agents == ["one", "two", None, None]
-    assert await canvases.get_agent(UserId("ann"), CanvasId("a")) is None
+    assert await canvases.get_agent(AccountId("ann"), CanvasId("a")) is None
 
 
 @rule("CV-34")
@@ -237,13 +237,13 @@ async def test_canvas_created_during_its_deletion_continues_after_its_log(
 ) -> None:
     await create_canvas(canvases)
     new = NewCanvas(
-        user_id=OWNER, canvas_id=NAME, agent_id="main", title="Cockpit", spec={}, state={}, refreshes=[]
+        account_id=OWNER, canvas_id=NAME, agent_id="main", title="Cockpit", spec={}, state={}, refreshes=[]
     )
     event = EVENTS.created(1, "Cockpit")
     async with other_connection(store) as other:
         async with other.transaction():
             await other.execute(
-                f"insert into ended_canvases (user_id, canvas_id, last_seq) values ('owner', '{NAME}', 50)"
+                f"insert into ended_canvases (account_id, canvas_id, last_seq) values ('owner', '{NAME}', 50)"
             )
             await other.execute("delete from canvases")
             creating = asyncio.create_task(canvases.create(new, event))

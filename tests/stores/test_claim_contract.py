@@ -45,7 +45,7 @@ async def test_claimed_run_belongs_to_its_worker_until_the_claim_expires(
     queued = (await runs.enqueue(new_run("talk", "hello"))).run
     [claim] = await runs.claim_queued(A, 1, 15.0, 0)
     assert (claim.run_id, claim.worker_id, claim.attempt, claim.is_takeover) == (queued.run_id, A, 1, False)
-    assert (claim.user_id, claim.session_id, claim.input_text, claim.max_attempts) == (
+    assert (claim.account_id, claim.session_id, claim.input_text, claim.max_attempts) == (
         "owner",
         "talk",
         "hello",
@@ -121,7 +121,7 @@ async def test_many_claims_are_renewed_in_one_call_and_lost_ones_not_returned(
     valid, expired, ended, flagged = await start_runs(runs, *(new_run(f"s{n}") for n in range(4)))
     await store.expire_claim(expired.run_id)
     await runs.append(ending_batch(ended, 1))
-    await runs.request_cancel(flagged.user_id, flagged.run_id, [])
+    await runs.request_cancel(flagged.account_id, flagged.run_id, [])
     assert await runs.renew([valid, expired, ended, flagged], CLAIM_SECONDS) == {
         valid.run_id: False,
         flagged.run_id: True,
@@ -269,7 +269,7 @@ async def test_released_run_keeps_its_place_and_its_attempts(runs: RunStore) -> 
 async def test_cancel_request_survives_a_takeover(runs: RunStore, store: Store) -> None:
     lost, returned = await start_runs(runs, new_run("a"), new_run("b"))
     for claim in (lost, returned):
-        await runs.request_cancel(claim.user_id, claim.run_id, [])
+        await runs.request_cancel(claim.account_id, claim.run_id, [])
     assert await runs.release_claim(returned)
     await store.expire_claim(lost.run_id)
     assert [claim.cancel_requested for claim in await runs.claim_expired(B, 1, CLAIM_SECONDS)] == [True]

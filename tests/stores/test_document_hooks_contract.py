@@ -143,7 +143,7 @@ async def test_only_a_message_of_the_same_user_and_session_ends_a_lease(
     claim = await start_run(runs)
     held = await check_out_for(documents, claim)
     ann = await store.add_user("ann")
-    assert (await runs.enqueue(replace(ask(), user_id=ann))).preempted == ()
+    assert (await runs.enqueue(replace(ask(), account_id=ann))).preempted == ()
     assert (await runs.enqueue(ask("other"))).preempted == ()
     assert (await runs.enqueue(new_run())).preempted == (), "a run without a message"
     first = ask()
@@ -243,7 +243,7 @@ async def test_check_out_that_waits_for_a_message_in_the_session_of_the_document
             await answered_or_blocked(checking, other)
             assert not checking.done()
             await other.execute(
-                "insert into runs (run_id, user_id, session_id, status, input_text)"
+                "insert into runs (run_id, account_id, session_id, status, input_text)"
                 " values ('later', 'owner', $1, 'queued', '')",
                 SESSION,
             )

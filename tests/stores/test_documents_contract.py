@@ -15,7 +15,7 @@ from easel.core.document.document import Author, Document, DocumentChange, revis
 from easel.core.document.lease import Free, Held
 from easel.core.run.run import ClaimLost
 from easel.errors import LockNotAvailable, StaleEpoch
-from easel.ids import OWNER, CanvasId, SessionId, UserId
+from easel.ids import OWNER, AccountId, CanvasId, SessionId
 from tests.requirements import case, rule
 from tests.stores.documents import (
     ANN,
@@ -89,7 +89,7 @@ async def test_new_markdown_canvas_has_an_empty_document(
     assert (document.session_id, document.canvas_revision) == (SESSION, 1)
     assert (document.lease, document.inspected, document.artefact_revision_id) == (Free(0), (), None)
     assert abs(document.now - datetime.now(UTC)) < timedelta(minutes=5)
-    assert await documents.get(UserId("ann"), NAME) is None
+    assert await documents.get(AccountId("ann"), NAME) is None
     assert await documents.get(OWNER, CanvasId("none")) is None
     assert await documents.change(OWNER, CanvasId("none"), write("x")) is None
 
@@ -145,7 +145,7 @@ async def test_newest_document_of_a_session_is_found_and_claims_name_it(
     await create_document(canvases, "a-new")
     await create_document(canvases, "elsewhere", owner_session_key="agent:main:other")
     assert await documents.list_newest(OWNER, SESSION, 1) == ["a-new"]
-    assert await documents.list_newest(UserId("ann"), SESSION, 1) == []
+    assert await documents.list_newest(AccountId("ann"), SESSION, 1) == []
     [here, there] = await start_runs(runs, ask(), ask("nowhere"))
     assert (here.has_document, there.has_document) == (True, False)
     [again, _] = await runs.claim_unacknowledged(here.worker_id, [], 60, opened=False)
@@ -413,11 +413,11 @@ async def test_revision_is_read_from_versions_and_the_current_draft(
     await change(documents, write("two", BOB))
     await change(documents, write("three"))
 
-    async def read(text: str, user: UserId = OWNER) -> str | None:
+    async def read(text: str, user: AccountId = OWNER) -> str | None:
         return await documents.read_revision(user, NAME, revision_of(text))
 
     assert [await read(text) for text in ("one", "two", "three", "")] == ["one", None, "three", None]
-    assert await read("one", UserId("ann")) is None
+    assert await read("one", AccountId("ann")) is None
 
 
 async def test_oldest_versions_are_deleted(

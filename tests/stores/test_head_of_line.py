@@ -193,7 +193,7 @@ async def test_prune_deletes_a_bounded_number_of_events_per_transaction(
 async def test_prune_reads_only_old_logs_that_are_not_trimmed(store: Store) -> None:
     await store.runs.enqueue(new_run("a"))
     await store.sql(
-        "insert into runs (run_id, user_id, session_id, status, input_text, turn_no, finished_at, is_trimmed)"
+        "insert into runs (run_id, account_id, session_id, status, input_text, turn_no, finished_at, is_trimmed)"
         " select 'run_' || n, 'owner', 'a', 'completed', '', n, clock_timestamp() - n * interval '1 hour',"
         " n > 90"
         " from generate_series(1, 5000) n"
@@ -223,7 +223,7 @@ async def test_interrupted_prune_is_continued(store: Store, monkeypatch: pytest.
     monkeypatch.setattr("easel.stores.postgres.runs.MAX_TRIMMED_EVENTS", 10)
     [claim] = await end_old_runs(store, "a", events=25)
     statement = postgres_runs.SQL["trim_logs"]
-    arguments = {"user_id": OWNER, "session_id": "a", "run_ids": [claim.run_id], "step": 10}
+    arguments = {"account_id": OWNER, "session_id": "a", "run_ids": [claim.run_id], "step": 10}
     [row] = await store.database.rows(statement, **arguments)  # pyright: ignore[reportAttributeAccessIssue]
     assert not row["is_trimmed"]
     assert await store.runs.prune(60) == [claim.run_id]

@@ -13,7 +13,7 @@ from easel.core.audit.record import StorageClass
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.run.status import Status
 from easel.core.token import NewToken, TokenKind
-from easel.ids import OWNER, CanvasId, SessionId, UserId
+from easel.ids import OWNER, AccountId, CanvasId, SessionId
 from tests.stores.filled_tables import (
     PAST,
     Rows,
@@ -75,7 +75,7 @@ LISTED: list[Rows] = [
         "audit",
         COUNT,
         seq="n",
-        user_id="'owner'",
+        account_id="'owner'",
         at=PAST,
         storage_class=cycle("'audit'", "'ops'"),
         action=cycle("'one'", "'two'", "'three'"),
@@ -222,11 +222,11 @@ async def test_pages_of_audit_records(filled: Store):
 async def test_tokens_are_listed_per_user_and_together(filled: Store):
     await filled.add_user("ann")
     tokens = filled.database.tokens
-    for number, user in enumerate([OWNER, UserId("ann"), OWNER]):
+    for number, user in enumerate([OWNER, AccountId("ann"), OWNER]):
         await tokens.create(
             NewToken(
                 token_id=f"tok_{number}",
-                user_id=user,
+                account_id=user,
                 kind=TokenKind.USER,
                 name="name",
                 node_id=None,
@@ -234,5 +234,5 @@ async def test_tokens_are_listed_per_user_and_together(filled: Store):
             )
         )
     assert [token.token_id for token in await tokens.list_tokens(OWNER)] == ["tok_0", "tok_2"]
-    assert [token.token_id for token in await tokens.list_tokens(UserId("none"))] == []
+    assert [token.token_id for token in await tokens.list_tokens(AccountId("none"))] == []
     assert [token.token_id for token in await tokens.list_tokens(None)] == ["tok_0", "tok_1", "tok_2"]

@@ -14,7 +14,7 @@ TEXT = """-- name: find_thing
 -- its names.
 select name::text from things
  -- A remark in a line of its own is not sent, whatever :it says.
- where user_id = :user_id and (name = :name or alias = :name);
+ where account_id = :account_id and (name = :name or alias = :name);
 
 -- name: drop_thing
 -- Remove it.
@@ -32,16 +32,16 @@ def test_statement_has_name_purpose_and_parameters() -> None:
     )
     assert (
         find.sql
-        == "select name::text from things\n where user_id = :user_id and (name = :name or alias = :name)"
+        == "select name::text from things\n where account_id = :account_id and (name = :name or alias = :name)"
     )
-    assert find.order == ("user_id", "name")
-    assert find.arguments({"name": "n", "user_id": "u", "more": "m"}) == ["u", "n"]
+    assert find.order == ("account_id", "name")
+    assert find.arguments({"name": "n", "account_id": "u", "more": "m"}) == ["u", "n"]
 
 
 def test_postgres_parameters_are_numbered_by_first_use() -> None:
     find = named_sql.parse(TEXT, numbered=True)["find_thing"]
-    assert find.sql == "select name::text from things\n where user_id = $1 and (name = $2 or alias = $2)"
-    assert find.order == ("user_id", "name")
+    assert find.sql == "select name::text from things\n where account_id = $1 and (name = $2 or alias = $2)"
+    assert find.order == ("account_id", "name")
 
 
 def test_casts_and_times_are_not_parameters() -> None:

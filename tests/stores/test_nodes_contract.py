@@ -13,7 +13,7 @@ from easel.core.token import NewToken, TokenKind, digest_of
 from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
-from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id, new_token_id
+from easel.ids import OWNER, AccountId, CallId, new_call_id, new_connection_id, new_token_id
 from easel.stores import named_sql
 from tests.requirements import rule
 from tests.stores.harness import CONSTRAINT_ERRORS, Store, other_connection, wait_for_blocked_statement
@@ -41,10 +41,10 @@ def tokens(store: Store) -> TokenStore:
     return store.database.tokens
 
 
-def new_node(node_id: str = "laptop", *, user: UserId = OWNER, instance: str = "ins_a") -> Node:
+def new_node(node_id: str = "laptop", *, user: AccountId = OWNER, instance: str = "ins_a") -> Node:
     tools = {tool.name: tool for tool in (BASH, READ)}
     return Node(
-        user_id=user,
+        account_id=user,
         node_id=node_id,
         connection_id=new_connection_id(),
         instance_id=instance,
@@ -62,7 +62,7 @@ async def register(
     return list(answer.lost_calls)
 
 
-def new_call(node: Node, *, seconds: float = TTL_SECONDS, user: UserId = OWNER) -> NewCall:
+def new_call(node: Node, *, seconds: float = TTL_SECONDS, user: AccountId = OWNER) -> NewCall:
     return NewCall(
         new_call_id(),
         user,
@@ -99,8 +99,8 @@ async def test_user_does_not_see_nodes_of_others(nodes: NodeStore, store: Store)
     other = await store.add_user("mallory")
     await register(nodes, new_node())
     await register(nodes, new_node(user=other))
-    assert [node.user_id for node in await nodes.list_nodes(other)] == [other]
-    assert await nodes.list_nodes(UserId("nobody")) == []
+    assert [node.account_id for node in await nodes.list_nodes(other)] == [other]
+    assert await nodes.list_nodes(AccountId("nobody")) == []
 
 
 async def test_nodes_are_listed_by_id_and_expire_with_their_instance(nodes: NodeStore, store: Store) -> None:
@@ -175,7 +175,7 @@ async def test_call_is_placed_taken_answered_and_collected_once(nodes: NodeStore
     assert await nodes.collect_answers([call.call_id]) == {}
     assert await nodes.take_calls(["con_other"]) == []
     [taken] = await nodes.take_calls([node.connection_id])
-    assert (taken.call_id, taken.user_id, taken.target, taken.method) == (
+    assert (taken.call_id, taken.account_id, taken.target, taken.method) == (
         call.call_id,
         OWNER,
         node.connection_id,
@@ -408,11 +408,11 @@ async def test_database_accepts_the_states_of_a_call(nodes: NodeStore, store: St
 
 
 def new_token(
-    kind: TokenKind = TokenKind.NODE, *, user: UserId = OWNER, node_id: str | None = None, text: str = "s"
+    kind: TokenKind = TokenKind.NODE, *, user: AccountId = OWNER, node_id: str | None = None, text: str = "s"
 ) -> NewToken:
     return NewToken(
         token_id=new_token_id(),
-        user_id=user,
+        account_id=user,
         kind=kind,
         name="a name",
         node_id=node_id,
@@ -424,7 +424,7 @@ async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, st
     new = new_token(node_id="laptop")
     made = await tokens.create(new)
     assert made is not None
-    assert (made.token_id, made.user_id, made.kind, made.name, made.node_id) == (
+    assert (made.token_id, made.account_id, made.kind, made.name, made.node_id) == (
         new.token_id,
         OWNER,
         TokenKind.NODE,
@@ -462,7 +462,7 @@ async def test_token_of_a_node_is_bound_once(tokens: TokenStore) -> None:
 
 
 async def test_token_of_an_unknown_user_is_not_created(tokens: TokenStore, store: Store) -> None:
-    assert await tokens.create(new_token(user=UserId("nobody"))) is None
+    assert await tokens.create(new_token(user=AccountId("nobody"))) is None
     mallory = await store.add_user("mallory")
     assert await tokens.create(new_token(user=mallory)) is not None
     assert await tokens.list_tokens(OWNER) == []

@@ -268,7 +268,7 @@ async def test_every_foreign_key_of_postgres_has_an_index(filled_postgres: Postg
             "select c.conrelid::regclass::text, array(select a.attname::text from unnest(c.conkey)"
             " with ordinality as k(number, nth) join pg_attribute a on a.attrelid = c.conrelid"
             " and a.attnum = k.number order by k.nth)"
-            " from pg_constraint c where c.contype = 'f' and c.confrelid <> 'users'::regclass"
+            " from pg_constraint c where c.contype = 'f' and c.confrelid <> 'accounts'::regclass"
         )
         indexes = await connection.fetch(
             "select i.indrelid::regclass::text, array(select pg_get_indexdef(i.indexrelid, n, true)"
@@ -286,7 +286,7 @@ async def test_every_foreign_key_of_postgres_has_an_index(filled_postgres: Postg
 def test_every_foreign_key_of_sqlite_has_an_index(filled_sqlite: sqlite3.Connection):
     keys = filled_sqlite.execute(
         'select t.name, group_concat(k."from") from sqlite_schema t, pragma_foreign_key_list(t.name) k'
-        " where t.type = 'table' and k.\"table\" <> 'users' group by t.name, k.id"
+        " where t.type = 'table' and k.\"table\" <> 'accounts' group by t.name, k.id"
     ).fetchall()
     indexes = filled_sqlite.execute(
         "select t.name, group_concat(c.name), max(s.sql) from sqlite_schema t, pragma_index_list(t.name) i,"

@@ -172,9 +172,9 @@ async def test_claims_use_the_index_and_read_few_pages_beside_dead_rows(
     admin = await asyncpg.connect(own_url)
     await admin.execute(
         """
-        insert into sessions (user_id, session_id)
+        insert into sessions (account_id, session_id)
           select 'owner', 'churn' || n from generate_series(1, 20000) n;
-        insert into runs (run_id, user_id, session_id, status, input_text, turn_no)
+        insert into runs (run_id, account_id, session_id, status, input_text, turn_no)
           select 'run_churn' || n, 'owner', 'churn' || n, 'queued', 'noop', nextval('run_turns')
             from generate_series(1, 20000) n;
         update runs set status = 'cancelled', finished_at = now() where status = 'queued';

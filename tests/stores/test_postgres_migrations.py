@@ -189,7 +189,7 @@ async def test_invalid_index_is_built_again(
     unique = "create unique index concurrently if not exists audit_hash_idx on audit(hash);"
     release(Migration(9001, "unique", f"-- easel: no-transaction\n{unique}\n"))
     await observer.execute(
-        "insert into audit (seq, user_id, at, storage_class, action, record, hash)"
+        "insert into audit (seq, account_id, at, storage_class, action, record, hash)"
         " select n, 'owner', now(), 'ops', 'x', '', 'same' from generate_series(1, 2) n"
     )
     before = await instances[0].schema_version()

@@ -43,7 +43,7 @@ async def test_enqueued_run_has_the_requested_values(runs: RunStore) -> None:
     enqueued = await runs.enqueue(new)
     run = enqueued.run
     assert enqueued.is_new
-    assert (run.run_id, run.user_id, run.session_id, run.input_text, run.max_attempts) == (
+    assert (run.run_id, run.account_id, run.session_id, run.input_text, run.max_attempts) == (
         new.run_id,
         OWNER,
         "talk",
@@ -345,7 +345,7 @@ async def test_run_of_another_user_is_not_found(runs: RunStore, store: Store) ->
     assert (theirs.status, theirs.cancel_requested_at, theirs.last_seq) == (Status.QUEUED, None, 0)
 
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
-    assert claim.user_id == guest
+    assert claim.account_id == guest
     assert await runs.request_cancel(OWNER, new.run_id, closing_events(new.run_id)) is None
     assert (await get_run(runs, new.run_id, guest)).cancel_requested_at is None
 

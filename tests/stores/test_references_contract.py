@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from easel.core.canvas.canvas import CanvasSnapshot
-    from easel.ids import UserId
+    from easel.ids import AccountId
 
 NAME = CanvasId("shots")
 EVENTS = CanvasEvents(NAME, agent_id="main", event_id="evt_1")
@@ -55,22 +55,22 @@ class Contents:
         self._store = store
         self._contents: dict[ArtifactId, bytes] = {}
 
-    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, account_id: AccountId, offloaded: Sequence[OffloadedValue]) -> None:
         artifacts = self._store.database.artifacts
         new = [
             NewArtifact(value.artifact_id, len(value.content), "text/plain", aged_key())
             for value in {value.artifact_id: value for value in offloaded}.values()
         ]
-        await artifacts.mark_stored(user_id, await artifacts.claim(user_id, new))
+        await artifacts.mark_stored(account_id, await artifacts.claim(account_id, new))
         self._contents |= {value.artifact_id: value.content for value in offloaded}
 
-    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         if artifact_id not in self._contents:
             raise NotFound(what="artifact", id=artifact_id)
         return self._contents[artifact_id]
 
-    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
-        return len(await self.read(user_id, artifact_id))
+    async def size_of(self, account_id: AccountId, artifact_id: ArtifactId) -> int:
+        return len(await self.read(account_id, artifact_id))
 
     def lose(self) -> None:
         """Lose the content of all artifacts."""
@@ -103,7 +103,7 @@ class Shots:
         self.canvases = store.database.canvases
 
     async def create(self) -> None:
-        new = NewCanvas(user_id=OWNER, canvas_id=NAME, agent_id="main", title="T", spec={}, state={})
+        new = NewCanvas(account_id=OWNER, canvas_id=NAME, agent_id="main", title="T", spec={}, state={})
         await self.canvases.create(new, EVENTS.created(1, "T"))
 
     async def new_picture(self) -> tuple[Any, ArtifactId]:
@@ -239,7 +239,7 @@ async def test_picture_in_a_record_or_pending_confirmation_is_kept_as_long_as_th
     await shots.create()
     marker, picture = await shots.new_picture()
     asked = Execution(
-        user_id=OWNER,
+        account_id=OWNER,
         canvas_id=NAME,
         event_id=new_event_id(),
         action_id="deploy",
@@ -291,7 +291,7 @@ async def test_record_of_an_older_release_keeps_all_references(
 ) -> None:
     await shots.create()
     await store.sql(
-        "insert into canvas_actions (user_id, canvas_id, event_id, action_id, status, actor, created_at)"
+        "insert into canvas_actions (account_id, canvas_id, event_id, action_id, status, actor, created_at)"
         f" values ('owner', '{NAME}', 'evt_old', 'a', 'asked', '{{}}', {store.ago(0)})"
     )
     await shots.replace_picture()
@@ -396,7 +396,7 @@ async def end_run(
     delta = events.delta(MessageId("msg_1"), "reading " + os.urandom(2_000).hex())
     for value in board_values:
         request = BoardWriteRequest(Board.WHITEBOARD, "k", value, "planner")
-        write = prepare(request, LIMITS, user_id=OWNER, run_id=new.run_id, agent_id="main")
+        write = prepare(request, LIMITS, account_id=OWNER, run_id=new.run_id, agent_id="main")
         await contents.store(OWNER, write.offloaded)
         await store.database.boards.write(write, None)
     reply = message(MessageId("msg_1"), answer)

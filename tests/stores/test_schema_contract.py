@@ -60,7 +60,7 @@ RUNS = [
     ("error_message", "text", False),
 ]
 RUNS_ADDED = [
-    ("user_id", "text", True),
+    ("account_id", "text", True),
     ("attempt", "integer", True),
     ("max_attempts", "integer", True),
     ("last_seq", "bigint", True),
@@ -152,7 +152,7 @@ async def test_database_refuses_an_impossible_run(
 async def test_database_refuses_two_turns_in_one_session(store: Store, runs: RunStore) -> None:
     await start_run(runs, "talk")
     second = (await runs.enqueue(new_run("talk"))).run
-    with pytest.raises(CONSTRAINT_ERRORS, match=r"one_turn_per_session|runs\.user_id, runs\.session_id"):
+    with pytest.raises(CONSTRAINT_ERRORS, match=r"one_turn_per_session|runs\.account_id, runs\.session_id"):
         await store.sql(f"update runs set turn_no = 999 where run_id = '{second.run_id}'")
 
 

@@ -9,7 +9,7 @@ import pytest
 from easel.core.model.stored import EncryptedText
 from easel.errors import SecretsUnavailable
 from easel.host.user_settings import rotate
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
 
@@ -61,10 +61,10 @@ async def test_secrets_of_users_are_separate_and_deleted_with_their_user(
     mallory = await store.add_user("mallory")
     await secrets.set(OWNER, "A", EncryptedText("k", b"mine"), 10)
     await secrets.set(mallory, "A", EncryptedText("k", b"theirs"), 10)
-    assert not await secrets.set(UserId("nobody"), "A", EncryptedText("k", b"x"), 10)
+    assert not await secrets.set(AccountId("nobody"), "A", EncryptedText("k", b"x"), 10)
     assert await secrets.read(mallory, ["A"]) == {"A": EncryptedText("k", b"theirs")}
-    await store.sql("delete from users where user_id = 'mallory'")
-    assert [row["user_id"] for row in await store.sql("select * from secrets")] == [OWNER]
+    await store.sql("delete from accounts where account_id = 'mallory'")
+    assert [row["account_id"] for row in await store.sql("select * from secrets")] == [OWNER]
 
 
 @rule("RS-66")
@@ -77,7 +77,7 @@ async def test_secret_is_bound_to_its_table_user_and_name() -> None:
     with pytest.raises(SecretsUnavailable):
         box.decrypt(OWNER, "other", secret)
     with pytest.raises(SecretsUnavailable):
-        box.decrypt(UserId("mallory"), "api_key", secret)
+        box.decrypt(AccountId("mallory"), "api_key", secret)
 
 
 @rule("RS-66")

@@ -13,7 +13,7 @@ from easel.core.run.run import NewRun
 from easel.core.run.status import Status
 from easel.core.session.message import message, question
 from easel.core.stream.message_text import take_out_runs
-from easel.ids import OWNER, RunId, SessionId, UserId, answer_id, new_run_id, scoped_key
+from easel.ids import OWNER, AccountId, RunId, SessionId, answer_id, new_run_id, scoped_key
 from tests.requirements import rule
 from tests.stores.harness import CLAIM_SECONDS, A, B, Store, assert_stored, run_events
 
@@ -30,7 +30,9 @@ def sessions(store: Store) -> SessionStore:
     return store.database.sessions
 
 
-def question_run(text: str, session: str = "talk", user: UserId = OWNER, title: str | None = None) -> NewRun:
+def question_run(
+    text: str, session: str = "talk", user: AccountId = OWNER, title: str | None = None
+) -> NewRun:
     run_id = new_run_id()
     return NewRun(
         run_id,
@@ -313,8 +315,8 @@ async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
 async def test_session_of_another_user_is_not_found(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    await store.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
-    await runs.enqueue(question_run("secret", user=UserId("mallory")))
+    await store.sql("insert into accounts (account_id, name) values ('mallory', 'mallory')")
+    await runs.enqueue(question_run("secret", user=AccountId("mallory")))
     assert await sessions.get(OWNER, TALK) is None
     assert await sessions.bounds(OWNER, TALK) is None
     assert await sessions.list_sessions(OWNER, search="", before=None, limit=9) == []

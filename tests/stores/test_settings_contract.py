@@ -8,7 +8,7 @@ import pytest
 
 from easel.core.model.stored import EncryptedText
 from easel.errors import SecretsUnavailable
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
 
@@ -47,8 +47,8 @@ async def test_settings_of_users_are_separate(settings: SettingStore, store: Sto
 async def test_settings_are_deleted_with_their_user(settings: SettingStore, store: Store) -> None:
     mallory = await store.add_user("mallory")
     await settings.change(mallory, {"model": "m"})
-    await settings.change(UserId("nobody"), {"model": "m"})
-    await store.sql("delete from users where user_id = 'mallory'")
+    await settings.change(AccountId("nobody"), {"model": "m"})
+    await store.sql("delete from accounts where account_id = 'mallory'")
     assert await store.sql("select * from settings") == []
 
 
@@ -66,7 +66,7 @@ async def test_secret_is_stored_encrypted_and_read_back(settings: SettingStore, 
 
 
 async def test_row_has_a_value_or_a_secret_with_its_key(store: Store) -> None:
-    columns = "insert into settings (user_id, name, value, encrypted, key_id, updated_at) values "
+    columns = "insert into settings (account_id, name, value, encrypted, key_id, updated_at) values "
     text = "x'00'" if store.kind == "sqlite" else r"'\x00'"
     now = store.ago(0)
     for values in (f"'v', {text}, 'k'", "null, null, null", f"null, {text}, null", "'v', null, 'k'"):
@@ -96,14 +96,14 @@ def test_secret_of_another_row_or_changed_bytes_cannot_be_decrypted() -> None:
     secret = box.encrypt(OWNER, "api_key", "text")
     changed = EncryptedText(secret.key_id, secret.data[:-1] + bytes([secret.data[-1] ^ 1]))
     short = EncryptedText(secret.key_id, b"12")
-    for user_id, name, tried in (
-        (UserId("mallory"), "api_key", secret),
+    for account_id, name, tried in (
+        (AccountId("mallory"), "api_key", secret),
         (OWNER, "other", secret),
         (OWNER, "api_key", changed),
         (OWNER, "api_key", short),
     ):
         with pytest.raises(SecretsUnavailable, match="set it again"):
-            box.decrypt(user_id, name, tried)
+            box.decrypt(account_id, name, tried)
     assert box.encrypt(OWNER, "api_key", "text") != secret, "a nonce must be used once"
 
 

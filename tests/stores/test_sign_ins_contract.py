@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.ids import OWNER, UserId, new_sign_in_id
+from easel.ids import OWNER, AccountId, new_sign_in_id
 from tests.requirements import case
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ async def test_expired_revocations_are_deleted_by_the_next_one(sign_ins: SignInS
 async def test_revoked_sign_ins_are_deleted_with_their_user(sign_ins: SignInStore, store: Store) -> None:
     await store.add_user("mallory")
     theirs, nobodys = new_sign_in_id(), new_sign_in_id()
-    await sign_ins.revoke(UserId("mallory"), theirs, MONTH)
-    await sign_ins.revoke(UserId("nobody"), nobodys, MONTH)
+    await sign_ins.revoke(AccountId("mallory"), theirs, MONTH)
+    await sign_ins.revoke(AccountId("nobody"), nobodys, MONTH)
     assert await sign_ins.filter_revoked([theirs, nobodys]) == {theirs}
-    await store.sql("delete from users where user_id = 'mallory'")
+    await store.sql("delete from accounts where account_id = 'mallory'")
     assert await sign_ins.filter_revoked([theirs]) == set()

@@ -64,7 +64,7 @@ def count(connection: sqlite3.Connection, table: str) -> int:
 
 def add_user(name: str) -> Any:
     return lambda connection: connection.execute(
-        "insert into users (user_id, name) values (?, ?)", (name, name)
+        "insert into accounts (account_id, name) values (?, ?)", (name, name)
     ).fetchall()
 
 
@@ -113,7 +113,7 @@ async def test_failed_write_is_rolled_back_without_the_others(database: SqliteDa
     assert database.commits == before + 2
     names = await database.read(
         lambda connection: [
-            row["name"] for row in connection.execute("select name from users order by name").fetchall()
+            row["name"] for row in connection.execute("select name from accounts order by name").fetchall()
         ]
     )
     assert names == ["first", "last", "owner"]
@@ -134,11 +134,11 @@ async def test_write_returns_after_the_commit(database: SqliteDatabase) -> None:
         await asyncio.sleep(0)
     assert await asyncio.to_thread(started.wait, TIMEOUT_SECONDS)
     # The first write is done, but its transaction is kept open by the second.
-    assert await database.read(lambda connection: count(connection, "users")) == 1
+    assert await database.read(lambda connection: count(connection, "accounts")) == 1
     assert not first.done()
     may_end.set()
     await asyncio.gather(first, second)
-    assert await database.read(lambda connection: count(connection, "users")) == 2
+    assert await database.read(lambda connection: count(connection, "accounts")) == 2
 
 
 async def test_reads_succeed_during_a_write_transaction(database: SqliteDatabase) -> None:
@@ -191,7 +191,7 @@ async def test_write_beyond_the_queue_limit_is_unavailable(
 async def test_reader_cannot_write(database: SqliteDatabase) -> None:
     with pytest.raises(Unavailable):
         await database.read(add_user("sneaky"))
-    assert await database.read(lambda connection: count(connection, "users")) == 1
+    assert await database.read(lambda connection: count(connection, "accounts")) == 1
 
 
 # --- durability ---------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ async def test_failed_read_is_unavailable_and_the_next_one_succeeds(
     with pytest.raises(Unavailable) as refused:
         await database.read(fails)
     assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
-    assert await database.read(lambda connection: count(connection, "users")) == 1
+    assert await database.read(lambda connection: count(connection, "accounts")) == 1
 
 
 async def test_faulty_statement_is_not_reported_as_unavailable(database: SqliteDatabase) -> None:

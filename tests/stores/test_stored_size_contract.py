@@ -104,7 +104,7 @@ async def test_canvas_event_is_read_back_within_2_kb(store: Store, what: str) ->
     name = CanvasId("cockpit")
     events = CanvasEvents(name, agent_id="owner", event_id="evt_1")
     sealed = events.action("finished", 1, {"result": LARGE_VALUES[what]})
-    new = NewCanvas(user_id=OWNER, canvas_id=name, agent_id="main", title="Cockpit", spec={}, state={})
+    new = NewCanvas(account_id=OWNER, canvas_id=name, agent_id="main", title="Cockpit", spec={}, state={})
     assert await store.database.canvases.create(new, sealed) is not None
     [row] = await store.sql("select cast(payload as text) as payload from canvas_events")
     assert_within_limit_and_complete(row["payload"], sealed, LARGE_VALUES[what], "result")

@@ -41,7 +41,7 @@ async def add_artifacts(store: Store, prefix: str, count: int) -> None:
     is_stored = "true" if store.kind == "postgres" else "1"
     now, long_ago = store.ago(0), store.ago(GRACE + 60)
     await store.sql(
-        "insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored, created_at,"
+        "insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, created_at,"
         f" touched_at) select 'owner', '{prefix}' || n, 1, '', '{prefix}' || n, {is_stored}, {now},"
         f" {long_ago}"
         f" from {numbers(store, count)}"
@@ -51,14 +51,14 @@ async def add_artifacts(store: Store, prefix: str, count: int) -> None:
 async def add_references(store: Store, prefix: str, canvases: int) -> None:
     """Add canvases that refer to all artifacts."""
     await store.sql(
-        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state)"
+        "insert into canvases (account_id, canvas_id, agent_id, title, spec, state)"
         f" select 'owner', '{prefix}' || n, 'main', '', '{{}}', '{{}}' from {numbers(store, canvases)}"
     )
     # One statement for each canvas: a statement for all exceeds the time limit of a query on a busy machine.
     for number in range(1, canvases + 1):
         await store.sql(
-            "insert into artifact_refs (user_id, artifact_id, canvas_id)"
-            f" select user_id, artifact_id, '{prefix}{number}' from artifacts"
+            "insert into artifact_refs (account_id, artifact_id, canvas_id)"
+            f" select account_id, artifact_id, '{prefix}{number}' from artifacts"
         )
 
 

@@ -276,13 +276,13 @@ async def test_cancel_that_races_with_a_release_keeps_the_output(
 
 
 class _NoArtifacts:
-    async def store(self, user_id: Any, offloaded: Any) -> None:
+    async def store(self, account_id: Any, offloaded: Any) -> None:
         assert not offloaded
 
-    async def read(self, user_id: Any, artifact_id: Any) -> bytes:
+    async def read(self, account_id: Any, artifact_id: Any) -> bytes:
         raise AssertionError("nothing was moved")
 
-    async def size_of(self, user_id: Any, artifact_id: Any) -> int:
+    async def size_of(self, account_id: Any, artifact_id: Any) -> int:
         raise AssertionError("nothing was moved")
 
 
@@ -319,7 +319,7 @@ async def test_session_created_during_its_deletion_continues_after_its_thread(
     async with other_connection(store) as other:
         async with other.transaction():
             await other.execute(
-                "insert into ended_threads (user_id, session_id, last_thread_seq)"
+                "insert into ended_threads (account_id, session_id, last_thread_seq)"
                 " values ('owner', 'talk', 50)"
             )
             await other.execute("delete from sessions")

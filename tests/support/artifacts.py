@@ -7,7 +7,7 @@ import time
 
 from easel.core.artifact.artifact import NewArtifact, blob_key
 from easel.core.stream.payload_limit import OffloadedValue
-from easel.ids import OWNER, ArtifactId, UserId, artifact_id, new_blob_name
+from easel.ids import OWNER, AccountId, ArtifactId, artifact_id, new_blob_name
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -24,12 +24,12 @@ def aged_name(seconds: float, name: str | None = None) -> str:
     )
 
 
-def aged_key(seconds: float = 0.0, user_id: UserId = OWNER) -> str:
-    return blob_key(user_id, aged_name(seconds))
+def aged_key(seconds: float = 0.0, account_id: AccountId = OWNER) -> str:
+    return blob_key(account_id, aged_name(seconds))
 
 
-def new(content: bytes, *, user_id: UserId = OWNER) -> NewArtifact:
-    return NewArtifact(id_of(content), len(content), "text/plain", aged_key(user_id=user_id))
+def new(content: bytes, *, account_id: AccountId = OWNER) -> NewArtifact:
+    return NewArtifact(id_of(content), len(content), "text/plain", aged_key(account_id=account_id))
 
 
 def offloaded(*contents: bytes) -> list[OffloadedValue]:

@@ -2,7 +2,7 @@
 
 from easel.core.model.choice import ModelChoice, Provider
 from easel.host.ports import Model
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class FixedModel:
@@ -12,5 +12,5 @@ class FixedModel:
         self._model = model
         self._choice = choice or ModelChoice(Provider.SCRIPTED, "scripted")
 
-    async def choose(self, user_id: UserId) -> tuple[ModelChoice, Model]:
+    async def choose(self, account_id: AccountId) -> tuple[ModelChoice, Model]:
         return self._choice, self._model

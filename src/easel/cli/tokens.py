@@ -71,7 +71,7 @@ def create_token(
                     problem=f"There is no user {user[:100]}: this version has one user, owner."
                 ) from None
         typer.echo(secret)
-        note = f"Created {token.token_id}, a {token.kind.value} token for {token.user_id}."
+        note = f"Created {token.token_id}, a {token.kind.value} token for {token.account_id}."
         if token.node_id is not None:
             note += f" It can connect only as the node {token.node_id}."
         elif token.kind is TokenKind.NODE:
@@ -102,7 +102,7 @@ def list_tokens(
                 only = f" (only as {token.node_id})" if token.node_id else ""
                 created = f"created {token.created_at:%Y-%m-%d %H:%M} UTC"
                 revoked = f"  revoked {token.revoked_at:%Y-%m-%d %H:%M} UTC" if token.revoked_at else ""
-                about = f"{token.kind.value:<7}  {token.user_id}  {token.name}{only}"
+                about = f"{token.kind.value:<7}  {token.account_id}  {token.name}{only}"
                 typer.echo(f"{token.token_id}  {about}  {created}{revoked}")
 
     run_short(print_tokens)

@@ -6,7 +6,7 @@ Every service call and every query of a user's data has a principal.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from easel.ids import OWNER, RunId, UserId
+from easel.ids import OWNER, AccountId, RunId
 
 MAIN_AGENT = "main"  # the id of the agent that executes runs
 
@@ -39,7 +39,7 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    user_id: UserId
+    account_id: AccountId
     name: str
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
@@ -72,13 +72,13 @@ class Principal:
     @property
     def actor_id(self) -> str:
         """The id of the actor in provenance: a person's user id, otherwise the name. CC-17, RS-33"""
-        return self.user_id if self.is_person else self.name
+        return self.account_id if self.is_person else self.name
 
 
-def host_for(user_id: UserId) -> Principal:
+def host_for(account_id: AccountId) -> Principal:
     """Return the principal of changes that Easel itself makes to the data of this user."""
-    return Principal(user_id, "easel", kind=PrincipalKind.SERVICE)
+    return Principal(account_id, "easel", kind=PrincipalKind.SERVICE)
 
 
 THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
-ANONYMOUS = Principal(UserId(""), "nobody")  # for public routes: owns nothing, may do nothing
+ANONYMOUS = Principal(AccountId(""), "nobody")  # for public routes: owns nothing, may do nothing

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from easel.core.principal import Principal, PrincipalKind, Scope
 from easel.errors import BadInput
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 
 PREFIX = "easel_"  # lets secret scanners recognise a leaked token
 MAX_NAME_LENGTH = 100
@@ -30,7 +30,7 @@ class TokenKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     token_id: str
-    user_id: UserId
+    account_id: AccountId
     kind: TokenKind
     name: str
     node_id: str | None  # the only node id that may connect with this token; None: not bound yet
@@ -40,9 +40,9 @@ class Token:
     @property
     def principal(self) -> Principal:
         # Only the owner in person is an administrator; tokens of the owner's services and nodes are not.
-        is_admin = self.kind is TokenKind.USER and self.user_id == OWNER
+        is_admin = self.kind is TokenKind.USER and self.account_id == OWNER
         return Principal(
-            self.user_id,
+            self.account_id,
             self.name,
             frozenset(Scope) if is_admin else frozenset[Scope](),
             PrincipalKind(self.kind.value),
@@ -54,7 +54,7 @@ class Token:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
     token_id: str
-    user_id: UserId
+    account_id: AccountId
     kind: TokenKind
     name: str
     node_id: str | None

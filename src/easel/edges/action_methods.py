@@ -114,7 +114,7 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
 
 
 async def list_tools(caller: Caller, params: ListItems) -> Any:
-    definitions = await caller.services.tools.definitions(caller.principal.user_id)
+    definitions = await caller.services.tools.definitions(caller.principal.account_id)
     page = await read_list_page(
         definitions.values(),
         to_view=tool_view,

@@ -24,7 +24,7 @@ from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
-from easel.ids import ArtifactId, UserId, artifact_id, is_artifact_id, new_blob_name
+from easel.ids import AccountId, ArtifactId, artifact_id, is_artifact_id, new_blob_name
 
 MAX_UPLOAD_SECONDS = 1800.0
 MAX_CONCURRENT_PUTS = 8
@@ -52,20 +52,20 @@ class Artifacts:
 
     # -- storing ---------------------------------------------------------------------------------------------
 
-    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, account_id: AccountId, offloaded: Sequence[OffloadedValue]) -> None:
         """Store offloaded values durably, equal content once. A log may refer to them after this call."""
         pending = {value.artifact_id: value for value in offloaded}
         for _ in range(MAX_ATTEMPTS):
             if not pending:
                 return
             claimed = await self._store.claim(
-                user_id, [_to_new_artifact(user_id, value) for value in pending.values()]
+                account_id, [_to_new_artifact(account_id, value) for value in pending.values()]
             )
             unstored = [artifact for artifact in claimed if not artifact.is_stored]
             await self._put([(row.blob_key, pending[row.artifact_id].content) for row in unstored])
             stored = {artifact.artifact_id for artifact in claimed if artifact.is_stored}
             if unstored:
-                stored |= await self._store.mark_stored(user_id, unstored)
+                stored |= await self._store.mark_stored(account_id, unstored)
             pending = {name: value for name, value in pending.items() if name not in stored}
         if pending:  # a row was swept before its blob was stored, at every attempt
             raise Unavailable(what="The artifact store")
@@ -91,9 +91,9 @@ class Artifacts:
         """
         name = new_blob_name()
         # The digest is known only after the upload. Until then the row has an id that `find` rejects.
-        upload_id, key = ArtifactId(f"new_{name}"), blob_key(principal.user_id, name)
+        upload_id, key = ArtifactId(f"new_{name}"), blob_key(principal.account_id, name)
         incoming = _UploadReader(self.max_bytes)
-        await self._store.claim(principal.user_id, [NewArtifact(upload_id, 0, BINARY, key)])
+        await self._store.claim(principal.account_id, [NewArtifact(upload_id, 0, BINARY, key)])
         artifact = None
         try:
             async with asyncio.timeout(self._max_upload_seconds):
@@ -102,7 +102,10 @@ class Artifacts:
                 incoming.artifact_id, incoming.size, media_type(incoming.head, declared_type), key
             )
             artifact = await self._store.complete_upload(
-                principal.user_id, upload_id, new, await self._corrupt_key(principal.user_id, new.artifact_id)
+                principal.account_id,
+                upload_id,
+                new,
+                await self._corrupt_key(principal.account_id, new.artifact_id),
             )
         except TimeoutError:
             raise BadInput(
@@ -111,7 +114,7 @@ class Artifacts:
         finally:
             if artifact is None:  # if only the reply was lost, the row has its final id and is not deleted
                 with contextlib.suppress(Unavailable):
-                    await self._store.withdraw(principal.user_id, upload_id)
+                    await self._store.withdraw(principal.account_id, upload_id)
         if artifact is None:  # the row was swept during the upload
             raise Unavailable(what="The artifact store")
         if artifact.blob_key != key:
@@ -119,9 +122,9 @@ class Artifacts:
                 await self._blobs.delete(key)
         return replace(artifact, is_new=artifact.blob_key == key)
 
-    async def _corrupt_key(self, user_id: UserId, artifact_id: ArtifactId) -> str | None:
+    async def _corrupt_key(self, account_id: AccountId, artifact_id: ArtifactId) -> str | None:
         """Return the artifact's blob key if the blob is corrupt and the upload must replace it, else None."""
-        artifact = await self._store.get(user_id, artifact_id)
+        artifact = await self._store.get(account_id, artifact_id)
         return artifact.blob_key if artifact is not None and not await self._is_intact(artifact) else None
 
     async def _is_intact(self, artifact: Artifact) -> bool:
@@ -136,20 +139,20 @@ class Artifacts:
 
     async def find(self, principal: Principal, name: str) -> Artifact:
         """Return an artifact. Raises `NotFound`."""
-        return await self._find(principal.user_id, name)
+        return await self._find(principal.account_id, name)
 
-    async def _find(self, user_id: UserId, name: str) -> Artifact:
-        artifact = await self._store.get(user_id, ArtifactId(name)) if is_artifact_id(name) else None
+    async def _find(self, account_id: AccountId, name: str) -> Artifact:
+        artifact = await self._store.get(account_id, ArtifactId(name)) if is_artifact_id(name) else None
         if artifact is None:
             raise NotFound(what="artifact", id=name)
         return artifact
 
-    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         """Return the complete content. Raises `CorruptData` if the content does not match its digest."""
-        return b"".join([chunk async for chunk in await self.open(await self._find(user_id, artifact_id))])
+        return b"".join([chunk async for chunk in await self.open(await self._find(account_id, artifact_id))])
 
-    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
-        return (await self._find(user_id, artifact_id)).size
+    async def size_of(self, account_id: AccountId, artifact_id: ArtifactId) -> int:
+        return (await self._find(account_id, artifact_id)).size
 
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Return the bytes from `start` up to `end` as a stream.
@@ -256,10 +259,10 @@ class _UploadReader:
             )
 
 
-def _to_new_artifact(user_id: UserId, offloaded: OffloadedValue) -> NewArtifact:
+def _to_new_artifact(account_id: AccountId, offloaded: OffloadedValue) -> NewArtifact:
     kind = media_type(offloaded.content[:HEAD], offloaded.media_type)
     return NewArtifact(
-        offloaded.artifact_id, len(offloaded.content), kind, blob_key(user_id, new_blob_name())
+        offloaded.artifact_id, len(offloaded.content), kind, blob_key(account_id, new_blob_name())
     )
 
 
@@ -287,7 +290,7 @@ def _corrupt(artifact: Artifact, reason: str) -> CorruptData:
     log.error(
         "artifact.corrupt",
         artifact_id=artifact.artifact_id,
-        user_id=artifact.user_id,
+        account_id=artifact.account_id,
         blob_key=artifact.blob_key,
         size=artifact.size,
         reason=reason,
@@ -295,42 +298,47 @@ def _corrupt(artifact: Artifact, reason: str) -> CorruptData:
     return CorruptData(what="artifact", id=artifact.artifact_id)
 
 
-async def restore(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> Any:
+async def restore(artifacts: ArtifactAccess, account_id: AccountId, value: Any) -> Any:
     """Return a stored value in which each marker of an offloaded value is replaced by that value."""
-    fetched = {artifact_id: await artifacts.read(user_id, artifact_id) for artifact_id in markers_in(value)}
+    fetched = {
+        artifact_id: await artifacts.read(account_id, artifact_id) for artifact_id in markers_in(value)
+    }
     return restore_markers(value, fetched)
 
 
-async def restore_event(artifacts: ArtifactAccess, user_id: UserId, event_type: str, data: Any) -> Any:
+async def restore_event(artifacts: ArtifactAccess, account_id: AccountId, event_type: str, data: Any) -> Any:
     """Return the data of an event with its original values, and the original text of a message."""
     if event_type not in MESSAGE_EVENTS:
-        return await restore(artifacts, user_id, data)
-    return {**data, "text": await restore_text(artifacts, user_id, data)} if "attachments" in data else data
+        return await restore(artifacts, account_id, data)
+    return (
+        {**data, "text": await restore_text(artifacts, account_id, data)} if "attachments" in data else data
+    )
 
 
-async def read_text(artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]) -> str:
+async def read_text(artifacts: ArtifactAccess, account_id: AccountId, message: Mapping[str, Any]) -> str:
     """Return the complete text of a message event, with its references. RS-62"""
-    return (await _read_text(artifacts, user_id, message))[0]
+    return (await _read_text(artifacts, account_id, message))[0]
 
 
-async def restore_text(artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]) -> str:
+async def restore_text(artifacts: ArtifactAccess, account_id: AccountId, message: Mapping[str, Any]) -> str:
     """Return the original text of a message event, with what was taken out in place of the references."""
-    text, attachments = await _read_text(artifacts, user_id, message)
+    text, attachments = await _read_text(artifacts, account_id, message)
     fetched = {
-        name: await artifacts.read(user_id, name) for name in artifacts_of(with_markers_of(text, attachments))
+        name: await artifacts.read(account_id, name)
+        for name in artifacts_of(with_markers_of(text, attachments))
     }
     return restore_references(text, fetched)
 
 
 async def _read_text(
-    artifacts: ArtifactAccess, user_id: UserId, message: Mapping[str, Any]
+    artifacts: ArtifactAccess, account_id: AccountId, message: Mapping[str, Any]
 ) -> tuple[str, list[Marker]]:
     attachments: Any = message.get("attachments", [])
     if not isinstance(attachments, list):  # the list did not fit into the event
-        attachments = await restore(artifacts, user_id, attachments)
+        attachments = await restore(artifacts, account_id, attachments)
     markers = cast("list[Marker]", attachments)
     if not message.get("truncated") or not markers:
         return message["text"], markers
     complete, *others = markers
     [name] = artifacts_of([complete])
-    return (await artifacts.read(user_id, name)).decode(), others
+    return (await artifacts.read(account_id, name)).decode(), others

@@ -26,7 +26,7 @@ from easel.core.secret.mask import mask_active
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import RunId, UserId
+from easel.ids import AccountId, RunId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -40,9 +40,9 @@ Details = Mapping[str, Any]
 log = structlog.get_logger("audit")
 
 
-def agent_of(user_id: UserId, run_id: RunId) -> Principal:
+def agent_of(account_id: AccountId, run_id: RunId) -> Principal:
     """Return the principal of a run: the agent that acts in it for the user."""
-    return Principal(user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
+    return Principal(account_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class Audit:
         every: float = THROTTLE_SECONDS,
     ) -> None:
         """Queue at most one record per actor and action in `every` seconds, with the number of calls."""
-        throttled = self._throttled.get(((principal or EASEL).user_id, action))
+        throttled = self._throttled.get(((principal or EASEL).account_id, action))
         if throttled is not None:
             throttled.count += 1
             throttled.subject, throttled.details = subject, details or {}
@@ -222,7 +222,7 @@ class Audit:
         return [self._new_entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
 
     def _throttle(self, principal: Principal | None, action: str, seconds: float) -> None:
-        key = ((principal or EASEL).user_id, action)
+        key = ((principal or EASEL).account_id, action)
         timer = asyncio.get_running_loop().call_later(seconds, self._end_throttle, key)
         self._throttled[key] = _Throttled(principal, seconds, timer)
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import Unavailable
 from easel.host.ports import LogSource, Notifier
-from easel.ids import CanvasId, UserId, scoped_key
+from easel.ids import AccountId, CanvasId, scoped_key
 
 
 async def notify_canvases(
-    canvases: LogSource, notifier: Notifier, user_id: UserId, canvas_ids: Iterable[CanvasId]
+    canvases: LogSource, notifier: Notifier, account_id: AccountId, canvas_ids: Iterable[CanvasId]
 ) -> None:
     """Notify the subscribers of these canvases. Does not raise: without a notification, a poll is enough."""
-    keys = [scoped_key(user_id, canvas_id) for canvas_id in canvas_ids]
+    keys = [scoped_key(account_id, canvas_id) for canvas_id in canvas_ids]
     if not keys:
         return
     with contextlib.suppress(Unavailable):

@@ -19,7 +19,7 @@ from easel.errors import HostError, ModelFailed
 from easel.host.model_check import ModelCheck, check_model
 from easel.host.ports import Model
 from easel.host.user_settings import UserSettings, check_principal
-from easel.ids import UserId
+from easel.ids import AccountId
 
 BuildModel = Callable[[ModelChoice], Model]
 
@@ -38,22 +38,22 @@ class ChosenModels:
         self._build = build
         self._build_for_check = build_for_check or build
 
-    async def choose(self, user_id: UserId) -> tuple[ModelChoice, Model]:
+    async def choose(self, account_id: AccountId) -> tuple[ModelChoice, Model]:
         """Return the model of the user. Raises `ModelFailed` or `SecretsUnavailable` without its key."""
-        choice = await self._find_choice(user_id)
+        choice = await self._find_choice(account_id)
         return choice, build_safely(choice, self._build)
 
     async def check(self, principal: Principal) -> ModelCheck:
         """Make one small request to the model of the principal's user."""
         check_principal(principal)
         try:
-            choice = await self._find_choice(principal.user_id)
+            choice = await self._find_choice(principal.account_id)
         except HostError as problem:
             return ModelCheck(is_ok=False, text=problem.message)
         return await check_model(choice, build_safely(choice, self._build_for_check))
 
-    async def _find_choice(self, user_id: UserId) -> ModelChoice:
-        found = await self._settings.find_model(user_id)
+    async def _find_choice(self, account_id: AccountId) -> ModelChoice:
+        found = await self._settings.find_model(account_id)
         found.check_key()
         choice = found.resolved.choice
         if needs_key(choice):

@@ -15,7 +15,7 @@ from easel.core.stream.marker import mentioned_artifacts
 from easel.core.stream.references import RUNS_START, RunContent
 from easel.errors import CorruptData, NotFound, Unavailable
 from easel.host.ports import ArtifactAccess, ReferenceStore
-from easel.ids import ArtifactId, CanvasId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, CanvasId, RunId
 
 # References, and canvases, that are checked in one statement; references released in one transaction.
 BATCH_SIZE = 200
@@ -95,16 +95,16 @@ class ReferenceRelease:
         found = frozenset[ArtifactId]()
         for artifact_id in content.offloaded:
             try:
-                value = await self._artifacts.read(content.user_id, artifact_id)
+                value = await self._artifacts.read(content.account_id, artifact_id)
             except (NotFound, CorruptData):
                 return content.references
             found |= mentioned_artifacts(value.decode(errors="replace"))
         return found
 
-    async def _release_canvas(self, user_id: UserId, canvas_id: CanvasId) -> int:
+    async def _release_canvas(self, account_id: AccountId, canvas_id: CanvasId) -> int:
         released, checked = 0, BATCH_SIZE
         while checked >= BATCH_SIZE:
-            decision = await self._references.release_canvas(user_id, canvas_id, BATCH_SIZE)
+            decision = await self._references.release_canvas(account_id, canvas_id, BATCH_SIZE)
             released += len(decision.released)
             checked = len(decision.released) + len(decision.kept)
         return released

@@ -30,7 +30,7 @@ class Sessions:
             raise BadInput(problem=INVALID_SESSION_ID)
         name = SessionId(session_id) if session_id is not None else new_session_id()
         session = await self._sessions.create(
-            principal.user_id, name, require_title(title) if title is not None else None
+            principal.account_id, name, require_title(title) if title is not None else None
         )
         if session is None:
             raise AlreadyExists(what="session", id=name)
@@ -39,7 +39,7 @@ class Sessions:
 
     async def get(self, principal: Principal, session_id: str) -> Session:
         session = (
-            await self._sessions.get(principal.user_id, SessionId(session_id))
+            await self._sessions.get(principal.account_id, SessionId(session_id))
             if is_name(session_id)
             else None
         )
@@ -51,13 +51,13 @@ class Sessions:
         if len(search) > MAX_SEARCH_LENGTH or "\x00" in search:
             raise BadInput(problem=f"search must be at most {MAX_SEARCH_LENGTH} characters without NUL.")
         return await self._sessions.list_sessions(
-            principal.user_id, search=search, before=before, limit=limit
+            principal.account_id, search=search, before=before, limit=limit
         )
 
     async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
         new_title = require_title(title)
         session = (
-            await self._sessions.rename(principal.user_id, SessionId(session_id), new_title)
+            await self._sessions.rename(principal.account_id, SessionId(session_id), new_title)
             if is_name(session_id)
             else None
         )
@@ -68,7 +68,7 @@ class Sessions:
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""
         run_ids = (
-            await self._sessions.delete(principal.user_id, SessionId(session_id))
+            await self._sessions.delete(principal.account_id, SessionId(session_id))
             if is_name(session_id)
             else None
         )
@@ -77,7 +77,7 @@ class Sessions:
         await self._audit.record(
             principal, "session.deleted", subject=session_id, details={"runs": len(run_ids)}
         )
-        self._notifier.notify(LogDeleted("session", scoped_key(principal.user_id, session_id)))
+        self._notifier.notify(LogDeleted("session", scoped_key(principal.account_id, session_id)))
         for run_id in run_ids:
             self._notifier.notify(CancelRequested(run_id))
             self._notifier.notify(LogDeleted("run", run_id))
@@ -87,12 +87,12 @@ class Sessions:
     ) -> list[StoredMessage]:
         await self.get(principal, session_id)
         return await self._sessions.list_messages(
-            principal.user_id, SessionId(session_id), before=before, limit=limit
+            principal.account_id, SessionId(session_id), before=before, limit=limit
         )
 
     async def stop(self, principal: Principal, session_id: str) -> None:
         """Cancel the session's active run, if there is one; queued runs stay in the queue."""
-        session = await self._sessions.get(principal.user_id, SessionId(session_id))
+        session = await self._sessions.get(principal.account_id, SessionId(session_id))
         if session is None or session.active_run_id is None:
             return
         try:

@@ -30,7 +30,7 @@ from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, TAIL_BYTES, WATCHED_LOGS
 from easel.host.periodic import Periodic
 from easel.host.ports import LogSource, Notifier
-from easel.ids import UserId, is_generated_id, is_name, scoped_key
+from easel.ids import AccountId, is_generated_id, is_name, scoped_key
 
 PAGE = 100  # RX-36
 EMPTY = Bounds(1, 0, ended=False)
@@ -47,7 +47,7 @@ class LogKind:
 
     what: str
     is_name: Callable[[str], bool]
-    key: Callable[[UserId, str], str]
+    key: Callable[[AccountId, str], str]
     appended: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
     is_created_first: bool = True  # False: a log can be watched before its first event exists
 
@@ -302,14 +302,14 @@ class Tails:
         for loop in self._loops:
             loop.start()
         # Subscribe before reading the bounds, so that no notification between the two is missed.
-        key = self._kind.key(principal.user_id, name)
+        key = self._kind.key(principal.account_id, name)
         tail = self._tails.setdefault(key, LogTail(key))
         viewer = Subscription(self, tail, event_filter)
         tail.viewers.add(viewer)
         self._viewers.add(viewer)
         self._count_viewers(+1)
         try:
-            bounds = await self._source.bounds(principal.user_id, name)
+            bounds = await self._source.bounds(principal.account_id, name)
             if bounds is None and not self._kind.is_created_first:
                 bounds = EMPTY
             if bounds is None:

@@ -33,7 +33,7 @@ from easel.core.validation import refuse
 from easel.errors import BadInput, Forbidden, SecretsUnavailable
 from easel.host.audit import Audit
 from easel.host.ports import Notifier, RotatedStore, SecretCipher, SettingStore
-from easel.ids import UserId
+from easel.ids import AccountId
 
 CACHE_SECONDS = 1.0
 MAX_CACHED = 10_000
@@ -87,13 +87,13 @@ class UserSettings:
         self._audit = audit
         self._host = host
         self._clock = clock
-        self._cache: dict[UserId, tuple[float, UserModel]] = {}
+        self._cache: dict[AccountId, tuple[float, UserModel]] = {}
         self._change_count = 0  # a read that began before a change must not be cached after it
         notifier.listen(self._on_notification)
 
     async def get(self, principal: Principal) -> ShownSettings:
         check_principal(principal)
-        return _to_shown(await self._read(principal.user_id))
+        return _to_shown(await self._read(principal.account_id))
 
     async def change(self, principal: Principal, changes: Mapping[str, Any]) -> ShownSettings:
         """Change the named settings of the principal's user; None clears one. Returns all settings.
@@ -104,40 +104,40 @@ class UserSettings:
         checked = {
             name: None if value is None else check_value(name, value) for name, value in changes.items()
         }
-        user_id = principal.user_id
-        own = (await self._read(user_id)).own
+        account_id = principal.account_id
+        own = (await self._read(account_id)).own
         cleared = cleared_by(own, self._host, checked)
         checked |= dict.fromkeys(cleared)
         stored: dict[str, StoredSetting | None] = {**checked}
         if (key := checked.get("api_key")) is not None:
-            stored["api_key"] = self._encrypt(user_id, key, _with_changes(own, checked))
+            stored["api_key"] = self._encrypt(account_id, key, _with_changes(own, checked))
         if stored:
-            await self._store.change(user_id, stored)
-            self._forget(user_id)
-            self._notifier.notify(SettingsChanged(user_id))
+            await self._store.change(account_id, stored)
+            self._forget(account_id)
+            self._notifier.notify(SettingsChanged(account_id))
             await self._audit.record(principal, "settings.changed", details=_details(checked))
-        return _to_shown(await self._read(user_id))
+        return _to_shown(await self._read(account_id))
 
-    async def find_model(self, user_id: UserId) -> UserModel:
+    async def find_model(self, account_id: AccountId) -> UserModel:
         """Return the model of the user, at most a second old."""
-        cached = self._cache.get(user_id)
+        cached = self._cache.get(account_id)
         if cached is not None and self._clock() - cached[0] < CACHE_SECONDS:
             return cached[1]
         read_at, change_count = self._clock(), self._change_count
-        found = await self._read(user_id)
+        found = await self._read(account_id)
         if change_count == self._change_count:
             if len(self._cache) >= MAX_CACHED:
                 self._cache.clear()
-            self._cache[user_id] = (read_at, found)
+            self._cache[account_id] = (read_at, found)
         return found
 
-    async def _read(self, user_id: UserId) -> UserModel:
-        rows = await self._store.read(user_id)
+    async def _read(self, account_id: AccountId) -> UserModel:
+        rows = await self._store.read(account_id)
         key, problem = None, None
         if isinstance(secret := rows.get("api_key"), EncryptedText):
             try:
                 stored = msgspec.json.decode(
-                    self._cipher.decrypt(user_id, "api_key", secret), type=_StoredKey
+                    self._cipher.decrypt(account_id, "api_key", secret), type=_StoredKey
                 )
                 key = ApiKey(stored.key, stored.server)
             except SecretsUnavailable as found:
@@ -145,21 +145,21 @@ class UserSettings:
         own = replace(_from_rows(rows), api_key=key)
         return UserModel(resolve(own, self._host), own, problem)
 
-    def _encrypt(self, user_id: UserId, key: str, after: ModelValues) -> EncryptedText:
+    def _encrypt(self, account_id: AccountId, key: str, after: ModelValues) -> EncryptedText:
         choice = resolve(after, self._host).choice
         if choice.provider is Provider.SCRIPTED:
             refuse("api_key", "belongs to a provider; set `provider` before it, or in the same request.")
         server = server_of(choice.provider, choice.base_url)
         text = msgspec.json.encode(_StoredKey(key, server)).decode()
-        return self._cipher.encrypt(user_id, "api_key", text)
+        return self._cipher.encrypt(account_id, "api_key", text)
 
-    def _forget(self, user_id: UserId) -> None:
+    def _forget(self, account_id: AccountId) -> None:
         self._change_count += 1
-        self._cache.pop(user_id, None)
+        self._cache.pop(account_id, None)
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, SettingsChanged):
-            self._forget(notification.user_id)
+            self._forget(notification.account_id)
 
 
 async def rotate(store: RotatedStore, cipher: SecretCipher) -> int:
@@ -168,9 +168,9 @@ async def rotate(store: RotatedStore, cipher: SecretCipher) -> int:
     if key_id is None:
         raise SecretsUnavailable(problem="EASEL_SECRET_KEY must be set: there is no key to rotate to.")
     count = 0
-    for user_id, name, secret in await store.list_secrets(key_id):
-        new = cipher.encrypt(user_id, name, cipher.decrypt(user_id, name, secret))
-        count += await store.replace_secret(user_id, name, secret, new)
+    for account_id, name, secret in await store.list_secrets(key_id):
+        new = cipher.encrypt(account_id, name, cipher.decrypt(account_id, name, secret))
+        count += await store.replace_secret(account_id, name, secret, new)
     return count
 
 

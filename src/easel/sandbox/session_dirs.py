@@ -24,7 +24,7 @@ import structlog
 from easel import fs
 from easel.core.tool.context import ToolContext
 from easel.errors import BadSettings, Unavailable
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.sandbox.concurrency import finish_despite_cancel
 from easel.sandbox.workspace import TEMPORARY, WORKSPACE, Root, Workspace
 
@@ -88,15 +88,15 @@ class SessionDirs:
                 "set EASEL_SANDBOX_ROOT to another folder."
             ) from None
 
-    def folder_of(self, user_id: UserId, session_key: str) -> Path:
-        return self.root / folder_name(user_id) / folder_name(session_key)
+    def folder_of(self, account_id: AccountId, session_key: str) -> Path:
+        return self.root / folder_name(account_id) / folder_name(session_key)
 
     @asynccontextmanager
     async def enter(self, context: ToolContext | None) -> AsyncGenerator[Workspace]:
         """Create the session's folder if needed and lock it until the block ends."""
         if context is None:
             raise ValueError("a session's folder needs a session")
-        folder = self.folder_of(context.user_id, context.session_key)
+        folder = self.folder_of(context.account_id, context.session_key)
         locks: list[int] = []
         try:
             await finish_despite_cancel(asyncio.to_thread(lambda: locks.append(self._lock_shared(folder))))

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from easel.core.model.stored import EncryptedText
 from easel.errors import SecretsUnavailable
-from easel.ids import UserId
+from easel.ids import AccountId
 
 NONCE_BYTES = 12
 KEY_ID_BYTES = 8
@@ -33,17 +33,17 @@ class SecretBox:
     def current_key_id(self) -> str | None:
         return self._current
 
-    def encrypt(self, user_id: UserId, name: str, text: str) -> EncryptedText:
+    def encrypt(self, account_id: AccountId, name: str, text: str) -> EncryptedText:
         if self._current is None:
             raise SecretsUnavailable(
                 problem="A secret cannot be stored: with Postgres, EASEL_SECRET_KEY must be set, to the same "
                 "value on every instance."
             )
         nonce = os.urandom(NONCE_BYTES)
-        data = self._ciphers[self._current].encrypt(nonce, text.encode(), self._row(user_id, name))
+        data = self._ciphers[self._current].encrypt(nonce, text.encode(), self._row(account_id, name))
         return EncryptedText(self._current, nonce + data)
 
-    def decrypt(self, user_id: UserId, name: str, secret: EncryptedText) -> str:
+    def decrypt(self, account_id: AccountId, name: str, secret: EncryptedText) -> str:
         """Return the text. Raises `SecretsUnavailable` for another key and for a changed or moved row."""
         cipher = self._ciphers.get(secret.key_id)
         if cipher is None:
@@ -53,15 +53,15 @@ class SecretBox:
             )
         nonce, data = secret.data[:NONCE_BYTES], secret.data[NONCE_BYTES:]
         try:
-            return cipher.decrypt(nonce, data, self._row(user_id, name)).decode()
+            return cipher.decrypt(nonce, data, self._row(account_id, name)).decode()
         except (InvalidTag, ValueError):
             raise SecretsUnavailable(
                 problem=f"The stored {name} was changed outside of Easel and cannot be read; set it again."
             ) from None
 
-    def _row(self, user_id: UserId, name: str) -> bytes:
+    def _row(self, account_id: AccountId, name: str) -> bytes:
         """Return the associated data of a row. No part can contain the separator."""
-        return b"\0".join((self._table, user_id.encode(), name.encode()))
+        return b"\0".join((self._table, account_id.encode(), name.encode()))
 
 
 def _key_id(key: str) -> str:

@@ -22,7 +22,7 @@ from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
 from easel.core.principal import Principal
 from easel.core.problems import Problems
 from easel.core.stream.json_text import to_json
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from tests.core.canvas.specs import TOOLS, example
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from easel.core.canvas.execution import Execution
 
-ANN = Principal(UserId("ann"), "Ann")
+ANN = Principal(AccountId("ann"), "Ann")
 NOW = 1_730_000_000_000
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = Rules(definitions=TOOLS, floor=Confirm.NEVER, state_bytes=100_000)
@@ -48,7 +48,7 @@ def canvas(
 ) -> CanvasSnapshot:
     return CanvasSnapshot(
         Canvas(
-            user_id=ANN.user_id,
+            account_id=ANN.account_id,
             canvas_id=CanvasId("cockpit"),
             agent_id="ops",
             title="Cockpit",

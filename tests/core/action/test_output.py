@@ -12,11 +12,11 @@ from easel.core.action.output import GAP, LiveText, OutputChunk, output_events
 from easel.core.audit.redaction import Redaction
 from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.stream.marker import LIMIT
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from tests.requirements import rule
 
 EXECUTION = Execution(
-    user_id=UserId("owner"),
+    account_id=AccountId("owner"),
     canvas_id=CanvasId("c" * 128),
     event_id="evt_" + "1" * 26,
     action_id="a" * 128,

@@ -145,7 +145,7 @@ def written_by(snapshot: CanvasSnapshot, **authors: str) -> CanvasSnapshot:
 
 
 BY_AGENT = "agent main"
-ROBOT = Principal(ANN.user_id, "ci", kind=PrincipalKind.SERVICE)
+ROBOT = Principal(ANN.account_id, "ci", kind=PrincipalKind.SERVICE)
 TEXT = {"command": "jq '.[] | select(.id == \"{{state.text}}\")' all.json {{input.x}}"}
 VALUE = {"path": {"$secret": "KEY"}, "lines": {"$value": "state.map"}}
 

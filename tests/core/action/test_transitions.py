@@ -143,7 +143,7 @@ def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> 
         "startedAt": NOW,
     }.items() <= data.items()
     assert data["actor"] == {
-        "userId": "ann",
+        "accountId": "ann",
         "kind": "user",
         "name": "Ann",
         "clientId": "laptop",

@@ -147,12 +147,12 @@ def test_active_type_is_a_download(active: str) -> None:
 # --- keys of blobs ------------------------------------------------------------------------------------------
 
 OTHER_KEYS = [
-    "users/owner/artifacts/x",
-    "users/owner/artifacts/01m7f7dea5qy4gjds115sry356/more",
-    "users/owner/agents/main/canvases/c/01m7f7dea5qy4gjds115sry356",
+    "accounts/owner/artifacts/x",
+    "accounts/owner/artifacts/01m7f7dea5qy4gjds115sry356/more",
+    "accounts/owner/agents/main/canvases/c/01m7f7dea5qy4gjds115sry356",
     "other/owner/artifacts/01m7f7dea5qy4gjds115sry356",
-    "users/owner/artifacts/01M7F7DEA5QY4GJDS115SRY356",
-    "users/owner/artifacts/zzzzzzzzzzzzzzzzzzzzzzzzzz",
+    "accounts/owner/artifacts/01M7F7DEA5QY4GJDS115SRY356",
+    "accounts/owner/artifacts/zzzzzzzzzzzzzzzzzzzzzzzzzz",
     "",
 ]
 

@@ -39,7 +39,7 @@ from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.core.stream.payload_limit import LIMIT
 from easel.errors import BadInput
-from easel.ids import UserId
+from easel.ids import AccountId
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_every_record_has_its_actor_action_and_system_visibility(action: str) ->
         "at": "2026-11-15T09:08:39.000060Z",
         "storage_class": ACTIONS[action].value,
         "action": action,
-        "actor": {"user_id": "owner", "name": "owner", "kind": "person"},
+        "actor": {"account_id": "owner", "name": "owner", "kind": "person"},
         "subject": "run_1",
         "details": {"reason": "because"},
         "metadata": {"visibility": "system"},
@@ -87,7 +87,7 @@ def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
     text = build_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
-        '"actor":{"user_id":"owner","name":"owner","kind":"person"},"metadata":{"visibility":"system"}}'
+        '"actor":{"account_id":"owner","name":"owner","kind":"person"},"metadata":{"visibility":"system"}}'
     )
 
 
@@ -260,14 +260,14 @@ def test_value_of_a_field_with_a_secret_name_is_redacted(name: str, is_secret: b
 
 @case("P6")
 def test_secret_is_redacted_in_every_part_of_a_record() -> None:
-    principal = Principal(UserId(f"user {KEY}"), f"name {KEY}")
+    principal = Principal(AccountId(f"user {KEY}"), f"name {KEY}")
     made = build_entry(
         principal=principal,
         subject=f"subject {KEY}",
         details={f"key {KEY}": 1, "list": [f"x {KEY}", {"deep": (f"y {KEY}",)}]},
     )
     assert KEY not in made.rest
-    assert KEY not in made.user_id
+    assert KEY not in made.account_id
     assert made.rest.count(HIDDEN) == 6
 
 
@@ -364,7 +364,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_control_characters_are_escaped(text: str) -> None:
     made = build_entry(
-        principal=Principal(UserId(text), text), subject=text, details={text: text, "more": [text]}
+        principal=Principal(AccountId(text), text), subject=text, details={text: text, "more": [text]}
     )
     assert made.rest.isprintable()
     assert record_of(made)["subject"].isascii(), "escaped, not dropped"
@@ -471,7 +471,7 @@ TAMPERINGS: list[tuple[str, Callable[[list[Link]], list[Link]], int]] = [
     ("record inserted before the first", lambda links: [replace(links[0], seq=0), *links], 0),
     ("record appended", lambda _: new_chain(7), 7),
     ("text that is not a record", lambda links: change(links, 0, record="[]", hash=link_hash("", "[]")), 1),
-    ("user changed", lambda links: change(links, 1, user_id="mallory"), 2),
+    ("user changed", lambda links: change(links, 1, account_id="mallory"), 2),
     ("time changed", lambda links: change(links, 1, at=AT + timedelta(microseconds=1)), 2),
     ("action changed", lambda links: change(links, 1, action="session.created"), 2),
     ("storage class changed", lambda links: change(links, 1, storage_class="ops"), 2),
@@ -537,7 +537,7 @@ def test_unreadable_record_is_parsed_as_unreadable() -> None:
     for text in ("", "{", "[1]", "null", "{" * 100_000, '"text"'):
         assert parse_record(text) == {"details": {"unreadable": True}}
     assert parse_record(build_entry(principal=EASEL).to_record(1))["actor"] == {
-        "user_id": "easel",
+        "account_id": "easel",
         "name": "easel",
         "kind": "service",
     }

@@ -102,13 +102,13 @@ def test_conflicting_paths_are_refused(
 def test_key_of_an_asset_has_its_canvas_and_creation_time() -> None:
     name = new_blob_name()
     key = asset_key(OWNER, "main", CanvasId("cockpit"), name, "assets/img/a.png")
-    assert key == f"users/owner/agents/main/canvases/cockpit/assets/{name}/img/a.png"
+    assert key == f"accounts/owner/agents/main/canvases/cockpit/assets/{name}/img/a.png"
     created = asset_created_at(key)
     assert created is not None
     assert abs((datetime.now(UTC) - created).total_seconds()) < 60
     for other in (
-        "users/owner/artifacts/" + name,
-        "users/owner/agents/main/canvases/c/assets/x/y",
+        "accounts/owner/artifacts/" + name,
+        "accounts/owner/agents/main/canvases/c/assets/x/y",
         key.removesuffix("/img/a.png"),
     ):
         assert asset_created_at(other) is None

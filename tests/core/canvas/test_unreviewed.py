@@ -17,8 +17,8 @@ from tests.requirements import rule
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-AGENT = Principal(ANN.user_id, "main", kind=PrincipalKind.AGENT)
-REFRESH = Principal(ANN.user_id, "refresh", kind=PrincipalKind.SERVICE)
+AGENT = Principal(ANN.account_id, "main", kind=PrincipalKind.AGENT)
+REFRESH = Principal(ANN.account_id, "refresh", kind=PrincipalKind.SERVICE)
 BY_AGENT, BY_TOOL = "agent main", "the result of server-a__Read"
 STATE: dict[str, Any] = {"id": "7", "job": {"host": "a", "port": 1}, "rows": [{"n": 1}, {"n": 2}]}
 

@@ -18,7 +18,7 @@ SPEC: dict[str, Any] = {"version": 1, "actions": {"a": {"kind": "x"}}}
 
 def snapshot(*assets: Asset) -> CanvasSnapshot:
     canvas = Canvas(
-        user_id=OWNER,
+        account_id=OWNER,
         canvas_id=CanvasId("c"),
         agent_id="main",
         title="Title",

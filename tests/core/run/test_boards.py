@@ -43,7 +43,7 @@ BLACK = BoardWriteRequest(Board.BLACKBOARD, "draft", "text", "planner", "planner
 
 
 def prepared(request: BoardWriteRequest = WHITE, limits: BoardLimits = LIMITS) -> BoardWrite:
-    return prepare(request, limits, user_id=OWNER, run_id=RUN, agent_id="main")
+    return prepare(request, limits, account_id=OWNER, run_id=RUN, agent_id="main")
 
 
 # --- scope --------------------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ def test_write_without_a_valid_node_is_refused(node_id: str) -> None:
 @rule("CC-16", "CC-19")
 def test_write_without_a_run_or_an_agent_is_refused() -> None:
     with pytest.raises(BadInput, match="run_id"):
-        prepare(WHITE, LIMITS, user_id=OWNER, run_id=RunId(""), agent_id="main")
+        prepare(WHITE, LIMITS, account_id=OWNER, run_id=RunId(""), agent_id="main")
     with pytest.raises(BadInput, match="agent_id"):
-        prepare(WHITE, LIMITS, user_id=OWNER, run_id=RUN, agent_id="")
+        prepare(WHITE, LIMITS, account_id=OWNER, run_id=RUN, agent_id="")
 
 
 @case("P4")

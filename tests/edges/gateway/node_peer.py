@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
-from easel.ids import UserId
+from easel.ids import AccountId
 from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
 
@@ -97,13 +97,15 @@ def call_tool(
     on_output: Callable[[str], None] | None = None,
 ) -> asyncio.Future[Any]:
     """Call a tool from inside Easel, like an agent or a canvas. Cancelling the future cancels the call."""
-    context = ToolContext(replace(THE_OWNER, user_id=UserId(user)), "agent:main:main", on_output=on_output)
+    context = ToolContext(
+        replace(THE_OWNER, account_id=AccountId(user)), "agent:main:main", on_output=on_output
+    )
     call = easel.instances[at].tools.call(name, args or {}, context, timeout_seconds=seconds)
     return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, easel._loop))
 
 
 async def node_tool_names(easel: LiveEasel, *, at: int = 0, user: str = "owner") -> set[str]:
     """Return the tools of nodes that an agent can call."""
-    definitions = easel.instances[at].tools.definitions(UserId(user))
+    definitions = easel.instances[at].tools.definitions(AccountId(user))
     found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(definitions, easel._loop))
     return {name for name in found if "__" in name and not name.startswith(("gsv__", "local__"))}

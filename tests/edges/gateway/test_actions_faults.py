@@ -70,14 +70,14 @@ class ReplyLosingStore:
 
     async def change(self, *args: Any, **options: Any) -> Any:
         types: list[str] = []
-        user_id, canvas_id, decide = args
+        account_id, canvas_id, decide = args
 
         def watched(snapshot: Any) -> Any:
             change = decide(snapshot)
             types[:] = [] if change is None else [event.type for event in change.events]
             return change
 
-        outcome = await self._change(user_id, canvas_id, watched, **options)
+        outcome = await self._change(account_id, canvas_id, watched, **options)
         if self._event and self._event in types:
             self._event = ""
             self.lost_count += 1

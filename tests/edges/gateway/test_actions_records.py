@@ -12,7 +12,7 @@ import pytest
 from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
 from easel.host.actions.request import ActionRequest
-from easel.ids import UserId
+from easel.ids import AccountId
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,
@@ -63,7 +63,7 @@ async def test_every_outcome_has_a_record_and_an_audit_record(
     client_id = records[0]["actor"]["clientId"]
     for record in records:
         assert record["actor"] == {
-            "userId": "owner",
+            "accountId": "owner",
             "kind": "user",
             "name": "owner",
             "clientId": client_id,
@@ -105,7 +105,7 @@ async def test_executions_of_another_user_are_not_found(
         action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)}
     )
     pending = await canvas.run("go", requestId="r")
-    stranger = replace(THE_OWNER, user_id=UserId("stranger"), name="stranger")
+    stranger = replace(THE_OWNER, account_id=AccountId("stranger"), name="stranger")
     services = action_easel.instances[0].services
     request = ActionRequest(canvas_id=canvas.name, action_id="patch", input={}, client_id="x", request_id="r")
     for attempt in (

@@ -65,7 +65,9 @@ async def test_asset_with_the_name_of_a_windows_device_is_refused(client: Gatewa
 
 
 def files_of(easel: LiveEasel, canvas: str) -> list[Path]:
-    folder = easel.folder / "blobs" / "users" / "owner" / "agents" / "main" / "canvases" / canvas / "assets"
+    folder = (
+        easel.folder / "blobs" / "accounts" / "owner" / "agents" / "main" / "canvases" / canvas / "assets"
+    )
     return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
 
 

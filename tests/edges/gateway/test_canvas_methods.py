@@ -373,9 +373,9 @@ async def test_canvas_of_another_user_is_not_found_by_any_method(
     client: GatewayClient, easel: LiveEasel
 ) -> None:
     name = new_session()
-    easel.sql("insert into users (user_id, name) values ('ann', 'ann') on conflict do nothing")
+    easel.sql("insert into accounts (account_id, name) values ('ann', 'ann') on conflict do nothing")
     easel.sql(
-        "insert into canvases (user_id, canvas_id, agent_id, title, spec, state) "
+        "insert into canvases (account_id, canvas_id, agent_id, title, spec, state) "
         f"values ('ann', '{name}', 'main', 'Foreign', '{{}}', '{{}}')"
     )
     foreign = {"canvasId": name}
@@ -394,7 +394,7 @@ async def test_canvas_of_another_user_is_not_found_by_any_method(
     assert (await client.ask("canvas.delete", foreign))["deleted"] is False
     assert name not in str(await client.call("canvas.list", limit=500))
     await client.call("canvas.create", canvasId=name)  # ids are unique per user
-    [row] = easel.sql(f"select title from canvases where user_id = 'ann' and canvas_id = '{name}'")
+    [row] = easel.sql(f"select title from canvases where account_id = 'ann' and canvas_id = '{name}'")
     assert row["title"] == "Foreign"
 
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from easel.edges.http import artifacts as edge
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.stores.blobs.store import CHUNK_BYTES
 from tests.core.artifact.test_media_type import CONTENTS
 from tests.edges.http.artifact_calls import (
@@ -162,10 +162,10 @@ def test_unknown_artifact_is_not_found(small_easel: LiveEasel, name: str) -> Non
 
 @case("O10")
 def test_artifact_of_another_user_is_not_found(easel: LiveEasel) -> None:
-    easel.sql("insert into users (user_id, name) values ('eve', 'eve') on conflict do nothing")
-    key, foreign, unknown = aged_key(user_id=UserId("eve")), id_of(b"secret"), id_of(b"nothing")
+    easel.sql("insert into accounts (account_id, name) values ('eve', 'eve') on conflict do nothing")
+    key, foreign, unknown = aged_key(account_id=AccountId("eve")), id_of(b"secret"), id_of(b"nothing")
     easel.sql(
-        "insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored) "
+        "insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored) "
         f"values ('eve', '{foreign}', 6, 'text/plain', '{key}', {'true' if easel.database_url else 1})"
     )
     easel.do(easel.instances[0].services.artifacts._blobs.put(key, b"secret"))

@@ -125,7 +125,7 @@ def test_administrator_reads_records(easel: LiveEasel) -> None:
     easel.post("/api/sessions", {"session_id": session})
     record = latest(easel, "session.created", subject=session)
     assert set(record) == {"seq", "at", "storage_class", "action", "actor", "subject", "metadata", "hash"}
-    assert record["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
+    assert record["actor"] == {"account_id": "owner", "name": "owner", "kind": "person"}
     assert (record["storage_class"], record["metadata"]) == ("audit", {"visibility": "system"})
     assert datetime.now(UTC) - datetime.fromisoformat(record["at"]) < timedelta(minutes=1)
     [stored] = easel.sql(f"select record, hash from audit where seq = {record['seq']}")
@@ -182,7 +182,7 @@ def test_invalid_query_is_refused(easel: LiveEasel, query: str) -> None:
 def test_reading_without_admin_scope_is_refused_and_recorded(
     small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "THE_OWNER", Principal(THE_OWNER.user_id, "reader"))
+    monkeypatch.setattr(sign_in, "THE_OWNER", Principal(THE_OWNER.account_id, "reader"))
     answer = small_easel.get("/api/audit")
     monkeypatch.undo()
     assert answer.status_code == 403
@@ -211,7 +211,11 @@ def test_sign_in_and_sign_out_are_recorded_without_the_token(easel: LiveEasel) -
         browser.post("/sign-in", data={"token": easel.token})
         assert latest(easel, "sign_in.succeeded")["details"]["by"] == "form"
         browser.post("/sign-out")
-        assert latest(easel, "sign_out")["actor"] == {"user_id": "owner", "name": "owner", "kind": "person"}
+        assert latest(easel, "sign_out")["actor"] == {
+            "account_id": "owner",
+            "name": "owner",
+            "kind": "person",
+        }
         before = len(records(easel, action="sign_out"))
         browser.cookies.clear()
         browser.post("/sign-out")
@@ -239,7 +243,7 @@ def test_wrong_token_is_recorded_without_its_value(
     with small_easel.stranger() as stranger:
         assert stranger.request(**{"method": "GET", **request_}).status_code == 401
         record = latest(small_easel, "sign_in.failed", by=by)
-    assert record["actor"] == {"user_id": "", "name": "nobody"}
+    assert record["actor"] == {"account_id": "", "name": "nobody"}
     assert record["details"]["address"] == "127.0.0.1"
     assert "wrong-token" not in json.dumps(small_easel.sql("select record from audit"))
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from easel.core.principal import THE_OWNER, Principal
 from easel.edges.http.routes import ROUTES
 from easel.host.auth.tokens import Tokens
-from easel.ids import UserId
+from easel.ids import AccountId
 from tests.edges.http.canvas_pages import (
     ASSETS,
     call,
@@ -73,7 +73,7 @@ def test_forged_or_expired_token_is_refused(small_easel: LiveEasel, stranger: ht
         assert name not in answer.text
     old, _ = pages.new_token(THE_OWNER, name, started - (until - started) - 1)
     assert stranger.get(f"/canvas-view/{old}/assets/index.js").status_code == 404
-    foreign, _ = pages.new_token(Principal(UserId("mallory"), "mallory"), name, time.time())
+    foreign, _ = pages.new_token(Principal(AccountId("mallory"), "mallory"), name, time.time())
     assert stranger.get(f"/canvas-view/{foreign}/assets/index.js").status_code == 404, (
         "the canvas of another user"
     )

@@ -36,7 +36,7 @@ def test_hundred_long_messages_come_in_pages_of_at_most_one_megabyte(easel: Live
     run_id = easel.finish("noop", session)
     for number in range(100):
         easel.sql(
-            "insert into messages (user_id, session_id, thread_seq, message_id, run_id, role, content)"
+            "insert into messages (account_id, session_id, thread_seq, message_id, run_id, role, content)"
             f" values ('owner', '{session}', {1_000 + number}, 'msg_{number}', '{run_id}', 'assistant',"
             f" '\"{number} {WORDS}\"')"
         )

@@ -57,7 +57,9 @@ def test_first_run_creates_its_session(easel: LiveEasel) -> None:
     session = new_session()
     easel.finish("noop", session)
     easel.finish("noop", session)
-    assert easel.sql(f"select user_id from sessions where session_id = '{session}'") == [{"user_id": "owner"}]
+    assert easel.sql(f"select account_id from sessions where session_id = '{session}'") == [
+        {"account_id": "owner"}
+    ]
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c:d-9", "agent:main:x", "9" * 128])

@@ -10,7 +10,7 @@ from easel.core.run.run import NewRun
 from easel.edges.decoding import NoParams
 from easel.edges.http.boards import WriteBlackboard, WriteWhiteboard
 from easel.edges.http.routes import ROUTES
-from easel.ids import SessionId, UserId, new_run_id
+from easel.ids import AccountId, SessionId, new_run_id
 from tests.edges.http.live import WAITING, new_session
 from tests.requirements import case, rule
 
@@ -31,9 +31,9 @@ BODIES = {
 @pytest.fixture(scope="module")
 def foreign_run(easel: LiveEasel) -> str:
     """A run of another user, created in the store."""
-    easel.sql("insert into users (user_id, name) values ('mallory', 'mallory')")
+    easel.sql("insert into accounts (account_id, name) values ('mallory', 'mallory')")
     new = NewRun(
-        new_run_id(), UserId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest"
+        new_run_id(), AccountId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest"
     )
     easel.do(easel.instances[0].opened.runs.enqueue(new))
     return new.run_id
@@ -90,7 +90,7 @@ def test_refused_cancel_does_not_change_the_run_of_another_user(easel: LiveEasel
 @rule("RX-54")
 def test_sessions_with_one_name_are_separate_per_user(easel: LiveEasel, foreign_run: str) -> None:
     """In a shared session the active run of one user would block the other's run."""
-    new = NewRun(new_run_id(), UserId("mallory"), SessionId("held-up"), WAITING, 3)
+    new = NewRun(new_run_id(), AccountId("mallory"), SessionId("held-up"), WAITING, 3)
     easel.do(easel.instances[0].opened.runs.enqueue(new))
     assert easel.events(easel.start("noop", "held-up"))[-1].data["status"] == "completed"
     assert len(easel.get("/api/runs", params={"session_id": "held-up"}).json()["runs"]) == 1
@@ -106,5 +106,7 @@ def test_idempotency_keys_are_separate_per_user(easel: LiveEasel, foreign_run: s
 
 @rule("RX-54")
 def test_worker_executes_a_run_for_its_own_user_only(easel: LiveEasel, foreign_run: str) -> None:
-    assert easel.sql(f"select user_id from runs where run_id = '{foreign_run}'") == [{"user_id": "mallory"}]
+    assert easel.sql(f"select account_id from runs where run_id = '{foreign_run}'") == [
+        {"account_id": "mallory"}
+    ]
     assert easel.stream(foreign_run).status_code == 404

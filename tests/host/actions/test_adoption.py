@@ -158,7 +158,7 @@ async def test_instance_that_lost_its_claim_cancels_neither_execution_nor_run(
 async def store_orphan(harness: RunHarness, action_id: str) -> Execution:
     """Store a running execution of an instance that crashed right after the start."""
     execution = Execution(
-        user_id=OWNER,
+        account_id=OWNER,
         canvas_id=CanvasId("c"),
         event_id=new_event_id(),
         action_id=action_id,

@@ -15,7 +15,7 @@ from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationClosed, Forbidden, NotFound, NotRunning
 from easel.host.actions.request import ActionRequest
-from easel.ids import OWNER, UserId
+from easel.ids import OWNER, AccountId
 from tests.host.controlled_tool import SPEC, ControlledTool
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
@@ -252,7 +252,7 @@ async def test_cancel_finds_only_executions_of_the_named_canvas_and_user(
     request, event_id = await start(services, tool)
     await services.create(SPEC, canvas_id="d")
     for principal, canvas_id, name in (
-        (Principal(UserId("ann"), "Ann"), "c", event_id),
+        (Principal(AccountId("ann"), "Ann"), "c", event_id),
         (THE_OWNER, "d", event_id),
         (THE_OWNER, "c", "evt_" + "0" * 26),
         (THE_OWNER, "c", "../x"),

@@ -57,7 +57,7 @@ async def test_state_patch_runs_while_tool_definitions_are_unavailable(
     services = HostServices(harness)
     await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
 
-    async def fail(user_id: str) -> Any:
+    async def fail(account_id: str) -> Any:
         raise Unavailable(what="The database")
 
     monkeypatch.setattr(services.tools, "definitions", fail)

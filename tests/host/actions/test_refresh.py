@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.host.conftest import RunHarness, TurnableClock
 
-AGENT = Principal(THE_OWNER.user_id, "agent", kind=PrincipalKind.AGENT)
+AGENT = Principal(THE_OWNER.account_id, "agent", kind=PrincipalKind.AGENT)
 
 
 @rule("CV-19")

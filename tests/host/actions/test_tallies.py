@@ -11,11 +11,11 @@ from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.host.actions import tallies as tallies_module
 from easel.host.actions.tallies import RefreshTallies
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from tests.requirements import rule
 from tests.support.waiting import wait_for
 
-REFRESH = Principal(UserId("owner"), "refresh", kind=PrincipalKind.SERVICE)
+REFRESH = Principal(AccountId("owner"), "refresh", kind=PrincipalKind.SERVICE)
 START = datetime(2026, 11, 18, tzinfo=UTC)
 RAN = {"sandbox_mode": "bwrap", "worker_id": "w1", "exit_code": 0, "seconds": 0.2, "sandbox_root": "/x"}
 
@@ -32,7 +32,7 @@ class Notes:
 
 def execution(job: str = "r1", canvas: str = "cockpit") -> Execution:
     return Execution(
-        user_id=UserId("owner"),
+        account_id=AccountId("owner"),
         canvas_id=CanvasId(canvas),
         event_id="evt_1",
         action_id="look",

@@ -138,7 +138,7 @@ async def test_token_authenticates_the_principal_it_was_created_for(
     made, secret = await tokens.create("owner", kind, name="mine")
     principal = await sign_in.authenticate_token(secret)
     assert principal is not None
-    assert (principal.user_id, principal.name, principal.kind, principal.token_id) == (
+    assert (principal.account_id, principal.name, principal.kind, principal.token_id) == (
         "owner",
         "mine",
         PrincipalKind(kind.value),
@@ -157,13 +157,14 @@ async def test_token_of_another_user_has_no_scopes(
 ) -> None:
     await harness.database.write(
         lambda connection: (
-            connection.execute("insert into users (user_id, name) values ('mallory', 'mallory')") and None
+            connection.execute("insert into accounts (account_id, name) values ('mallory', 'mallory')")
+            and None
         )
     )
     _, secret = await tokens.create("mallory", TokenKind.USER)
     principal = await sign_in.authenticate_token(secret)
     assert principal is not None
-    assert (principal.user_id, principal.scopes) == ("mallory", frozenset())
+    assert (principal.account_id, principal.scopes) == ("mallory", frozenset())
 
 
 @case("O9")

@@ -20,7 +20,7 @@ from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts import Artifacts
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import BLACKBOARD_WRITE, WHITEBOARD_WRITE, board_tools
-from easel.ids import OWNER, ArtifactId, RunId, UserId, WorkerId, new_run_id
+from easel.ids import OWNER, AccountId, ArtifactId, RunId, WorkerId, new_run_id
 from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
@@ -83,10 +83,10 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHarness, boards: Boards):
     await harness.database.write(
         lambda connection: connection.execute(
-            "insert into users (user_id, name) values ('ada', 'Ada')"
+            "insert into accounts (account_id, name) values ('ada', 'Ada')"
         ).fetchall()
     )
-    ada = Principal(UserId("ada"), "Ada")
+    ada = Principal(AccountId("ada"), "Ada")
     run = await harness.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
     [event] = await events_of(harness, run.run_id, "whiteboard.write")
@@ -191,13 +191,13 @@ async def test_offloaded_value_is_stored_and_its_marker_names_the_exact_bytes(
 class UnavailableArtifacts:
     """Artifacts whose object store is unavailable."""
 
-    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, account_id: AccountId, offloaded: Sequence[OffloadedValue]) -> None:
         raise Unavailable(what="The object store")
 
-    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         raise Unavailable(what="The object store")
 
-    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+    async def size_of(self, account_id: AccountId, artifact_id: ArtifactId) -> int:
         raise Unavailable(what="The object store")
 
 
@@ -442,4 +442,4 @@ async def test_tool_gets_the_context_of_its_run(harness: RunHarness):
     async with working(harness.worker(RecordingTool("t", nothing))):
         await wait_until_ended(harness, run_id)
     [context] = seen
-    assert (context.run.run_id, context.user_id, context.run.attempt) == (run_id, OWNER, 1)
+    assert (context.run.run_id, context.account_id, context.run.attempt) == (run_id, OWNER, 1)

@@ -150,7 +150,7 @@ async def test_changes_of_spec_policy_and_assets_are_audited_with_what_changed(
     await services.assets.put(SERVICE, "c", PATH, b"<h1>", None)
     await services.assets.delete(AGENT, "c", PATH, None)
     [widened] = await audited(services, "canvas.spec.changed")
-    assert widened["actor"] == {"user_id": "owner", "name": "sync", "kind": "service"}
+    assert widened["actor"] == {"account_id": "owner", "name": "sync", "kind": "service"}
     assert (widened["subject"], widened["details"]) == (
         "c",
         {

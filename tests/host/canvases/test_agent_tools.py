@@ -12,7 +12,7 @@ from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from tests.host.actions.refresh_jobs import run_due_jobs, spec_with_refresh
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
@@ -199,7 +199,7 @@ async def test_page_written_by_an_agent_ends_the_acceptance(harness: RunHarness)
     services = HostServices(harness, TestTool("touch", touch))
     action = {"kind": "tool.call", "tool": "touch", "confirm": "never"}
     await services.create({"toolPolicy": {"allow": ["touch"]}, "actions": {"go": action}})
-    agent = Principal(THE_OWNER.user_id, "agent", kind=PrincipalKind.AGENT)
+    agent = Principal(THE_OWNER.account_id, "agent", kind=PrincipalKind.AGENT)
     page, path = b"<script>gsvCanvas.runAction('go')</script>", "assets/index.html"
     changes = [
         call_canvas(services, "upsert", canvasId="c", assets={path: page.decode()}),
@@ -266,7 +266,7 @@ async def test_canvases_and_logs_of_another_user_are_not_found(
 ) -> None:
     await call_canvas(services, "upsert", canvasId="c", spec=SPEC)
     run_id = await harness.start("noop")
-    other = ToolContext(Principal(UserId("mallory"), "mallory"), "agent:main:main")
+    other = ToolContext(Principal(AccountId("mallory"), "mallory"), "agent:main:main")
     with pytest.raises(NotFound):
         await call_canvas(services, "get", other, canvasId="c")
     for args in ({"canvasId": "c"}, {"runId": run_id}):

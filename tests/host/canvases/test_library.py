@@ -51,7 +51,7 @@ class CanvasServices:
         self.views = CanvasViews(store, transactions, view_ttl_seconds=VIEW_SECONDS)
 
     async def keys(self) -> list[str]:
-        return sorted([key async for key in self.blobs.list("users")])
+        return sorted([key async for key in self.blobs.list("accounts")])
 
     async def log(self, canvas_id: str = "c") -> list[tuple[str, dict[str, Any]]]:
         events = await self.harness.database.canvases.events_after(f"owner/{canvas_id}", 0, 100)
@@ -152,7 +152,7 @@ async def test_ended_connection_closes_its_views_and_skips_deleted_canvases(serv
 async def test_old_blob_without_a_row_is_swept_and_assets_are_kept(services: CanvasServices) -> None:
     await services.assets.put(THE_OWNER, "c", "assets/a.txt", b"mine", None)
     [orphan] = await services.assets.store(
-        THE_OWNER.user_id,
+        THE_OWNER.account_id,
         "main",
         (await services.library.get(THE_OWNER, "c")).canvas.canvas_id,
         {"assets/b.txt": b"x"},

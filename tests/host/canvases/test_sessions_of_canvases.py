@@ -213,7 +213,7 @@ async def test_same_page_from_an_agent_keeps_the_author_and_leaves_no_blob(servi
     created = await upsert(services, spec=SPEC, assets=PAGE)
     asset, revision = await services.assets.put(AGENT, "c", PATH, PAGE[PATH], None)
     assert (await read(services), revision, asset.size) == (created, 1, len(PAGE[PATH]))
-    assert [key async for key in services.blobs.list("users")] == [created.assets[0].blob_key]
+    assert [key async for key in services.blobs.list("accounts")] == [created.assets[0].blob_key]
 
 
 @rule("RS-72", "RS-64")

@@ -47,7 +47,7 @@ async def upsert(services: HostServices, principal: Principal = THE_OWNER, **par
 
 
 async def keys(services: HostServices) -> list[str]:
-    return [key async for key in services.blobs.list("users")]
+    return [key async for key in services.blobs.list("accounts")]
 
 
 # --- what a restore gives -----------------------------------------------------------------------------------

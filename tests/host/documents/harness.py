@@ -28,7 +28,7 @@ from easel.host.documents.tools import document_tools
 from easel.host.documents.transactions import DocumentTransactions
 from easel.host.runs.queue import RunQueue
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import OWNER, CallId, CanvasId, SessionId, UserId, WorkerId, new_event_id
+from easel.ids import OWNER, AccountId, CallId, CanvasId, SessionId, WorkerId, new_event_id
 from easel.stores.blobs.store import open_blobs
 from easel.stores.postgres import open_postgres
 from easel.stores.sqlite import open_sqlite
@@ -99,13 +99,13 @@ class Instance:
         *,
         session: str = "s",
         canvas_id: str | None = None,
-        user: UserId = OWNER,
+        user: AccountId = OWNER,
         spec: Mapping[str, Any] = MARKDOWN,
     ) -> CanvasId:
         """Create a document of a session, with a text that a person wrote."""
         name = CanvasId(canvas_id or unique("doc"))
         new = NewCanvas(
-            user_id=user,
+            account_id=user,
             canvas_id=name,
             agent_id="main",
             title="A document",
@@ -179,7 +179,7 @@ class Instance:
         """Let the lease of the document have expired some seconds ago, by the store's clock."""
         document = await self.get(canvas_id)
         assert isinstance(document.lease, Held)
-        text = f"where user_id = 'owner' and canvas_id = '{canvas_id}'"
+        text = f"where account_id = 'owner' and canvas_id = '{canvas_id}'"
         if self.kind == "sqlite":
             passed = f"lease_expires_at = {round(document.now.timestamp() * 1e6) - round(seconds * 1e6)}"
             statement = f"update documents set {passed} {text}"

@@ -234,7 +234,9 @@ async def test_patch_changes_the_draft_only(instance: Instance):
     assert (await instance.edit(claim, lease_id, EDIT))["ok"]
     document = await instance.get(canvas_id)
     assert document.artefact_revision_id is None
-    assert await instance.store.list_versions(claim.user_id, document.canvas_id, before=None, limit=9) == []
+    assert (
+        await instance.store.list_versions(claim.account_id, document.canvas_id, before=None, limit=9) == []
+    )
 
 
 @rule("CT-06")
@@ -253,12 +255,12 @@ async def test_patch_with_one_bad_hunk_among_fifty_changes_nothing(
     # A crash after the patch was computed, before its transaction has ended.
     change = type(instance.store).change
 
-    async def crash(self: Any, user_id: Any, name: Any, decide: Any, **more: Any) -> Any:
+    async def crash(self: Any, account_id: Any, name: Any, decide: Any, **more: Any) -> Any:
         def decide_and_crash(document: Any) -> Any:
             decide(document)
             raise RuntimeError("crashed")
 
-        return await change(self, user_id, name, decide_and_crash, **more)
+        return await change(self, account_id, name, decide_and_crash, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(type(instance.store), "change", crash)

@@ -80,13 +80,13 @@ class LeaseMachine(RuleBasedStateMachine):
         apply = type(instance.transactions).apply
         agents = self.agents
 
-        async def gated(user_id: Any, canvas_id: Any, decide: Any, **more: Any) -> Any:
+        async def gated(account_id: Any, canvas_id: Any, decide: Any, **more: Any) -> Any:
             claim = more.get("claim")
             for agent in agents:
                 if claim is agent.claim and asyncio.current_task() is agent.patch:
                     agent.arrived.set()
                     await agent.gate.wait()
-            return await apply(instance.transactions, user_id, canvas_id, decide, **more)
+            return await apply(instance.transactions, account_id, canvas_id, decide, **more)
 
         instance.transactions.apply = gated
 

@@ -15,7 +15,7 @@ from easel.core.tool.context import ToolContext
 from easel.errors import NotInRun
 from easel.host.documents.answers import ToolRules
 from easel.host.documents.definitions import definitions
-from easel.ids import OWNER, SessionId, UserId
+from easel.ids import OWNER, AccountId, SessionId
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 
@@ -107,8 +107,8 @@ async def test_session_without_a_document_is_explained_how_to_create_one(small: 
 
 async def test_canvas_that_is_no_document_of_the_user_is_a_clear_failure(small: Instance):
     page = await small.create(None, spec={"version": 1, "mode": "html"})
-    await small.sql("insert into users (user_id, name) values ('ada', 'Ada')")
-    foreign = await small.create(None, user=UserId("ada"))
+    await small.sql("insert into accounts (account_id, name) values ('ada', 'Ada')")
+    foreign = await small.create(None, user=AccountId("ada"))
     claim = await small.start()
     for name in (page, foreign, "missing", "not a name"):
         answer = await small.call(claim, "check_out", canvas_id=name)
@@ -342,13 +342,13 @@ async def test_arguments_that_do_not_fit_the_schema_are_answered_with_code_and_r
 
 
 async def test_user_id_decides_which_documents_a_run_reaches(small: Instance):
-    await small.sql("insert into users (user_id, name) values ('ada', 'Ada')")
+    await small.sql("insert into accounts (account_id, name) values ('ada', 'Ada')")
     canvas_id = await small.create(PLAN, canvas_id="same")
-    await small.create(None, canvas_id="same", user=UserId("ada"))
+    await small.create(None, canvas_id="same", user=AccountId("ada"))
     claim = await small.start()
     await small.check_out(claim, "same")
-    foreign = await small.store.get(UserId("ada"), canvas_id)
+    foreign = await small.store.get(AccountId("ada"), canvas_id)
     assert foreign is not None
     assert foreign.live_lease is None
     assert await small.holder(canvas_id) == claim.run_id
-    assert claim.user_id == OWNER
+    assert claim.account_id == OWNER

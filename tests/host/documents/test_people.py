@@ -11,7 +11,7 @@ from easel.core.principal import THE_OWNER, Principal, PrincipalKind
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
 from easel.host.documents.service import Documents
-from easel.ids import OWNER, SessionId, UserId
+from easel.ids import OWNER, AccountId, SessionId
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 from tests.stores.documents import list_authors, write
@@ -86,7 +86,7 @@ async def test_text_that_cannot_be_stored_is_refused(small: Instance):
 async def test_only_the_owner_of_a_markdown_canvas_has_a_document(small: Instance):
     page = await small.create(None, spec={"version": 1, "mode": "html"})
     canvas_id = await small.create(PLAN)
-    stranger = Principal(UserId("ada"), "Ada")
+    stranger = Principal(AccountId("ada"), "Ada")
     for principal, name in (
         (THE_OWNER, page),
         (stranger, canvas_id),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def connect(link: FakeLink) -> ConnectedNode:
     node = Node(
-        user_id=OWNER,
+        account_id=OWNER,
         node_id="laptop",
         connection_id=new_connection_id(),
         instance_id="ins_a",

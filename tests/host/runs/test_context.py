@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from easel.core.run.conversation import Conversation
-    from easel.ids import ArtifactId, UserId
+    from easel.ids import AccountId, ArtifactId
     from tests.host.conftest import RunHarness
 
 
@@ -72,7 +72,7 @@ async def test_turn_whose_artifact_is_gone_is_rebuilt_from_its_messages(
 ):
     await talk.say("first", [calls("gsv__Echo", value="word " * 1_500)], [Text("Found it.")])
 
-    async def read_nothing(user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read_nothing(account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         raise NotFound(what="artifact", id=artifact_id)
 
     monkeypatch.setattr(harness.artifacts, "read", read_nothing)

@@ -22,7 +22,7 @@ from tests.requirements import rule
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from easel.ids import ArtifactId, UserId
+    from easel.ids import AccountId, ArtifactId
     from tests.host.conftest import RunHarness
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
@@ -78,9 +78,9 @@ class CountedReads:
         self.names: list[str] = []
         monkeypatch.setattr(harness.artifacts, "read", self.read)
 
-    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         self.names.append(artifact_id)
-        return await self._read(user_id, artifact_id)
+        return await self._read(account_id, artifact_id)
 
 
 async def test_images_of_a_request_are_bounded_and_left_out_in_coarse_steps(

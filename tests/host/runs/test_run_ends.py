@@ -87,11 +87,11 @@ async def test_run_that_ends_at_its_takeover_keeps_the_text_and_the_usage_so_far
 class UnavailableArtifacts:
     """Artifacts that can be neither stored nor read."""
 
-    async def store(self, user_id: str, offloaded: Sequence[Any]) -> None:
+    async def store(self, account_id: str, offloaded: Sequence[Any]) -> None:
         if offloaded:
             raise Unavailable(what="The artifact store")
 
-    async def read(self, user_id: str, artifact_id: str) -> bytes:
+    async def read(self, account_id: str, artifact_id: str) -> bytes:
         raise Unavailable(what="The artifact store")
 
 

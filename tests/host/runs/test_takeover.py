@@ -328,10 +328,10 @@ class UnavailableNodeTools:
         self.is_unavailable = True
         self.queried = asyncio.Event()
 
-    async def definitions(self, user_id: str) -> list[Any]:
+    async def definitions(self, account_id: str) -> list[Any]:
         return await self._reply([])
 
-    async def find(self, user_id: str, name: str) -> None:
+    async def find(self, account_id: str, name: str) -> None:
         return await self._reply(None)
 
     async def _reply(self, reply: Any) -> Any:

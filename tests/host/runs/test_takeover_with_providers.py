@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from easel.core.tool.definition import ToolDefinition
     from easel.host.ports import Tool
-    from easel.ids import UserId
+    from easel.ids import AccountId
     from tests.host.conftest import RunHarness
 
 # What a request has beside the messages, and a step must not change
@@ -49,10 +49,10 @@ class NodeTools:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    async def definitions(self, _: UserId) -> list[ToolDefinition]:
+    async def definitions(self, _: AccountId) -> list[ToolDefinition]:
         return [tool.definition for tool in map(_greeter, self.names)]
 
-    async def find(self, _: UserId, name: str) -> Tool | None:
+    async def find(self, _: AccountId, name: str) -> Tool | None:
         return _greeter(name) if name in self.names else None
 
 

@@ -207,7 +207,7 @@ async def test_cancel_with_a_lost_notification_is_found_by_the_poll(harness: Run
 
         await wait_for(is_running)
         # In the store only, without a notification.
-        await harness.runs.request_cancel((await harness.run(run_id)).user_id, run_id, [])
+        await harness.runs.request_cancel((await harness.run(run_id)).account_id, run_id, [])
         assert (await wait_until_ended(harness, run_id)).status is Status.CANCELLED
 
 

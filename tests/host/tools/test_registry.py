@@ -14,7 +14,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.values.references import SecretUse
 from easel.errors import BadInput, ToolFailed
 from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
-from easel.ids import CallId, UserId
+from easel.ids import AccountId, CallId
 from tests.requirements import case, rule
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ async def test_arguments_that_are_no_object_are_an_error_for_the_model(
 class OneSecret:
     """A source with one secret, whose name is longer than its value."""
 
-    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
+    async def resolve(self, account_id: AccountId, names: Collection[str]) -> Mapping[str, str]:
         return dict.fromkeys(names, "value1")
 
-    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
+    async def find_missing(self, account_id: AccountId, names: Collection[str]) -> list[str]:
         return []
 
 

@@ -22,7 +22,7 @@ from tests.support.standstill import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from easel.ids import UserId
+    from easel.ids import AccountId
 
 PIECE_LENGTH = 65_536  # as a pipe of a command returns
 MAX_STALL_SECONDS = 0.1
@@ -35,12 +35,12 @@ LINE = "some words of an ordinary log line, with numbers 12345 and paths /a/b/c\
 
 
 class Source:
-    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
-        assert user_id == OWNER
+    async def resolve(self, account_id: AccountId, names: Collection[str]) -> Mapping[str, str]:
+        assert account_id == OWNER
         return {name: VALUES[name] for name in names}
 
-    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
-        raise NotImplementedError(user_id, names)
+    async def find_missing(self, account_id: AccountId, names: Collection[str]) -> list[str]:
+        raise NotImplementedError(account_id, names)
 
 
 class LongestStall:

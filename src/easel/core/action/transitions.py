@@ -121,7 +121,7 @@ def start_execution(
     if isinstance(action, CallTool) and isinstance(rules.definitions, Unavailable):
         raise rules.definitions  # no execution is recorded
     execution = Execution(
-        user_id=canvas.user_id,
+        account_id=canvas.account_id,
         canvas_id=canvas.canvas_id,
         event_id=start.event_id,
         action_id=start.action_id,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from easel.ids import ArtifactId, UserId, timestamp_of
+from easel.ids import AccountId, ArtifactId, timestamp_of
 
 SERVED_AT = "/api/artifacts/"  # the URL path before an artifact's id
-FOLDER = "users"  # the prefix of all blob keys
+FOLDER = "accounts"  # the prefix of all blob keys
 
 _KEY = re.compile(rf"{FOLDER}/[^/]+/artifacts/([0-9a-hjkmnp-tv-z]{{26}})")
 
@@ -28,7 +28,7 @@ class NewArtifact:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    user_id: UserId
+    account_id: AccountId
     artifact_id: ArtifactId
     size: int
     media_type: str
@@ -45,8 +45,8 @@ class Artifact:
         return SERVED_AT + self.artifact_id
 
 
-ArtifactKey = tuple[UserId, ArtifactId]  # also a cursor: artifacts are swept in this order
-START: ArtifactKey = (UserId(""), ArtifactId(""))
+ArtifactKey = tuple[AccountId, ArtifactId]  # also a cursor: artifacts are swept in this order
+START: ArtifactKey = (AccountId(""), ArtifactId(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class OrphanPage:
     next: ArtifactKey | None
 
 
-def blob_key(user_id: UserId, name: str) -> str:
+def blob_key(account_id: AccountId, name: str) -> str:
     """Return the blob key of an artifact.
 
     `name` is new for every row, so that a sweep of an old row never deletes the blob of a new row.
     """
-    return f"{FOLDER}/{user_id}/artifacts/{name}"
+    return f"{FOLDER}/{account_id}/artifacts/{name}"
 
 
 def blob_created_at(key: str) -> datetime | None:

@@ -58,7 +58,7 @@ class Link:
     """A record as it is stored: the hashed text `record`, its `hash`, and columns for searching."""
 
     seq: int
-    user_id: str
+    account_id: str
     at: datetime
     storage_class: str
     action: str
@@ -95,7 +95,7 @@ def link_entries(position: ChainPosition, entries: Iterable[Entry]) -> list[Link
         links.append(
             Link(
                 position.seq,
-                entry.user_id,
+                entry.account_id,
                 entry.at,
                 entry.storage_class.value,
                 entry.action,
@@ -168,9 +168,9 @@ def _mismatching_column(link: Link) -> str | None:
     actor: Any = fields.get("actor")
     columns: dict[str, tuple[object, object]] = {
         "seq": (link.seq, fields.get("seq")),
-        "user_id": (
-            link.user_id,
-            cast("dict[str, object]", actor).get("user_id") if isinstance(actor, dict) else None,
+        "account_id": (
+            link.account_id,
+            cast("dict[str, object]", actor).get("account_id") if isinstance(actor, dict) else None,
         ),
         "at": (format_time(link.at), fields.get("at")),
         "storage_class": (link.storage_class, fields.get("storage_class")),

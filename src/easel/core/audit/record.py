@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import MAY_BE_FORGED
 from easel.core.stream.payload_limit import LIMIT, OffloadedValue, offload_event
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class StorageClass(StrEnum):
@@ -83,7 +83,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.shortened": _AUDIT,
 }
 
-EASEL = Principal(UserId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
+EASEL = Principal(AccountId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
 
 MAX_NAME_LENGTH = 200  # characters of a subject, a name or a key
 # Limits for the characters of one text, tried in this order until the details fit in 2 KB.
@@ -109,7 +109,7 @@ class Entry:
     at: datetime
     storage_class: StorageClass
     action: str
-    user_id: UserId
+    account_id: AccountId
     rest: str
 
     def to_record(self, seq: int) -> str:
@@ -129,14 +129,14 @@ def new_entry(
     """Create an entry. Raises `KeyError` for an action that is not in `ACTIONS`. CC-06, CC-14"""
     storage_class = ACTIONS[action]
     if (plain := _plain(at, principal, action, subject=subject, details=details, redact=redact)) is not None:
-        return Entry(at, storage_class, action, principal.user_id, plain)
+        return Entry(at, storage_class, action, principal.account_id, plain)
     record: dict[str, Any] = {
         "at": format_time(at),
         "storage_class": storage_class.value,
         "action": action,
         "actor": {
             **_actor(principal),
-            "user_id": _to_line(principal.user_id, redact),
+            "account_id": _to_line(principal.account_id, redact),
             "name": _to_line(principal.name, redact),
         },
     }
@@ -145,7 +145,7 @@ def new_entry(
     if details:
         record["details"] = limit_details(details, redact)
     record["metadata"] = _METADATA
-    return Entry(at, storage_class, action, UserId(record["actor"]["user_id"]), to_json(record)[1:])
+    return Entry(at, storage_class, action, AccountId(record["actor"]["account_id"]), to_json(record)[1:])
 
 
 def _plain(
@@ -176,7 +176,7 @@ def _plain(
         return None
     are_names_short = all(
         len(name) <= MAX_NAME_LENGTH
-        for name in (principal.user_id, principal.name, subject or "", *(details or ()))
+        for name in (principal.account_id, principal.name, subject or "", *(details or ()))
     )
     is_small = (
         are_names_short
@@ -197,9 +197,9 @@ def _plain(
 
 def _actor(principal: Principal) -> dict[str, Any]:
     """Return the actor of a record with its kind, unless it has not signed in, and its run. RS-68"""
-    kind = {"kind": principal.actor_kind.value} if principal.user_id else {}
+    kind = {"kind": principal.actor_kind.value} if principal.account_id else {}
     run = {} if principal.run_id is None else {"run_id": principal.run_id}
-    return {"user_id": principal.user_id, "name": principal.name, **kind, **run}
+    return {"account_id": principal.account_id, "name": principal.name, **kind, **run}
 
 
 def format_time(at: datetime) -> str:

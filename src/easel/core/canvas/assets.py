@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from easel.errors import BadInput
-from easel.ids import CanvasId, UserId, timestamp_of
+from easel.ids import AccountId, CanvasId, timestamp_of
 
 FOLDER = "assets/"
 ENTRY = "assets/index.html"
@@ -32,7 +32,7 @@ _DEVICES = frozenset(
     + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
 )
 _KEY = re.compile(
-    r"users/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})(?:-([a-z2-7]{52}))?/.+"
+    r"accounts/[^/]+/agents/[^/]+/canvases/[^/]+/assets/([0-9a-hjkmnp-tv-z]{26})(?:-([a-z2-7]{52}))?/.+"
 )
 
 _TYPES = {
@@ -134,14 +134,12 @@ def asset_content(path: str, asset: str | Mapping[str, str]) -> bytes:
     )
 
 
-def asset_key(user_id: UserId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:
+def asset_key(account_id: AccountId, agent_id: str, canvas_id: CanvasId, name: str, path: str) -> str:
     """Return the blob key of one version of an asset.
 
     `name` is new for every version, so that removing an old version never removes a new one. RS-10
     """
-    return (
-        f"users/{user_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
-    )
+    return f"accounts/{account_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
 
 
 def version_name(name: str, content: bytes) -> str:

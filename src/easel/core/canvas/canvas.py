@@ -26,7 +26,7 @@ from easel.core.session.session import (
 )
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, RevisionConflict
-from easel.ids import CanvasId, UserId, is_name
+from easel.ids import AccountId, CanvasId, is_name
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 MAX_TITLE_LENGTH = 200
@@ -41,7 +41,7 @@ _ID_RULE = "must be 1 to 128 letters, digits and . _ : - (a letter or digit firs
 class NewCanvas:
     """A canvas to create. Its fields are checked, and large values are offloaded."""
 
-    user_id: UserId
+    account_id: AccountId
     canvas_id: CanvasId
     agent_id: str
     title: str
@@ -57,7 +57,7 @@ class NewCanvas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canvas:
-    user_id: UserId
+    account_id: AccountId
     canvas_id: CanvasId
     agent_id: str
     title: str

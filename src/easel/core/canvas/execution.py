@@ -18,7 +18,7 @@ from typing import Any
 
 from easel.core.principal import Principal, PrincipalKind
 from easel.errors import TooMany
-from easel.ids import CanvasId, RunId, UserId
+from easel.ids import AccountId, CanvasId, RunId
 
 
 class ExecutionStatus(StrEnum):
@@ -75,7 +75,7 @@ TERMINAL = frozenset(status for status, moves in EXECUTION_TRANSITIONS.items() i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    user_id: UserId
+    account_id: AccountId
     canvas_id: CanvasId
     event_id: str
     action_id: str
@@ -153,8 +153,8 @@ def principal_of(execution: Execution) -> Principal:
     """Return the principal that started an execution, from its stored actor."""
     actor = execution.actor
     return Principal(
-        execution.user_id,
-        actor.get("name", execution.user_id),
+        execution.account_id,
+        actor.get("name", execution.account_id),
         kind=PrincipalKind(actor.get("kind", PrincipalKind.USER)),
     )
 
@@ -162,7 +162,7 @@ def principal_of(execution: Execution) -> Principal:
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
     """Return the actor of an execution: a user's client, an agent in its session, or the host. CV-48"""
     return {
-        "userId": principal.user_id,
+        "accountId": principal.account_id,
         "kind": principal.kind.value,
         "name": principal.name,
         "clientId": client_id,

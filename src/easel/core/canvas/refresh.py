@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 
 MAX_DOUBLINGS = 6  # the backoff is at most 64 times the interval
 MAX_BACKOFF_MS = 3_600_000
 JITTER = 0.1  # share of the delay; spreads the jobs of canvases that were created together
 
 
-Job = tuple[UserId, CanvasId, str]  # owner, canvas, and the id of the refresh in the spec
+Job = tuple[AccountId, CanvasId, str]  # owner, canvas, and the id of the refresh in the spec
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
     """A job that is due and was claimed, with its number of consecutive failures."""
 
-    user_id: UserId
+    account_id: AccountId
     canvas_id: CanvasId
     refresh_id: str
     action_id: str
@@ -27,7 +27,7 @@ class Due:
 
     @property
     def job(self) -> Job:
-        return self.user_id, self.canvas_id, self.refresh_id
+        return self.account_id, self.canvas_id, self.refresh_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 
-LogKey = tuple[UserId, CanvasId]  # also a cursor: logs are listed in this order
-START: LogKey = (UserId(""), CanvasId(""))
+LogKey = tuple[AccountId, CanvasId]  # also a cursor: logs are listed in this order
+START: LogKey = (AccountId(""), CanvasId(""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from easel.core.document.lease import Held, Lease
 from easel.core.stream.envelope import Envelope
-from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, RunId, SessionId
 
 
 class AuthorKind(StrEnum):
@@ -40,7 +40,7 @@ class Document:
     lease has been shown. `artefact_revision_id` is the revision of the newest version, None if there is none.
     """
 
-    user_id: UserId
+    account_id: AccountId
     canvas_id: CanvasId
     session_id: SessionId  # of the session that owns the canvas
     canvas_revision: int

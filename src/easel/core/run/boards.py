@@ -17,7 +17,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_large_values
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.errors import BadInput, BoardFull, RunFinished, TooLarge, VersionConflict
-from easel.ids import ArtifactId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, RunId
 
 
 class Board(StrEnum):
@@ -138,7 +138,7 @@ class BoardWrite:
     assigns, so that the event never becomes longer.
     """
 
-    user_id: UserId
+    account_id: AccountId
     run_id: RunId
     board_key: BoardKey
     value: str
@@ -173,7 +173,7 @@ def prepare(
     request: BoardWriteRequest,
     limits: BoardLimits,
     *,
-    user_id: UserId,
+    account_id: AccountId,
     run_id: RunId,
     agent_id: str,
     kind: ActorKind = ActorKind.AGENT,
@@ -201,7 +201,7 @@ def prepare(
     provenance = Provenance(agent_id, node_id, run_id, board_key.edge, kind)
     event = seal(f"{board_key.board}.write", data, provenance)
     return BoardWrite(
-        user_id=user_id,
+        account_id=account_id,
         run_id=run_id,
         board_key=board_key,
         value=text,

@@ -6,13 +6,13 @@ from datetime import datetime
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.message_text import Marker
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.ids import AccountId, RunId, SessionId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     run_id: RunId
-    user_id: UserId
+    account_id: AccountId
     session_id: SessionId
     status: Status
     input_text: str
@@ -38,7 +38,7 @@ class NewRun:
     """A run to enqueue. `request_digest` detects different requests with the same idempotency key."""
 
     run_id: RunId
-    user_id: UserId
+    account_id: AccountId
     session_id: SessionId
     input_text: str
     max_attempts: int
@@ -59,7 +59,7 @@ class Claim:
     run_id: RunId
     worker_id: WorkerId
     attempt: int
-    user_id: UserId
+    account_id: AccountId
     session_id: SessionId
     input_text: str
     max_attempts: int

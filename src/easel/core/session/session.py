@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.errors import BadInput
-from easel.ids import RunId, SessionId, UserId, is_name
+from easel.ids import AccountId, RunId, SessionId, is_name
 
 MAX_TITLE_LENGTH = 200
 MAX_GENERATED_TITLE_LENGTH = 80
@@ -14,7 +14,7 @@ _MAIN = "agent:main:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    user_id: UserId
+    account_id: AccountId
     session_id: SessionId
     title: str | None
     active_run_id: RunId | None

@@ -5,7 +5,7 @@ A lost notification only delays an event until the next poll: the log is the sou
 
 from dataclasses import dataclass
 
-from easel.ids import CallId, RunId, UserId, WorkerId
+from easel.ids import AccountId, CallId, RunId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class RunAppended:
 
 @dataclass(frozen=True, slots=True)
 class ThreadAppended:
-    key: str  # `scoped_key(user_id, session_id)`
+    key: str  # `scoped_key(account_id, session_id)`
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class CanvasAppended:
-    key: str  # `scoped_key(user_id, canvas_id)`
+    key: str  # `scoped_key(account_id, canvas_id)`
     seq: int
 
 
@@ -58,7 +58,7 @@ class CancelRequested:
 class NodeChanged:
     """A node has connected, disconnected or reconnected."""
 
-    key: str  # `scoped_key(user_id, node_id)`
+    key: str  # `scoped_key(account_id, node_id)`
     connection_id: str  # the connection that was opened or closed
 
 
@@ -83,7 +83,7 @@ class SignedOut:
 class SettingsChanged:
     """A user has changed a setting."""
 
-    user_id: UserId
+    account_id: AccountId
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ def to_text(notification: Notification) -> str:
             return f"s{event_id}"
         case SignedOut(sign_in_id):
             return f"o{sign_in_id}"
-        case SettingsChanged(user_id):
-            return f"p{user_id}"
+        case SettingsChanged(account_id):
+            return f"p{account_id}"
 
 
 def from_text(text: str) -> Notification | None:
@@ -161,7 +161,7 @@ def from_text(text: str) -> Notification | None:
     if kind in ("w", "r"):
         return CallPending(rest) if kind == "w" else CallAnswered(CallId(rest))
     if kind == "p":
-        return SettingsChanged(UserId(rest))
+        return SettingsChanged(AccountId(rest))
     if kind in ("o", "s"):
         return SignedOut(rest) if kind == "o" else ActionStopped(rest)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from easel.core.stream.marker import from_bytes, markers_in, mentioned_artifacts
-from easel.ids import ArtifactId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, RunId
 
 RUNS_START = RunId("")
 
@@ -31,7 +31,7 @@ class RunContent:
     `texts` are JSON: messages, the values of boards, the remaining events.
     """
 
-    user_id: UserId
+    account_id: AccountId
     references: frozenset[ArtifactId]
     texts: Sequence[str]
 

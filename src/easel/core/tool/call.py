@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from easel.ids import CallId, UserId
+from easel.ids import AccountId, CallId
 
 
 class CallStatus(StrEnum):
@@ -36,7 +36,7 @@ CALL_MOVES: Mapping[CallStatus, Mapping[CallMove, CallStatus]] = {
 @dataclass(frozen=True, slots=True)
 class NewCall:
     call_id: CallId
-    user_id: UserId
+    account_id: AccountId
     target: str  # the id of the node's connection
     method: str
     params: str  # JSON, with large values offloaded to artifacts
@@ -47,7 +47,7 @@ class NewCall:
 @dataclass(frozen=True, slots=True)
 class TakenCall:
     call_id: CallId
-    user_id: UserId
+    account_id: AccountId
     target: str
     method: str
     params: str

@@ -9,7 +9,7 @@ from easel.core.run.run import Claim
 from easel.core.session.session import to_session_key
 from easel.core.values.references import SecretUse
 from easel.errors import NotInRun
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class ToolContext:
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
-    def user_id(self) -> UserId:
-        return self.principal.user_id
+    def account_id(self) -> AccountId:
+        return self.principal.account_id
 
     @property
     def run(self) -> Claim:
@@ -85,5 +85,5 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        principal = Principal(claim.user_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=claim.run_id)
+        principal = Principal(claim.account_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=claim.run_id)
         return cls(principal, to_session_key(claim.session_id), claim)

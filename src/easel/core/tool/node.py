@@ -12,7 +12,7 @@ from datetime import datetime
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import find_nearest
 from easel.errors import BadInput
-from easel.ids import CallId, UserId, is_name
+from easel.ids import AccountId, CallId, is_name
 
 SEPARATOR = "__"
 LOCAL = "local"  # the machine that Easel runs on, which is always a node
@@ -30,7 +30,7 @@ class Node:
     Every connection has a new `connection_id`. A call is for exactly one connection.
     """
 
-    user_id: UserId
+    account_id: AccountId
     node_id: str
     connection_id: str
     instance_id: str

@@ -102,7 +102,7 @@ class Connection:
 
     @property
     def client_key(self) -> tuple[str, str]:
-        return self.principal.user_id, self.client_id
+        return self.principal.account_id, self.client_id
 
     async def serve(self) -> None:
         """Serve until the client disconnects or `close` is called."""

@@ -144,11 +144,11 @@ async def _read(call: Call, board: Board) -> Response:
             _entry(
                 run_id,
                 await call.host.boards.read(
-                    call.principal.user_id, run_id, board, params.key, params.edge_id
+                    call.principal.account_id, run_id, board, params.key, params.edge_id
                 ),
             )
         )
-    entries = await call.host.boards.read_all(call.principal.user_id, run_id, board, params.edge_id)
+    entries = await call.host.boards.read_all(call.principal.account_id, run_id, board, params.edge_id)
     views, more = await read_list_page(
         entries,
         to_view=lambda entry: _entry(run_id, entry),

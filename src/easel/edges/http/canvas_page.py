@@ -147,7 +147,7 @@ async def view_file(call: Call) -> Response:
 async def _generated(call: Call, canvas: Canvas) -> bytes:
     """Return the generated page; without the tools, which may be unavailable, its fields take text."""
     try:
-        definitions = await call.host.tools.definitions(canvas.user_id)
+        definitions = await call.host.tools.definitions(canvas.account_id)
     except Unavailable:
         definitions = dict[str, ToolDefinition]()
     return generated_page(canvas, call.host.canvases.parse_stored(canvas), definitions)

@@ -66,7 +66,7 @@ async def cancel_run(call: Call) -> Response:
 
 async def list_tools(call: Call) -> Response:
     params: ListTools = call.params
-    definitions = await call.host.tools.definitions(call.principal.user_id)
+    definitions = await call.host.tools.definitions(call.principal.account_id)
     tools, more = await read_list_page(
         definitions.values(),
         to_view=tool_view,

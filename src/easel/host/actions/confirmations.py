@@ -48,7 +48,7 @@ class Confirmations:
         """Return the executions of a canvas that wait for a confirmation, newest first."""
         await self._changes.find(principal, canvas_id)
         executions = await self._actions.list_executions(
-            principal.user_id,
+            principal.account_id,
             parse_canvas_id(canvas_id),
             statuses=[ExecutionStatus.ASKED],
             before=None,
@@ -61,7 +61,7 @@ class Confirmations:
         if not may_confirm(principal):
             raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
         found = (
-            await self._actions.get(principal.user_id, confirmation_id)
+            await self._actions.get(principal.account_id, confirmation_id)
             if is_generated_id(confirmation_id)
             else None
         )
@@ -112,7 +112,7 @@ class Confirmations:
 
     async def expire(self, pending: Execution) -> None:
         """End a pending execution that was not answered in time, unless it was answered or deleted since."""
-        principal = host_for(pending.user_id)
+        principal = host_for(pending.account_id)
         try:
             await self._changes.apply(
                 principal, pending.canvas_id, expire_confirmation(pending, principal, now_ms())
@@ -126,7 +126,7 @@ class Confirmations:
 
     async def _restore(self, pending: Execution) -> Execution:
         """Return the execution with offloaded arguments restored: a person must see the complete call. X6"""
-        return replace(pending, resolved=await restore(self._artifacts, pending.user_id, pending.resolved))
+        return replace(pending, resolved=await restore(self._artifacts, pending.account_id, pending.resolved))
 
     def _forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
         self._audit.record_throttled(

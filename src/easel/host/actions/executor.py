@@ -175,7 +175,7 @@ class ActionExecutor:
                 tool="session.send",
                 reason=f"run {run_id} has {message['status']}: {message.get('error', 'it was cancelled')}",
             )
-        return await read_text(self._artifacts, principal.user_id, message)
+        return await read_text(self._artifacts, principal.account_id, message)
 
     async def cancel_run(self, principal: Principal, context: ExecutionContext) -> None:
         """Cancel the run that the execution started, if there is one."""

@@ -63,7 +63,7 @@ class ToolInvocations:
     async def _check(self, principal: Principal, name: str, args: Mapping[str, Any]) -> None:
         if not principal.is_person:
             raise Forbidden(problem=ONLY_PEOPLE)
-        definitions = await self._tools.definitions(principal.user_id)
+        definitions = await self._tools.definitions(principal.account_id)
         if (definition := definitions.get(name)) is None:
             short = name[:200]
             why = why_missing(short, definitions, self._tools.missing)

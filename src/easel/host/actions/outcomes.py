@@ -165,7 +165,7 @@ class ExecutionOutcomes:
                 decide if output is None else await output.with_final_output(decide),
             )
         except StaleTransition:
-            stored = await self._actions.get(execution.user_id, execution.event_id)
+            stored = await self._actions.get(execution.account_id, execution.event_id)
             status = "ended" if stored is None else stored.status.value
             raise NotRunning(id=execution.event_id, status=status) from None
         except BaseException:
@@ -193,11 +193,11 @@ class ExecutionOutcomes:
 
     async def stored_answer(self, principal: Principal, execution: Execution) -> ActionResult:
         """Return the stored outcome of an execution. Raises the error that it failed with."""
-        answer = await restore(self._artifacts, principal.user_id, execution.answer or {})
+        answer = await restore(self._artifacts, principal.account_id, execution.answer or {})
         if execution.status is ExecutionStatus.FAILED:
             raise _to_error(execution, answer)
         resolved = (
-            await restore(self._artifacts, principal.user_id, execution.resolved)
+            await restore(self._artifacts, principal.account_id, execution.resolved)
             if execution.status is ExecutionStatus.ASKED
             else None
         )
@@ -215,7 +215,7 @@ class ExecutionOutcomes:
 
     async def _stored_failure(self, execution: Execution) -> HostError | None:
         try:
-            stored = await self._actions.get(execution.user_id, execution.event_id)
+            stored = await self._actions.get(execution.account_id, execution.event_id)
         except Unavailable:
             return None
         if stored is None or stored.status is not ExecutionStatus.FAILED or not stored.answer:

@@ -154,7 +154,7 @@ class RefreshScheduler:
         If that time cannot be stored, the claim expires and the job is due again.
         """
         started = time.monotonic()
-        principal = Principal(due.user_id, REFRESH, kind=PrincipalKind.SERVICE)
+        principal = Principal(due.account_id, REFRESH, kind=PrincipalKind.SERVICE)
         problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
         with self._supervised(due):
             problem = await self._execute(principal, due)

@@ -164,7 +164,7 @@ class ActionService:
             raise BadInput(problem="before must be the eventId of a record.")
         await self._changes.find(principal, canvas_id)
         return await self._actions.list_executions(
-            principal.user_id,
+            principal.account_id,
             parse_canvas_id(canvas_id),
             statuses=[status] if status else [],
             before=before,
@@ -173,7 +173,7 @@ class ActionService:
 
     async def _find(self, principal: Principal, canvas_id: str, event_id: str) -> Execution:
         is_valid_id = is_generated_id(event_id)
-        execution = await self._actions.get(principal.user_id, event_id) if is_valid_id else None
+        execution = await self._actions.get(principal.account_id, event_id) if is_valid_id else None
         if execution is None or execution.canvas_id != parse_canvas_id(canvas_id):
             raise NotFound(what="execution", id=event_id[:200])
         return execution
@@ -313,7 +313,7 @@ class ActionService:
         canvas_id = parse_canvas_id(request.canvas_id)
         if request.request_id is None:
             return None
-        return await self._actions.find_by_request_id(principal.user_id, canvas_id, request.request_id)
+        return await self._actions.find_by_request_id(principal.account_id, canvas_id, request.request_id)
 
     async def _replay(
         self, principal: Principal, previous: Execution, request: ActionRequest
@@ -342,7 +342,7 @@ class ActionService:
         return stored
 
     async def _reload(self, execution: Execution) -> Execution:
-        stored = await self._actions.get(execution.user_id, execution.event_id)
+        stored = await self._actions.get(execution.account_id, execution.event_id)
         if stored is None:
             raise NotFound(what="canvas", id=execution.canvas_id)
         return stored

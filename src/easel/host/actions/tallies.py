@@ -46,7 +46,7 @@ class RefreshTallies:
             "tool": execution.tool,
             **{name: command[name] for name in COMMAND_DETAILS if name in command},
         }
-        key = (execution.user_id, execution.canvas_id, *details.values())
+        key = (execution.account_id, execution.canvas_id, *details.values())
         now = self._now()
         if tally := self._open.get(key):
             tally.count += 1

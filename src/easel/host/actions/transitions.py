@@ -32,7 +32,7 @@ from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import CanvasActionStore
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import ArtifactId, CanvasId, UserId
+from easel.ids import AccountId, ArtifactId, CanvasId
 
 Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
@@ -103,7 +103,7 @@ class ExecutionTransitions:
 
         If a template needs artifacts, they are read and the transaction is repeated.
         """
-        definitions = await self._load_definitions(principal.user_id)
+        definitions = await self._load_definitions(principal.account_id)
         fetched: dict[ArtifactId, bytes] = {}
         started: list[StartedExecution] = []
 
@@ -123,17 +123,17 @@ class ExecutionTransitions:
                 )
             except MissingArtifacts as missing:
                 for artifact_id in missing.artifact_ids:
-                    fetched[artifact_id] = await self._artifacts.read(principal.user_id, artifact_id)
+                    fetched[artifact_id] = await self._artifacts.read(principal.account_id, artifact_id)
             else:
                 return started[0]
 
-    async def _load_definitions(self, user_id: UserId) -> Definitions | Unavailable:
+    async def _load_definitions(self, account_id: AccountId) -> Definitions | Unavailable:
         """Return the tools of this user, or the error if they cannot be read.
 
         The error is not raised, because only an action that calls a tool needs the definitions.
         """
         try:
-            return await self._tools.definitions(user_id)
+            return await self._tools.definitions(account_id)
         except Unavailable as problem:
             return problem
 
@@ -157,7 +157,7 @@ class ExecutionTransitions:
 
         Returns None if there is no such run.
         """
-        execution = await self._actions.get(orphan.user_id, orphan.event_id)
+        execution = await self._actions.get(orphan.account_id, orphan.event_id)
         if execution is None:
             return None  # the execution was deleted with its canvas
         canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
@@ -221,7 +221,7 @@ class ExecutionTransitions:
                 principal, execution.canvas_id, lambda snapshot: (decide(snapshot), offloaded)
             )
         except StaleTransition:
-            stored = await self._actions.get(execution.user_id, execution.event_id)
+            stored = await self._actions.get(execution.account_id, execution.event_id)
             status = None if stored is None else stored.status
             if is_repeated and status is ExecutionStatus.COMPLETED and stored and stored.revision is not None:
                 return stored.revision  # stored by an earlier attempt whose reply was lost
@@ -263,7 +263,7 @@ class ExecutionTransitions:
                     is_repeatable=is_repeatable,
                 )
             except ArtifactsNotStored as missing:
-                await self._artifacts.store(principal.user_id, missing.offloaded)
+                await self._artifacts.store(principal.account_id, missing.offloaded)
                 stored |= {value.artifact_id for value in missing.offloaded}
             else:
                 return outcome.snapshot.canvas

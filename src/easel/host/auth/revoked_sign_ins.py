@@ -12,7 +12,7 @@ from typing import TypeVar
 from easel.core.stream.notifications import Notification, SignedOut
 from easel.errors import Unavailable
 from easel.host.ports import Notifier, SignInStore
-from easel.ids import UserId
+from easel.ids import AccountId
 
 TRUST_SECONDS = 10.0
 MAX_CACHED = 10_000  # active sign-ins, and as many revoked ones; all others are read from the store
@@ -33,9 +33,9 @@ class RevokedSignIns:
         self.on_revoked: Callable[[str], None] = lambda _: None
         notifier.listen(self._on_notification)
 
-    async def revoke(self, user_id: UserId, sign_in_id: str) -> None:
+    async def revoke(self, account_id: AccountId, sign_in_id: str) -> None:
         """Revoke a sign-in: on this instance at once, on other instances when they are notified."""
-        await self._store.revoke(user_id, sign_in_id, self._keep_seconds)
+        await self._store.revoke(account_id, sign_in_id, self._keep_seconds)
         self._mark_revoked(sign_in_id)
         self._notifier.notify(SignedOut(sign_in_id))
 

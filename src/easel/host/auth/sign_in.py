@@ -92,8 +92,8 @@ class SignIn:
         one sign-out ends all cookies of the browser.
         """
         assert principal.is_person
-        is_same = before is not None and (before.user_id, before.token_id) == (
-            principal.user_id,
+        is_same = before is not None and (before.account_id, before.token_id) == (
+            principal.account_id,
             principal.token_id,
         )
         sign_in_id = before.sign_in_id if before is not None and is_same else None
@@ -116,7 +116,7 @@ class SignIn:
     async def sign_out(self, principal: Principal) -> None:
         """End the sign-in of the principal's browser on every instance, and close its connections."""
         if self._revoked is not None and principal.sign_in_id is not None:
-            await self._revoked.revoke(principal.user_id, principal.sign_in_id)
+            await self._revoked.revoke(principal.account_id, principal.sign_in_id)
 
     async def is_signed_out(self, sign_in_id: str) -> bool:
         return self._revoked is not None and await self._revoked.is_revoked(sign_in_id)

@@ -12,7 +12,7 @@ from easel.core.tool.node import check_node_id, is_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit import Audit
 from easel.host.ports import TokenStore
-from easel.ids import OWNER, UserId, new_token_id
+from easel.ids import OWNER, AccountId, new_token_id
 
 OPERATOR = Principal(OWNER, "command line")
 
@@ -24,7 +24,7 @@ class Tokens:
 
     async def create(
         self,
-        user_id: str,
+        account_id: str,
         kind: str,
         *,
         name: str | None = None,
@@ -45,7 +45,7 @@ class Tokens:
         secret = PREFIX + secrets.token_urlsafe(32)
         new = NewToken(
             token_id=new_token_id(),
-            user_id=UserId(user_id),
+            account_id=AccountId(account_id),
             kind=TokenKind(kind),
             name=check_token_name(name if name is not None else node_id or kind),
             node_id=None if node_id is None else check_node_id(node_id),
@@ -53,12 +53,12 @@ class Tokens:
         )
         token = await self._store.create(new)
         if token is None:
-            raise NotFound(what="user", id=user_id[:100])
+            raise NotFound(what="user", id=account_id[:100])
         await self._audit.record(by, "token.created", subject=token.token_id, details=_details(token))
         return token, secret
 
-    async def list_tokens(self, user_id: str | None = None) -> list[Token]:
-        return await self._store.list_tokens(None if user_id is None else UserId(user_id))
+    async def list_tokens(self, account_id: str | None = None) -> list[Token]:
+        return await self._store.list_tokens(None if account_id is None else AccountId(account_id))
 
     async def revoke(self, token_id: str, by: Principal = OPERATOR) -> Token:
         revoked = await self._store.revoke(token_id)
@@ -70,7 +70,7 @@ class Tokens:
 
 def _details(token: Token) -> dict[str, str]:
     return {
-        "for": token.user_id,
+        "for": token.account_id,
         "kind": token.kind.value,
         "name": token.name,
         **({"node": token.node_id} if token.node_id else {}),

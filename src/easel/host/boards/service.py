@@ -26,7 +26,7 @@ from easel.errors import NotFound
 from easel.host.artifacts import restore
 from easel.host.ports import ArtifactAccess, BoardStore, Notifier
 from easel.host.runs.log_writer import AGENT
-from easel.ids import RunId, UserId, is_generated_id
+from easel.ids import AccountId, RunId, is_generated_id
 
 
 class Boards:
@@ -41,7 +41,7 @@ class Boards:
     async def write(self, principal: Principal, run_id: str, request: BoardWriteRequest) -> Written:
         """Write a value in the name of the principal, under the run's lock and without a claim. CC-17, P4"""
         written = await self._write(
-            principal.user_id,
+            principal.account_id,
             _to_run_id(run_id),
             request,
             agent_id=principal.actor_id,
@@ -57,7 +57,7 @@ class Boards:
         Raises `ClaimLost` when the worker no longer has the claim.
         """
         written = await self._write(
-            context.user_id,
+            context.account_id,
             context.run.run_id,
             request,
             agent_id=AGENT,
@@ -70,7 +70,7 @@ class Boards:
 
     async def _write(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         run_id: RunId,
         request: BoardWriteRequest,
         *,
@@ -78,21 +78,23 @@ class Boards:
         kind: ActorKind,
         claim: Claim | None = None,
     ) -> Written | None:
-        write = prepare(request, self._limits, user_id=user_id, run_id=run_id, agent_id=agent_id, kind=kind)
+        write = prepare(
+            request, self._limits, account_id=account_id, run_id=run_id, agent_id=agent_id, kind=kind
+        )
         if write.offloaded:
-            await self._artifacts.store(user_id, write.offloaded)
+            await self._artifacts.store(account_id, write.offloaded)
         written = await self._boards.write(write, claim)
         if written is not None:
             self._notifier.notify(RunAppended(run_id, written.seq))
         return written
 
     async def read(
-        self, user_id: UserId, run_id: str, board: Board, key: str, edge_id: str | None
+        self, account_id: AccountId, run_id: str, board: Board, key: str, edge_id: str | None
     ) -> BoardValue:
         """Return one value. Raises `NotFound` for an unknown run or key."""
         board_key = to_board_key(board, key, edge_id)
         values = await self._boards.read(
-            user_id, _to_run_id(run_id), board, edge_id=board_key.edge_id, key=board_key.key
+            account_id, _to_run_id(run_id), board, edge_id=board_key.edge_id, key=board_key.key
         )
         if values is None:
             raise NotFound(what="run", id=run_id)
@@ -101,18 +103,18 @@ class Boards:
         return values[0]
 
     async def read_all(
-        self, user_id: UserId, run_id: str, board: Board, edge_id: str | None
+        self, account_id: AccountId, run_id: str, board: Board, edge_id: str | None
     ) -> list[BoardValue]:
         """Return all values of a board, or of one edge of the blackboard."""
         edge = None if edge_id is None else to_edge_id(board, edge_id)
-        values = await self._boards.read(user_id, _to_run_id(run_id), board, edge_id=edge, key=None)
+        values = await self._boards.read(account_id, _to_run_id(run_id), board, edge_id=edge, key=None)
         if values is None:
             raise NotFound(what="run", id=run_id)
         return values
 
-    async def restore(self, user_id: UserId, value: BoardValue) -> Any:
+    async def restore(self, account_id: AccountId, value: BoardValue) -> Any:
         """Return the value as it was written, with offloaded parts restored."""
-        return await restore(self._artifacts, user_id, msgspec.json.decode(value.value))
+        return await restore(self._artifacts, account_id, msgspec.json.decode(value.value))
 
 
 def _to_run_id(run_id: str) -> RunId:

@@ -92,9 +92,9 @@ async def _write(boards: Boards, board: Board, args: Args, context: ToolContext)
 async def _read(boards: Boards, board: Board, args: Args, context: ToolContext) -> Any:
     edge_id = args.get("edge_id")
     if "key" in args:
-        value = await boards.read(context.user_id, context.run.run_id, board, args["key"], edge_id)
+        value = await boards.read(context.account_id, context.run.run_id, board, args["key"], edge_id)
         return await _to_entry(boards, context, value)
-    values = await boards.read_all(context.user_id, context.run.run_id, board, edge_id)
+    values = await boards.read_all(context.account_id, context.run.run_id, board, edge_id)
     return {"entries": [await _to_entry(boards, context, value) for value in values]}
 
 
@@ -103,7 +103,7 @@ async def _to_entry(boards: Boards, context: ToolContext, value: BoardValue) -> 
         "key": value.board_key.key,
         **_edge(value.board_key.edge),
         "version": value.version,
-        "value": await boards.restore(context.user_id, value),
+        "value": await boards.restore(context.account_id, value),
         "written_by": {
             **({} if value.kind is None else {"kind": value.kind.value}),
             "agent_id": value.agent_id,

@@ -254,7 +254,7 @@ class _LogsTool:
             is_own = args["canvasId"] == context.unaccepted_canvas
         elif "runId" in args:
             run_id = args["runId"]
-            run = await self._runs.get(context.user_id, RunId(run_id)) if is_generated_id(run_id) else None
+            run = await self._runs.get(context.account_id, RunId(run_id)) if is_generated_id(run_id) else None
             is_own = run is not None and run.session_id == session_id
         else:
             is_own = session_id_of_key(args.get("sessionKey", context.session_key)) == session_id
@@ -264,15 +264,17 @@ class _LogsTool:
             )
 
     async def _read_canvas(self, context: ToolContext, canvas_id: str, limit: int) -> Sequence[LoggedEvent]:
-        bounds = await self._canvases.bounds(context.user_id, canvas_id)
+        bounds = await self._canvases.bounds(context.account_id, canvas_id)
         if bounds is None:
             raise NotFound(what="canvas", id=canvas_id[:200])
         return await self._canvases.events_after(
-            scoped_key(context.user_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit
+            scoped_key(context.account_id, CanvasId(canvas_id)), max(0, bounds.newest - limit), limit
         )
 
     async def _read_run(self, context: ToolContext, run_id: str, limit: int) -> Sequence[LoggedEvent]:
-        bounds = await self._runs.bounds(context.user_id, RunId(run_id)) if is_generated_id(run_id) else None
+        bounds = (
+            await self._runs.bounds(context.account_id, RunId(run_id)) if is_generated_id(run_id) else None
+        )
         if bounds is None:
             raise NotFound(what="run", id=run_id[:200])
         return await self._runs.events_after(RunId(run_id), max(0, bounds.newest - limit), limit)
@@ -280,7 +282,7 @@ class _LogsTool:
     async def _read_session(self, context: ToolContext, key: str, limit: int) -> Sequence[LoggedEvent]:
         session_id = SessionId(session_id_of_key(key))
         runs = await self._runs.list_runs(
-            context.user_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
+            context.account_id, session_id=session_id, statuses=[], before=None, limit=MAX_SESSION_RUNS
         )
         events: list[LoggedEvent] = []
         for run in runs:  # newest run first, until there are enough events

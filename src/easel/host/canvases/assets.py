@@ -26,14 +26,14 @@ from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import Blobs, CanvasStore
-from easel.ids import CanvasId, UserId, new_blob_name
+from easel.ids import AccountId, CanvasId, new_blob_name
 
 MAX_CONCURRENT_PUTS = 8
 MAX_READ_ATTEMPTS = 3  # of an asset that is replaced while it is read
 GRACE_SECONDS = 3600.0  # a blob without a row is swept after this time; every put ends sooner
 PUT_SECONDS = GRACE_SECONDS / 4
 SWEEP_BATCH_SIZE = 500
-ROOT = "users"
+ROOT = "accounts"
 
 log = structlog.get_logger("canvases")
 
@@ -68,7 +68,7 @@ class CanvasAssets:
         canvas = (await self._transactions.find(principal, canvas_id)).canvas
         check_revision(canvas, expected_revision)  # before the blob is written; checked again under the lock
         [asset] = stored = await self.store(
-            principal.user_id, canvas.agent_id, canvas.canvas_id, {path: content}
+            principal.account_id, canvas.agent_id, canvas.canvas_id, {path: content}
         )
         events = events_for(principal, canvas_id)
 
@@ -149,7 +149,7 @@ class CanvasAssets:
 
     async def store(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         agent_id: str,
         canvas_id: CanvasId,
         files: Mapping[str, bytes],
@@ -163,7 +163,7 @@ class CanvasAssets:
         new = [
             Asset(
                 path,
-                asset_key(user_id, agent_id, canvas_id, version_name(new_blob_name(), files[path]), path),
+                asset_key(account_id, agent_id, canvas_id, version_name(new_blob_name(), files[path]), path),
                 len(files[path]),
             )
             for path in sorted(files)

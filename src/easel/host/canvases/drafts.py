@@ -91,7 +91,7 @@ class DraftChecker:
         self._assets.check(draft.assets or {})
         spec, offloaded_of_spec = offload_large_values(draft.spec)
         state, offloaded_of_state = offload_large_values(draft.state)
-        await self._artifacts.store(principal.user_id, [*offloaded_of_spec, *offloaded_of_state])
+        await self._artifacts.store(principal.account_id, [*offloaded_of_spec, *offloaded_of_state])
         return CheckedDraft(
             canvas_id, draft, spec, state, parsed, None if parsed is None else enabled_refreshes(parsed)
         )
@@ -119,18 +119,18 @@ class DraftChecker:
 
     async def definitions(self, principal: Principal) -> Definitions:
         """Return the tools that the canvases of this user can call now."""
-        return await self._tools.definitions(principal.user_id)
+        return await self._tools.definitions(principal.account_id)
 
     async def warnings(self, principal: Principal, spec: Mapping[str, Any]) -> list[str]:
         """Return warnings about the templates, arguments and timeouts of a valid spec. RS-45, RS-66"""
-        parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.user_id)
+        parsed, tools = parse_spec(spec, self._limits), await self._tools.definitions(principal.account_id)
         return [
             *check_templates(parsed, tools, floor=self._floor),
             *find_argument_warnings(parsed, tools, self._tools.find_argument_errors),
             *timeout_warnings(parsed, tools, self._tools.timeout_seconds),
             *(
                 f"toolPolicy.secrets: {name} does not exist yet; set it with `easel secret set {name}`."
-                for name in await self._tools.missing_secrets(principal.user_id, parsed.secrets)
+                for name in await self._tools.missing_secrets(principal.account_id, parsed.secrets)
             ),
         ]
 

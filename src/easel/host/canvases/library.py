@@ -122,12 +122,12 @@ class CanvasLibrary:
         if after is not None:
             require_canvas_id(after)
         return await self._canvases.list_canvases(
-            principal.user_id, agent_id=agent_id, after=after or "", limit=limit
+            principal.account_id, agent_id=agent_id, after=after or "", limit=limit
         )
 
     async def require_agent(self, principal: Principal, canvas_id: str, agent_id: str) -> None:
         """Raise `NotFound` unless this agent has the canvas; it has the canvas for ever. RS-67"""
-        found = await self._canvases.get_agent(principal.user_id, parse_canvas_id(canvas_id))
+        found = await self._canvases.get_agent(principal.account_id, parse_canvas_id(canvas_id))
         if found != agent_id:
             raise NotFound(what="canvas", id=canvas_id)
 
@@ -135,11 +135,11 @@ class CanvasLibrary:
         """Return the id of the canvas at this offset, in the order of ids; None if there are fewer."""
         if agent_id is not None:
             require_agent_id(agent_id)
-        return await self._canvases.find_at(principal.user_id, agent_id=agent_id, offset=offset)
+        return await self._canvases.find_at(principal.account_id, agent_id=agent_id, offset=offset)
 
     async def count(self, principal: Principal, *, agent_id: str | None) -> int:
         """Return the number of canvases, at most `MAX_COUNTED`."""
-        return await self._canvases.count(principal.user_id, agent_id=agent_id, limit=MAX_COUNTED)
+        return await self._canvases.count(principal.account_id, agent_id=agent_id, limit=MAX_COUNTED)
 
     # -- creating and replacing -----------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class CanvasLibrary:
         """Create a canvas, or replace the parts of an existing one that the draft contains. RS-40"""
         checked = await self.drafts.check(principal, draft)
         for _ in range(MAX_ATTEMPTS):
-            current = await self._canvases.get(principal.user_id, checked.canvas_id)
+            current = await self._canvases.get(principal.account_id, checked.canvas_id)
             try:
                 if current is not None:
                     replaced = await self._replace(principal, current, checked)
@@ -181,9 +181,11 @@ class CanvasLibrary:
         spec = NEW_SPEC if checked.spec is None else checked.spec
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
         title = choose_title(draft.title, spec, {}, checked.canvas_id) or checked.canvas_id
-        assets = await self._assets.store(principal.user_id, agent_id, checked.canvas_id, draft.assets or {})
+        assets = await self._assets.store(
+            principal.account_id, agent_id, checked.canvas_id, draft.assets or {}
+        )
         new = NewCanvas(
-            user_id=principal.user_id,
+            account_id=principal.account_id,
             canvas_id=checked.canvas_id,
             agent_id=agent_id,
             title=title,
@@ -223,7 +225,7 @@ class CanvasLibrary:
             None
             if draft.assets is None
             else await self._assets.store(
-                principal.user_id, current.agent_id, canvas_id, draft.assets, found.assets
+                principal.account_id, current.agent_id, canvas_id, draft.assets, found.assets
             )
         )
         added = [asset for asset in assets or () if asset not in found.assets]
@@ -294,7 +296,7 @@ class CanvasLibrary:
         parsed = None if spec is None else await self.drafts.parse_spec(principal, spec)
         stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
         operations, offloaded_of_state = offload_patch(operations)
-        await self._artifacts.store(principal.user_id, [*offloaded, *offloaded_of_state])
+        await self._artifacts.store(principal.account_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
         write = ContentWrite(
             spec=stored_spec,
@@ -407,13 +409,13 @@ class CanvasLibrary:
             check_revision(snapshot.canvas, expected_revision)
 
         try:
-            blob_keys = await self._canvases.delete(principal.user_id, parse_canvas_id(canvas_id), check)
+            blob_keys = await self._canvases.delete(principal.account_id, parse_canvas_id(canvas_id), check)
         except Unavailable as problem:
             raise Unavailable.after_sending("The database", is_repeatable=True) from problem
         if blob_keys is None:
             raise NotFound(what="canvas", id=canvas_id)
         await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
-        self._notifier.notify(LogDeleted("canvas", scoped_key(principal.user_id, canvas_id)))
+        self._notifier.notify(LogDeleted("canvas", scoped_key(principal.account_id, canvas_id)))
         await self._transactions.delete_blobs(blob_keys)
 
 

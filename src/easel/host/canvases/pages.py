@@ -30,7 +30,7 @@ from easel.host.artifacts import Artifacts
 from easel.host.audit import Audit
 from easel.host.auth.sign_in import SignIn
 from easel.host.canvases.transactions import CanvasTransactions, events_for
-from easel.ids import UserId
+from easel.ids import AccountId
 
 REFUSED = "canvas.page.refused"
 SNAPSHOT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
@@ -107,7 +107,7 @@ class CanvasPages:
         """Return a view token and its expiry time in seconds since 1970."""
         until = int(now + self._seconds)
         parts = (
-            principal.user_id,
+            principal.account_id,
             canvas_id,
             principal.token_id or "",
             *((principal.sign_in_id or "",) if principal.sign_in_id or is_isolated else ()),
@@ -122,12 +122,14 @@ class CanvasPages:
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             raise NotFound(what="page", id="at this address")
         until, *parts = payload.split(".")
-        user_id, canvas_id, token_id, *more = map(_decode, parts)
+        account_id, canvas_id, token_id, *more = map(_decode, parts)
         if now >= int(until) or (token_id and not await self._sign_in.is_token_valid(token_id)):
             raise NotFound(what="page", id="at this address")
         if more and more[0] and await self._sign_in.is_signed_out(more[0]):
             raise NotFound(what="page", id="at this address")
-        return PageView(Principal(UserId(user_id), "page"), canvas_id, is_isolated=_ISOLATED in more[1:])
+        return PageView(
+            Principal(AccountId(account_id), "page"), canvas_id, is_isolated=_ISOLATED in more[1:]
+        )
 
     def _signature(self, payload: str) -> str:
         return _encode(hmac.new(self._key, payload.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
@@ -164,7 +166,7 @@ class CanvasPages:
                 events=[events.updated(snapshot.canvas.revision + 1, changed.paths)], state=changed.state
             )
 
-        await self._artifacts.store(principal.user_id, offloaded)
+        await self._artifacts.store(principal.account_id, offloaded)
         try:
             return (await self._transactions.apply(principal, canvas_id, decide)).snapshot
         except Forbidden as problem:

@@ -17,7 +17,7 @@ class ParsedSpecs:
 
     def get(self, canvas: Canvas) -> CanvasSpec:
         """Return the parsed spec of the canvas, from the cache if this revision was parsed before."""
-        key = (canvas.user_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
+        key = (canvas.account_id, canvas.canvas_id, canvas.created_at, canvas.spec_revision)
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = parse_spec(_restore(canvas.spec), UNLIMITED)

@@ -34,7 +34,7 @@ class CanvasTransactions:
 
     async def find(self, principal: Principal, canvas_id: str) -> CanvasSnapshot:
         """Return the canvas. Raises `NotFound`."""
-        snapshot = await self._canvases.get(principal.user_id, parse_canvas_id(canvas_id))
+        snapshot = await self._canvases.get(principal.account_id, parse_canvas_id(canvas_id))
         if snapshot is None:
             raise NotFound(what="canvas", id=canvas_id)
         return snapshot
@@ -66,7 +66,7 @@ class CanvasTransactions:
 
         try:
             outcome = await self._canvases.change(
-                principal.user_id, parse_canvas_id(canvas_id), record_change, seconds=seconds
+                principal.account_id, parse_canvas_id(canvas_id), record_change, seconds=seconds
             )
         except Unavailable as problem:
             if sent is not None:
@@ -95,7 +95,9 @@ class CanvasTransactions:
     def notify(self, snapshot: CanvasSnapshot) -> None:
         """Notify subscribers of new events in the canvas's log."""
         canvas = snapshot.canvas
-        self._notifier.notify(CanvasAppended(scoped_key(canvas.user_id, canvas.canvas_id), canvas.last_seq))
+        self._notifier.notify(
+            CanvasAppended(scoped_key(canvas.account_id, canvas.canvas_id), canvas.last_seq)
+        )
 
     async def delete_blobs(self, keys: Iterable[str]) -> None:
         """Delete blobs that no row refers to.

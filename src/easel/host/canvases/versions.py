@@ -42,7 +42,7 @@ class CanvasVersions:
 
     async def current(self, principal: Principal, canvas_id: str) -> Version:
         """Return the present version of a canvas. Raises `NotFound`."""
-        found = await self._versions.current(principal.user_id, parse_canvas_id(canvas_id))
+        found = await self._versions.current(principal.account_id, parse_canvas_id(canvas_id))
         if found is None:
             raise NotFound(what="canvas", id=canvas_id)
         return found
@@ -53,13 +53,13 @@ class CanvasVersions:
         """Return the earlier versions below the number in `before`, newest first."""
         found = parse_canvas_id(canvas_id)
         return await self._versions.list_versions(
-            principal.user_id, found, before=before, limit=limit, only_accepted=only_accepted
+            principal.account_id, found, before=before, limit=limit, only_accepted=only_accepted
         )
 
     async def get(self, principal: Principal, canvas_id: str, number: int) -> VersionContent:
         """Return a version with its spec and its assets; also the present one. Raises `NotFound`."""
         for _ in range(MAX_ATTEMPTS):
-            found = await self._versions.get(principal.user_id, parse_canvas_id(canvas_id), number)
+            found = await self._versions.get(principal.account_id, parse_canvas_id(canvas_id), number)
             if found is not None:
                 return found
             snapshot = await self._transactions.find(principal, canvas_id)

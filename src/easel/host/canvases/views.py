@@ -129,9 +129,9 @@ class CanvasViews:
             await self._canvases.renew_views(sorted(self._connections), self._ttl_seconds)
         expired = await self._canvases.list_expired_views(EXPIRED_BATCH_SIZE)
         closed = 0
-        for user_id, canvas_id, view in expired:
+        for account_id, canvas_id, view in expired:
             with contextlib.suppress(NotFound):
-                closed += await self._close(host_for(user_id), canvas_id, view, only_expired=True)
+                closed += await self._close(host_for(account_id), canvas_id, view, only_expired=True)
         return closed
 
 

@@ -20,7 +20,7 @@ from easel.errors import Unavailable
 from easel.host.canvas_heads import notify_canvases
 from easel.host.periodic import Periodic
 from easel.host.ports import DocumentStore, LogSource, Notifier
-from easel.ids import CanvasId, RunId, UserId, new_event_id, scoped_key
+from easel.ids import AccountId, CanvasId, RunId, new_event_id, scoped_key
 
 RENEW_SECONDS = 1.0  # the leases of a run are renewed at most this often
 EXPIRY_SECONDS = 2.0
@@ -97,7 +97,7 @@ class LeaseKeeper:
         self._forget(claim.run_id)
         with contextlib.suppress(Unavailable):
             released = await self._documents.release_leases(claim)
-            await notify_canvases(self._canvases, self._notifier, claim.user_id, released)
+            await notify_canvases(self._canvases, self._notifier, claim.account_id, released)
 
     # -- expiry ----------------------------------------------------------------------------------------------
 
@@ -109,8 +109,8 @@ class LeaseKeeper:
         """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
         self._forget_expired()
         expired = await self._documents.list_expired_leases(MAX_EXPIRED)
-        for user_id, canvas_id in expired:
-            await self._release_expired(user_id, canvas_id)
+        for account_id, canvas_id in expired:
+            await self._release_expired(account_id, canvas_id)
         return len(expired)
 
     def _forget_expired(self) -> None:
@@ -120,8 +120,8 @@ class LeaseKeeper:
             if now - renewed_at > FORGET_SECONDS:
                 self._forget(run_id)
 
-    async def _release_expired(self, user_id: UserId, canvas_id: CanvasId) -> None:
-        events = CanvasEvents.by(host_for(user_id), canvas_id, event_id=new_event_id())
+    async def _release_expired(self, account_id: AccountId, canvas_id: CanvasId) -> None:
+        events = CanvasEvents.by(host_for(account_id), canvas_id, event_id=new_event_id())
         is_released = False
 
         def decide(document: Document) -> DocumentChange | None:
@@ -134,6 +134,6 @@ class LeaseKeeper:
             event = events.lease_changed(document.canvas_revision, free, "expired")
             return DocumentChange(lease=free, events=[event])
 
-        document = await self._documents.change(user_id, canvas_id, decide)
+        document = await self._documents.change(account_id, canvas_id, decide)
         if document is not None and is_released:
-            self._notifier.notify(CanvasAppended(scoped_key(user_id, canvas_id), document.last_seq))
+            self._notifier.notify(CanvasAppended(scoped_key(account_id, canvas_id), document.last_seq))

@@ -47,7 +47,7 @@ class Documents:
 
     async def get(self, principal: Principal, canvas_id: str) -> Document:
         """Return the document with its current text. Raises `NotFound`."""
-        return await self._transactions.find(principal.user_id, canvas_id)
+        return await self._transactions.find(principal.account_id, canvas_id)
 
     async def put(
         self, principal: Principal, canvas_id: str, text: str, base_revision_id: str | None
@@ -109,7 +109,7 @@ class Documents:
                 events=sealed,
             )
 
-        document = await self._transactions.apply(principal.user_id, canvas_id, decide)
+        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
         if is_conflict:
             raise TextConflict(revision_id=document.revision_id, text=document.text)
         return document
@@ -124,7 +124,7 @@ class Documents:
                 interrupted[:] = [document.lease.run_id]
             return _interrupt(events, document, "control_taken")
 
-        document = await self._transactions.apply(principal.user_id, canvas_id, decide)
+        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
         if interrupted:
             await self._audit.record(
                 principal, "document.control_taken", subject=canvas_id, details={"run_id": interrupted[0]}
@@ -140,7 +140,7 @@ class Documents:
             is_new = document.artefact_revision_id != document.revision_id
             return DocumentChange(promotes=True) if is_new else None
 
-        document = await self._transactions.apply(principal.user_id, canvas_id, decide)
+        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
         if is_new:
             details = {"revision_id": document.revision_id}
             await self._audit.record(principal, "document.promoted", subject=canvas_id, details=details)
@@ -152,7 +152,7 @@ class Documents:
         """Return versions below the `version_no` in `before`, newest first. Raises `NotFound`."""
         name = parse_document_id(canvas_id)
         versions = await self._transactions.store.list_versions(
-            principal.user_id, name, before=before, limit=limit
+            principal.account_id, name, before=before, limit=limit
         )
         if not versions:
             await self.get(principal, canvas_id)
@@ -178,7 +178,7 @@ class Documents:
         name = parse_document_id(canvas_id)
         if revision_id == EMPTY_REVISION:
             return ""
-        text = await self._transactions.store.read_revision(principal.user_id, name, revision_id)
+        text = await self._transactions.store.read_revision(principal.account_id, name, revision_id)
         if text is None:
             raise NotFound(what="revision", id=f"{revision_id[:100]} of document {canvas_id}")
         return text

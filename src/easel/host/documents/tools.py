@@ -225,7 +225,7 @@ class _DocumentTools:
 
     async def _read(self, canvas_id: CanvasId, args: Args, claim: Claim) -> Document:
         """Return the document. A call without a valid lease fails before the text is used. CT-11"""
-        document = await self._store.get(claim.user_id, canvas_id)
+        document = await self._store.get(claim.account_id, canvas_id)
         if document is None:
             raise CallFailed(_no_document(canvas_id, args), None)
         try:
@@ -297,7 +297,7 @@ class _DocumentTools:
 
         try:
             return await self._transactions.apply(
-                claim.user_id,
+                claim.account_id,
                 canvas_id,
                 keep_current,
                 claim=claim,
@@ -330,11 +330,11 @@ class _DocumentTools:
         return newest
 
     async def _find_newest(self, claim: Claim) -> CanvasId | None:
-        return next(iter(await self._store.list_newest(claim.user_id, claim.session_id, 1)), None)
+        return next(iter(await self._store.list_newest(claim.account_id, claim.session_id, 1)), None)
 
     async def _read_newest(self, claim: Claim) -> Document | None:
         newest = await self._find_newest(claim)
-        return None if newest is None else await self._store.get(claim.user_id, newest)
+        return None if newest is None else await self._store.get(claim.account_id, newest)
 
 
 def canvas_of(lease_id: str) -> CanvasId | None:
@@ -379,5 +379,5 @@ def _describe_lease(document: Document) -> dict[str, Any]:
 
 
 def _events_of(claim: Claim, canvas_id: CanvasId) -> CanvasEvents:
-    principal = agent_of(claim.user_id, claim.run_id)
+    principal = agent_of(claim.account_id, claim.run_id)
     return CanvasEvents.by(principal, canvas_id, event_id=new_event_id(), node_id="document")

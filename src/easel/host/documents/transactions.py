@@ -8,7 +8,7 @@ from easel.core.run.run import Claim
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
 from easel.host.ports import DocumentStore, Notifier
-from easel.ids import CanvasId, UserId, is_name, scoped_key
+from easel.ids import AccountId, CanvasId, is_name, scoped_key
 
 
 class DocumentTransactions:
@@ -16,16 +16,16 @@ class DocumentTransactions:
         self.store = documents
         self._notifier = notifier
 
-    async def find(self, user_id: UserId, canvas_id: str) -> Document:
+    async def find(self, account_id: AccountId, canvas_id: str) -> Document:
         """Return the document. Raises `NotFound`, also for a canvas of another mode."""
-        document = await self.store.get(user_id, parse_document_id(canvas_id))
+        document = await self.store.get(account_id, parse_document_id(canvas_id))
         if document is None:
             raise NotFound(what="document", id=canvas_id)
         return document
 
     async def apply(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: str,
         decide: Decide,
         *,
@@ -47,7 +47,11 @@ class DocumentTransactions:
 
         try:
             document = await self.store.change(
-                user_id, parse_document_id(canvas_id), record_change, claim=claim, locks_session=locks_session
+                account_id,
+                parse_document_id(canvas_id),
+                record_change,
+                claim=claim,
+                locks_session=locks_session,
             )
         except Unavailable as problem:
             if sent is not None:
@@ -58,7 +62,7 @@ class DocumentTransactions:
         if document is None:
             raise NotFound(what="document", id=canvas_id)
         if sent is not None and sent.events:
-            self._notifier.notify(CanvasAppended(scoped_key(user_id, canvas_id), document.last_seq))
+            self._notifier.notify(CanvasAppended(scoped_key(account_id, canvas_id), document.last_seq))
         return document
 
 

@@ -16,7 +16,7 @@ import structlog
 from easel.core.tool.call import LOST, NOT_SENT, Answer
 from easel.core.tool.node import Node, split_tool_name
 from easel.host.ports import NodeLink
-from easel.ids import CallId, UserId
+from easel.ids import AccountId, CallId
 
 MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; this does not limit the result
 
@@ -45,8 +45,8 @@ class ConnectedNode:
         self._is_disconnected = False
 
     @property
-    def key(self) -> tuple[UserId, str]:
-        return self.node.user_id, self.node.node_id
+    def key(self) -> tuple[AccountId, str]:
+        return self.node.account_id, self.node.node_id
 
     async def call(
         self,

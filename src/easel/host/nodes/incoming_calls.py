@@ -111,7 +111,7 @@ class IncomingCalls:
         if call.method != INVOKE:
             return await self._to_stored(call, Answer(error=f"this instance does not know {call.method}."))
         params: dict[str, Any] = await restore(
-            self._artifacts, call.user_id, msgspec.json.decode(call.params)
+            self._artifacts, call.account_id, msgspec.json.decode(call.params)
         )
         output = self._open_output(call, params, node.node.node_id)
         try:
@@ -140,7 +140,7 @@ class IncomingCalls:
             if definition is None:
                 return Answer(error="the node no longer offers it.")
             check_takes_secrets(definition, used)
-            async with open_secrets(self._secrets, call.user_id, used) as opened:
+            async with open_secrets(self._secrets, call.account_id, used) as opened:
                 answer = await node.call(
                     name, opened.fill(params["args"]), opened.mask_output(on_output), opened.env
                 )
@@ -151,19 +151,19 @@ class IncomingCalls:
     def _open_output(self, call: TakenCall, params: dict[str, Any], node_id: str) -> LiveOutput | None:
         if self._outputs is None or "watched" not in params:
             return None
-        principal = Principal(call.user_id, node_id, kind=PrincipalKind.NODE)
+        principal = Principal(call.account_id, node_id, kind=PrincipalKind.NODE)
         actor = {"kind": principal.kind.value, "name": principal.name}
         execution = Execution(
-            user_id=call.user_id, status=ExecutionStatus.RUNNING, actor=actor, **params["watched"]
+            account_id=call.account_id, status=ExecutionStatus.RUNNING, actor=actor, **params["watched"]
         )
         return self._outputs.open(principal, execution)
 
     async def _to_stored(self, call: TakenCall, answer: Answer) -> str:
         try:
-            return await offload_to_json(self._artifacts, call.user_id, answer.to_stored())
+            return await offload_to_json(self._artifacts, call.account_id, answer.to_stored())
         except HostError as problem:
             failure = Answer(error=f"its result cannot be stored: {problem.message}")
-            return await offload_to_json(self._artifacts, call.user_id, failure.to_stored())
+            return await offload_to_json(self._artifacts, call.account_id, failure.to_stored())
 
     async def _save(self, call: TakenCall, answer: str) -> bool:
         """Store the answer and notify the caller. Returns False if the database is unavailable."""

@@ -30,7 +30,7 @@ from easel.host.nodes.remote_calls import RemoteCalls
 from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, SecretSource, TokenStore, Tool
 from easel.host.tools.schema import check_is_schema
-from easel.ids import CallId, UserId, new_instance_id, scoped_key
+from easel.ids import AccountId, CallId, new_instance_id, scoped_key
 
 MAX_CACHED_USERS = 1_000
 SWEEP_SECONDS = 60.0
@@ -91,8 +91,8 @@ class NodeRegistry:
         self._tokens = tokens
         self._limits = limits
         self.local: LocalNode | None = None  # this instance's machine; set once its tools are known
-        self._connected: dict[tuple[UserId, str], ConnectedNode] = {}
-        self._cache: dict[UserId, _CachedNodes] = {}
+        self._connected: dict[tuple[AccountId, str], ConnectedNode] = {}
+        self._cache: dict[AccountId, _CachedNodes] = {}
         self._change_count = 0  # `NodeChanged` received; a query begun before the last one may be stale
         self._remote = RemoteCalls(
             store,
@@ -119,23 +119,23 @@ class NodeRegistry:
 
     # -- for agents and canvases -----------------------------------------------------------------------------
 
-    async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]:
+    async def definitions(self, account_id: AccountId) -> Sequence[ToolDefinition]:
         connected = {
             node_id: connection.node
             for (owner_id, node_id), connection in self._connected.items()
-            if owner_id == user_id
+            if owner_id == account_id
         }
-        nodes = {**await self._remote_nodes(user_id), **connected}
+        nodes = {**await self._remote_nodes(account_id), **connected}
         return [tool for node_id in sorted(nodes) for tool in nodes[node_id].tools.values()]
 
-    async def find(self, user_id: UserId, name: str) -> Tool | None:
+    async def find(self, account_id: AccountId, name: str) -> Tool | None:
         node_id, _ = split_tool_name(name)
-        connection = self._connected.get((user_id, node_id))
+        connection = self._connected.get((account_id, node_id))
         if connection is not None:
             definition = connection.node.tools.get(name)
             return _LocalTool(definition, connection) if definition else None
         for refresh in (False, True):  # the node may have connected since the cache was filled
-            node = (await self._remote_nodes(user_id, refresh=refresh)).get(node_id)
+            node = (await self._remote_nodes(account_id, refresh=refresh)).get(node_id)
             if node is not None and name in node.tools:
                 return _RemoteTool(node.tools[name], node, self)
         return None
@@ -152,22 +152,22 @@ class NodeRegistry:
         answer = await self._remote.call(node, name, args, watched, secrets)
         if answer is not NOT_SENT:
             return answer
-        reconnected = (await self._remote_nodes(node.user_id, refresh=True)).get(node.node_id)
+        reconnected = (await self._remote_nodes(node.account_id, refresh=True)).get(node.node_id)
         if reconnected is None or name not in reconnected.tools:
             return NOT_SENT
         return await self._remote.call(reconnected, name, args, watched, secrets)
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
         """Return the machine of this instance, then the user's nodes on all instances."""
-        connected = await self._store.list_nodes(principal.user_id)
+        connected = await self._store.list_nodes(principal.account_id)
         return [*([] if self.local is None else [self.local]), *connected]
 
-    async def _remote_nodes(self, user_id: UserId, *, refresh: bool = False) -> Mapping[str, Node]:
+    async def _remote_nodes(self, account_id: AccountId, *, refresh: bool = False) -> Mapping[str, Node]:
         """Return the nodes of other instances by id, cached for a poll interval.
 
         A stale cache is used while the database is unavailable.
         """
-        cached = self._cache.get(user_id)
+        cached = self._cache.get(account_id)
         if (
             not refresh
             and cached is not None
@@ -176,7 +176,7 @@ class NodeRegistry:
             return cached.nodes
         change_count = self._change_count
         try:
-            nodes = await self._store.list_nodes(user_id)
+            nodes = await self._store.list_nodes(account_id)
         except Unavailable:
             if cached is None:
                 raise
@@ -185,7 +185,7 @@ class NodeRegistry:
         if len(self._cache) >= MAX_CACHED_USERS:
             self._cache.clear()
         is_current = change_count == self._change_count
-        self._cache[user_id] = _CachedNodes(remote, time.monotonic() if is_current else LONG_AGO)
+        self._cache[account_id] = _CachedNodes(remote, time.monotonic() if is_current else LONG_AGO)
         return remote
 
     # -- for the edge ----------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class NodeRegistry:
         for number, tool in enumerate(tools.values()):
             check_is_schema(tool.schema, f"tools[{number}].inputSchema")
         node = Node(
-            user_id=principal.user_id,
+            account_id=principal.account_id,
             node_id=node_id,
             connection_id=registration.connection_id,
             instance_id=self.instance_id,
@@ -251,7 +251,7 @@ class NodeRegistry:
         """Remove a connection that has ended, and end its calls on all instances."""
         principal, node_id = registration.principal, registration.node_id
         connection_id = registration.connection_id
-        key = (principal.user_id, node_id)
+        key = (principal.account_id, node_id)
         connection = self._connected.get(key)
         if connection is not None and connection.node.connection_id == connection_id:
             del self._connected[key]
@@ -264,7 +264,7 @@ class NodeRegistry:
             log.info("nodes.left_to_expire", node_id=node_id)
             return
         self._notify_lost_calls(lost_calls)
-        self._notifier.notify(NodeChanged(scoped_key(principal.user_id, node_id), connection_id))
+        self._notifier.notify(NodeChanged(scoped_key(principal.account_id, node_id), connection_id))
 
     def _replace(self, older: ConnectedNode) -> None:
         older.mark_disconnected()
@@ -273,7 +273,7 @@ class NodeRegistry:
         task.add_done_callback(self._closing_tasks.discard)
 
     def _notify_change(self, node: Node) -> None:
-        self._notifier.notify(NodeChanged(scoped_key(node.user_id, node.node_id), node.connection_id))
+        self._notifier.notify(NodeChanged(scoped_key(node.account_id, node.node_id), node.connection_id))
 
     def _notify_lost_calls(self, call_ids: Sequence[CallId]) -> None:
         for call_id in call_ids:
@@ -284,11 +284,11 @@ class NodeRegistry:
     def _on_notification(self, notification: Notification) -> None:
         match notification:
             case NodeChanged(key, connection_id):
-                user_id, _, node_id = key.rpartition("/")
+                account_id, _, node_id = key.rpartition("/")
                 self._change_count += 1
-                if (cached := self._cache.get(UserId(user_id))) is not None:
-                    self._cache[UserId(user_id)] = replace(cached, read_at=LONG_AGO)
-                connection = self._connected.get((UserId(user_id), node_id))
+                if (cached := self._cache.get(AccountId(account_id))) is not None:
+                    self._cache[AccountId(account_id)] = replace(cached, read_at=LONG_AGO)
+                connection = self._connected.get((AccountId(account_id), node_id))
                 if connection is not None and connection.node.connection_id != connection_id:
                     self._renewing.wake()  # the node may have connected to another instance
             case CallPending(connection_id):

@@ -24,7 +24,7 @@ from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore
 from easel.host.periodic import Periodic
 from easel.host.ports import ArtifactAccess, NodeStore, Notifier
-from easel.ids import CallId, UserId, new_call_id
+from easel.ids import AccountId, CallId, new_call_id
 
 INVOKE = "tool.invoke"
 # The interval between renewals and the timeout of each are TTL / RENEWALS_PER_TTL. So a call does not expire
@@ -36,7 +36,7 @@ log = structlog.get_logger("nodes")
 
 @dataclass(slots=True)
 class _PendingCall:
-    user_id: UserId
+    account_id: AccountId
     answer: "asyncio.Future[Answer]"
     has_row: bool = False
     missing_count: int = 0  # consecutive renewals that did not find the row
@@ -90,14 +90,14 @@ class RemoteCalls:
         params |= secrets.to_stored()
         new = NewCall(
             new_call_id(),
-            node.user_id,
+            node.account_id,
             node.connection_id,
             INVOKE,
-            await offload_to_json(self._artifacts, node.user_id, params),
+            await offload_to_json(self._artifacts, node.account_id, params),
             self._call_seconds,
             self._ttl_seconds,
         )
-        pending = _PendingCall(node.user_id, asyncio.get_running_loop().create_future())
+        pending = _PendingCall(node.account_id, asyncio.get_running_loop().create_future())
         self._pending[new.call_id] = pending
         # In a separate task: if the caller is cancelled now, `_cancel` must wait until the row is written
         # before it can cancel the call.
@@ -129,7 +129,7 @@ class RemoteCalls:
             self._pending[call_id].has_row = False
         for call_id, stored in answers.items():
             if (pending := self._pending.get(call_id)) is not None:
-                pending.finish(LOST if stored is None else await self._read(pending.user_id, stored))
+                pending.finish(LOST if stored is None else await self._read(pending.account_id, stored))
         return len(answers)
 
     async def renew(self) -> None:
@@ -162,12 +162,12 @@ class RemoteCalls:
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
         with contextlib.suppress(Unavailable):  # the call then ends at its deadline
-            if (target := await self._store.cancel_call(new.user_id, new.call_id)) is not None:
+            if (target := await self._store.cancel_call(new.account_id, new.call_id)) is not None:
                 self._notifier.notify(CallPending(target))
 
-    async def _read(self, user_id: UserId, stored: str) -> Answer:
+    async def _read(self, account_id: AccountId, stored: str) -> Answer:
         try:
-            return Answer.from_stored(await restore(self._artifacts, user_id, msgspec.json.decode(stored)))
+            return Answer.from_stored(await restore(self._artifacts, account_id, msgspec.json.decode(stored)))
         except HostError as problem:
             return Answer(error=f"the node answered, but the answer cannot be read: {problem.message}")
 
@@ -178,9 +178,9 @@ class RemoteCalls:
         return task
 
 
-async def offload_to_json(artifacts: ArtifactAccess, user_id: UserId, value: Any) -> str:
+async def offload_to_json(artifacts: ArtifactAccess, account_id: AccountId, value: Any) -> str:
     """Return the value as JSON for a row, after Base64 over 2 KB in it was stored as artifacts. RS-35"""
     within_limit, offloaded = offload_large_values(value)
     if offloaded:
-        await artifacts.store(user_id, offloaded)
+        await artifacts.store(account_id, offloaded)
     return to_json(within_limit)

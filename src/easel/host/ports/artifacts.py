@@ -8,22 +8,22 @@ from easel.core.artifact.artifact import Artifact, ArtifactKey, NewArtifact, Orp
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.core.stream.references import PrunedRuns, ReleaseDecision, RunContent
-from easel.ids import ArtifactId, CanvasId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, CanvasId, RunId
 
 
 class ArtifactStore(Protocol):
     """The rows of artifacts: their owner, the key of their blob, and the references to them."""
 
-    async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
+    async def claim(self, account_id: AccountId, new: Sequence[NewArtifact]) -> list[Artifact]:
         """Create or touch the rows of these artifacts, so that no sweep deletes them, and return them."""
         ...
 
-    async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
+    async def withdraw(self, account_id: AccountId, upload_id: ArtifactId) -> None:
         """Delete a claimed row that has no blob."""
         ...
 
     async def complete_upload(
-        self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
+        self, account_id: AccountId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
         """Replace the row claimed as `upload_id` by the row of the uploaded content, and return that row.
 
@@ -32,17 +32,17 @@ class ArtifactStore(Protocol):
         """
         ...
 
-    async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
+    async def mark_stored(self, account_id: AccountId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         """Mark the artifacts as stored. Returns the ids whose row still exists with the same blob key."""
         ...
 
-    async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
+    async def get(self, account_id: AccountId, artifact_id: ArtifactId) -> Artifact | None:
         """Return the artifact if it is stored."""
         ...
 
     async def add_references(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         artifact_ids: Sequence[ArtifactId],
         *,
         run_id: RunId | None = None,
@@ -92,7 +92,7 @@ class ReferenceStore(Protocol):
         """Return which of the next `limit` canvases have references that no event or record mentions."""
         ...
 
-    async def release_canvas(self, user_id: UserId, canvas_id: CanvasId, limit: int) -> ReleaseDecision:
+    async def release_canvas(self, account_id: AccountId, canvas_id: CanvasId, limit: int) -> ReleaseDecision:
         """Check up to `limit` references of a canvas that no event or record of it mentions.
 
         Releases those that its state and spec do not mention either, while the canvas is locked.
@@ -111,15 +111,15 @@ class SweepClaims(Protocol):
 class ArtifactAccess(Protocol):
     """The part of `Artifacts` that other services use: store and read values too large for a log."""
 
-    async def store(self, user_id: UserId, offloaded: Sequence[OffloadedValue]) -> None:
+    async def store(self, account_id: AccountId, offloaded: Sequence[OffloadedValue]) -> None:
         """Store the values durably. A log may refer to them after this call."""
         ...
 
-    async def read(self, user_id: UserId, artifact_id: ArtifactId) -> bytes:
+    async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         """Return exactly the stored bytes, or raise."""
         ...
 
-    async def size_of(self, user_id: UserId, artifact_id: ArtifactId) -> int:
+    async def size_of(self, account_id: AccountId, artifact_id: ArtifactId) -> int:
         """Return the size in bytes. Raises `NotFound`."""
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from easel.core.token import NewToken, Token
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class TokenStore(Protocol):
@@ -24,7 +24,7 @@ class TokenStore(Protocol):
         """Return the ids of the tokens that exist and are not revoked."""
         ...
 
-    async def list_tokens(self, user_id: UserId | None) -> list[Token]:
+    async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
         """Return the tokens of a user, or of all users, oldest first and revoked ones included."""
         ...
 
@@ -44,7 +44,7 @@ class SignInStore(Protocol):
         """Return the stored key; if there is none, store the candidate and return it."""
         ...
 
-    async def revoke(self, user_id: UserId, sign_in_id: str, seconds: float) -> None:
+    async def revoke(self, account_id: AccountId, sign_in_id: str, seconds: float) -> None:
         """Revoke a sign-in durably, and keep the revocation for at least `seconds`."""
         ...
 

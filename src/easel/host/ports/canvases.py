@@ -11,7 +11,7 @@ from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.stream.envelope import Envelope
 from easel.host.ports.streams import LogSource
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 
 
 class CanvasStore(LogSource, Protocol):
@@ -24,28 +24,28 @@ class CanvasStore(LogSource, Protocol):
         """
         ...
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None: ...
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> CanvasSnapshot | None: ...
 
     async def list_canvases(
-        self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
+        self, account_id: AccountId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         """Return canvases with ids above `after`, in id order, without state; the spec has only its mode."""
         ...
 
-    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+    async def find_at(self, account_id: AccountId, *, agent_id: str | None, offset: int) -> CanvasId | None:
         """Return the id of the canvas at this offset of `list_canvases`, or None if there are fewer."""
         ...
 
-    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+    async def count(self, account_id: AccountId, *, agent_id: str | None, limit: int) -> int:
         """Return the number of canvases of `list_canvases`, at most `limit`."""
         ...
 
-    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
+    async def get_agent(self, account_id: AccountId, canvas_id: CanvasId) -> str | None:
         """Return the id of the agent that has the canvas, or None if there is no such canvas."""
         ...
 
     async def change(
-        self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
+        self, account_id: AccountId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
         """Apply the change that `decide` returns, with its events, while the canvas is locked. CV-44
 
@@ -57,7 +57,7 @@ class CanvasStore(LogSource, Protocol):
         """
         ...
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+    async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
         """Delete a canvas with its log, assets, views and executions, unless `check` raises.
 
         The rows of its log and executions are purged later, see `DeletionStore`. Returns the blob keys of its
@@ -74,7 +74,7 @@ class CanvasStore(LogSource, Protocol):
         ...
 
     async def trim_log(
-        self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
+        self, account_id: AccountId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         """Delete up to `step` events of at least this age, oldest first and never the last one.
 
@@ -84,25 +84,31 @@ class CanvasStore(LogSource, Protocol):
 
     async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None: ...
 
-    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]: ...
+    async def list_views(self, connection_id: str) -> list[tuple[AccountId, CanvasId, View]]: ...
 
-    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]: ...
+    async def list_expired_views(self, limit: int) -> list[tuple[AccountId, CanvasId, View]]: ...
 
 
 class CanvasVersionStore(Protocol):
     """Earlier versions of canvases. `CanvasStore.change` makes and prunes them."""
 
-    async def current(self, user_id: UserId, canvas_id: CanvasId) -> Version | None:
+    async def current(self, account_id: AccountId, canvas_id: CanvasId) -> Version | None:
         """Return the present version of a canvas, or None if there is no such canvas."""
         ...
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
+        self,
+        account_id: AccountId,
+        canvas_id: CanvasId,
+        *,
+        before: int | None,
+        limit: int,
+        only_accepted: bool,
     ) -> list[Version]:
         """Return the versions below the number in `before`, newest first, without the present one."""
         ...
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId, number: int) -> VersionContent | None:
+    async def get(self, account_id: AccountId, canvas_id: CanvasId, number: int) -> VersionContent | None:
         """Return an earlier version with its content, and the present revision of the canvas."""
         ...
 
@@ -110,15 +116,15 @@ class CanvasVersionStore(Protocol):
 class CanvasActionStore(Protocol):
     """Executions of actions, and refresh jobs. `CanvasStore.change` makes the transitions of an execution."""
 
-    async def get(self, user_id: UserId, event_id: str) -> Execution | None: ...
+    async def get(self, account_id: AccountId, event_id: str) -> Execution | None: ...
 
     async def find_by_request_id(
-        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+        self, account_id: AccountId, canvas_id: CanvasId, request_id: str
     ) -> Execution | None: ...
 
     async def list_executions(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         *,
         statuses: Sequence[ExecutionStatus],

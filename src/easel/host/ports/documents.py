@@ -5,7 +5,7 @@ from typing import Protocol
 
 from easel.core.document.document import Decide, Document, Draft, Version
 from easel.core.run.run import Claim
-from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, RunId, SessionId
 
 
 class DocumentStore(Protocol):
@@ -16,17 +16,17 @@ class DocumentStore(Protocol):
     always locked in this order: session, run, canvas, document.
     """
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> Document | None:
         """Return the document, or None if there is no such canvas of mode `markdown`. RS-51"""
         ...
 
-    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+    async def list_newest(self, account_id: AccountId, session_id: SessionId, limit: int) -> list[CanvasId]:
         """Return the documents whose canvas belongs to the session, newest first."""
         ...
 
     async def change(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         decide: Decide,
         *,
@@ -53,9 +53,9 @@ class DocumentStore(Protocol):
         """
         ...
 
-    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]: ...
+    async def list_expired_leases(self, limit: int) -> list[tuple[AccountId, CanvasId]]: ...
 
-    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
         """Return the drafts of the session's documents that no hidden update reports yet, in order.
 
         The oldest document is first. Closes the drafts: a later text of the same author is another draft, so
@@ -64,12 +64,12 @@ class DocumentStore(Protocol):
         ...
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
     ) -> list[Version]:
         """Return versions below the `version_no` in `before`, newest first."""
         ...
 
-    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+    async def read_revision(self, account_id: AccountId, canvas_id: CanvasId, revision_id: str) -> str | None:
         """Return the text of a version or of the current draft by its revision."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from easel.core.model.choice import ModelChoice
 from easel.core.run.conversation import Conversation, Part
 from easel.core.tool.definition import ToolDefinition
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class Model(Protocol):
@@ -25,6 +25,6 @@ class Model(Protocol):
 
 
 class ModelSource(Protocol):
-    async def choose(self, user_id: UserId) -> tuple[ModelChoice, Model]:
+    async def choose(self, account_id: AccountId) -> tuple[ModelChoice, Model]:
         """Return the model that the user has chosen now: a change takes effect at the next step."""
         ...

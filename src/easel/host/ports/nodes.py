@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from easel.core.tool.call import NewCall, TakenCall
 from easel.core.tool.node import Node, RegisteredNode
-from easel.ids import CallId, UserId
+from easel.ids import AccountId, CallId
 
 
 class NodeStore(Protocol):
@@ -34,7 +34,7 @@ class NodeStore(Protocol):
         """Renew the nodes on these connections. Returns the ids of connections still registered."""
         ...
 
-    async def list_nodes(self, user_id: UserId) -> list[Node]:
+    async def list_nodes(self, account_id: AccountId) -> list[Node]:
         """Return the user's connected nodes on all instances, in id order."""
         ...
 
@@ -50,7 +50,7 @@ class NodeStore(Protocol):
         """Store the answer of a call. Returns False if the call was cancelled or has timed out."""
         ...
 
-    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
+    async def cancel_call(self, account_id: AccountId, call_id: CallId) -> str | None:
         """Cancel a call. Returns the id of the connection that runs the call; None if none does."""
         ...
 

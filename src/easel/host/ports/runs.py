@@ -11,7 +11,7 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.host.ports.turns import TurnStore
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.ids import AccountId, RunId, SessionId, WorkerId
 
 
 class RunStore(TurnStore, Protocol):
@@ -25,11 +25,11 @@ class RunStore(TurnStore, Protocol):
         """
         ...
 
-    async def get(self, user_id: UserId, run_id: RunId) -> Run | None: ...
+    async def get(self, account_id: AccountId, run_id: RunId) -> Run | None: ...
 
     async def list_runs(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         *,
         session_id: SessionId | None,
         statuses: Sequence[Status],
@@ -41,7 +41,7 @@ class RunStore(TurnStore, Protocol):
 
     async def request_cancel(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         run_id: RunId,
         closing: Sequence[Envelope] | None,
         answer: Message | None = None,
@@ -121,7 +121,7 @@ class RunStore(TurnStore, Protocol):
         """
         ...
 
-    async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None: ...
+    async def bounds(self, account_id: AccountId, run_id: RunId) -> Bounds | None: ...
 
     async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]: ...
 
@@ -153,7 +153,7 @@ class BoardStore(Protocol):
         ...
 
     async def read(
-        self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
+        self, account_id: AccountId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
     ) -> list[BoardValue] | None:
         """Return values, filtered by edge and key if given. None: the user has no such run."""
         ...

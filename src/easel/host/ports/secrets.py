@@ -5,37 +5,37 @@ from typing import Protocol
 
 from easel.core.model.stored import EncryptedText
 from easel.core.secret.secret import SecretInfo
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class RotatedStore(Protocol):
     """A store of encrypted texts, which `rotate` encrypts again with a new key."""
 
-    async def list_secrets(self, other_than: str) -> list[tuple[UserId, str, EncryptedText]]:
+    async def list_secrets(self, other_than: str) -> list[tuple[AccountId, str, EncryptedText]]:
         """Return the secrets of all users that were encrypted with another key than this one."""
         ...
 
     async def replace_secret(
-        self, user_id: UserId, name: str, old: EncryptedText, new: EncryptedText
+        self, account_id: AccountId, name: str, old: EncryptedText, new: EncryptedText
     ) -> bool:
         """Replace a secret unless it has changed since it was read. Returns whether it was replaced."""
         ...
 
 
 class SecretStore(RotatedStore, Protocol):
-    async def list_names(self, user_id: UserId, after: str, limit: int) -> list[SecretInfo]:
+    async def list_names(self, account_id: AccountId, after: str, limit: int) -> list[SecretInfo]:
         """Return the names of the user's secrets after the name `after`, in their order, without values."""
         ...
 
-    async def read(self, user_id: UserId, names: Collection[str]) -> dict[str, EncryptedText]:
+    async def read(self, account_id: AccountId, names: Collection[str]) -> dict[str, EncryptedText]:
         """Return those of the named secrets that exist."""
         ...
 
-    async def set(self, user_id: UserId, name: str, secret: EncryptedText, max_count: int) -> bool:
+    async def set(self, account_id: AccountId, name: str, secret: EncryptedText, max_count: int) -> bool:
         """Store or replace a secret. Returns False if the user has `max_count` others."""
         ...
 
-    async def delete(self, user_id: UserId, name: str) -> bool:
+    async def delete(self, account_id: AccountId, name: str) -> bool:
         """Delete a secret. Returns False if there is none of this name."""
         ...
 
@@ -43,10 +43,10 @@ class SecretStore(RotatedStore, Protocol):
 class SecretSource(Protocol):
     """The values of secrets, for the code that calls a tool or a node."""
 
-    async def resolve(self, user_id: UserId, names: Collection[str]) -> Mapping[str, str]:
+    async def resolve(self, account_id: AccountId, names: Collection[str]) -> Mapping[str, str]:
         """Return the values of these secrets. Raises `BadInput` for one that does not exist."""
         ...
 
-    async def find_missing(self, user_id: UserId, names: Collection[str]) -> list[str]:
+    async def find_missing(self, account_id: AccountId, names: Collection[str]) -> list[str]:
         """Return the names that no secret of this user has."""
         ...

@@ -6,30 +6,30 @@ from typing import Protocol
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.host.ports.streams import LogSource
-from easel.ids import RunId, SessionId, UserId
+from easel.ids import AccountId, RunId, SessionId
 
 
 class SessionStore(LogSource, Protocol):
     """Sessions, their messages and their threads."""
 
-    async def create(self, user_id: UserId, session_id: SessionId, title: str | None) -> Session | None:
+    async def create(self, account_id: AccountId, session_id: SessionId, title: str | None) -> Session | None:
         """Create a session. Returns None if the id is taken.
 
         If a deleted session of this id is not purged yet, it is purged first.
         """
         ...
 
-    async def get(self, user_id: UserId, session_id: SessionId) -> Session | None: ...
+    async def get(self, account_id: AccountId, session_id: SessionId) -> Session | None: ...
 
     async def list_sessions(
-        self, user_id: UserId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
+        self, account_id: AccountId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
     ) -> list[Session]:
         """Return sessions whose title or id contains `search`, latest message first."""
         ...
 
-    async def rename(self, user_id: UserId, session_id: SessionId, title: str) -> Session | None: ...
+    async def rename(self, account_id: AccountId, session_id: SessionId, title: str) -> Session | None: ...
 
-    async def delete(self, user_id: UserId, session_id: SessionId) -> list[RunId] | None:
+    async def delete(self, account_id: AccountId, session_id: SessionId) -> list[RunId] | None:
         """Delete a session with its runs and messages. Their rows are purged later, see `DeletionStore`.
 
         The active run loses its claim. Returns the ids of the runs that had not ended, or None if there is no
@@ -38,7 +38,7 @@ class SessionStore(LogSource, Protocol):
         ...
 
     async def list_messages(
-        self, user_id: UserId, session_id: SessionId, *, before: int | None, limit: int
+        self, account_id: AccountId, session_id: SessionId, *, before: int | None, limit: int
     ) -> list[StoredMessage]:
         """Return the newest `limit` messages with a position below `before`, oldest first."""
         ...

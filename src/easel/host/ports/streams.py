@@ -5,13 +5,13 @@ from typing import Any, Protocol
 
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.notifications import Notification
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class LogSource(Protocol):
     """The logs of one kind: of runs, sessions or canvases. `host.streams.Tails` reads them."""
 
-    async def bounds(self, user_id: UserId, name: Any, /) -> Bounds | None: ...
+    async def bounds(self, account_id: AccountId, name: Any, /) -> Bounds | None: ...
 
     async def heads(self, keys: Sequence[Any], /) -> Mapping[Any, int]: ...
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.ids import UserId
+from easel.ids import AccountId
 
 
 class Tool(Protocol):
@@ -36,8 +36,8 @@ class RemoteTool(Protocol):
 class ToolSource(Protocol):
     """A provider of tools, such as the connected nodes."""
 
-    async def definitions(self, user_id: UserId) -> Sequence[ToolDefinition]: ...
+    async def definitions(self, account_id: AccountId) -> Sequence[ToolDefinition]: ...
 
-    async def find(self, user_id: UserId, name: str) -> Tool | None:
+    async def find(self, account_id: AccountId, name: str) -> Tool | None:
         """Return the tool of exactly this name, if it is available now."""
         ...

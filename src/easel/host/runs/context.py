@@ -163,7 +163,7 @@ class RunContext:
 
     async def _load(self, budget: int, system: str) -> _Loaded:
         source, claim = self._source, self._claim
-        images = await source.images.read(claim.user_id, self._message)
+        images = await source.images.read(claim.account_id, self._message)
         own = sum(map(estimate_tokens, (system, self._message))) + IMAGE_TOKENS * len(images)
         updates, given = self._updates, sum(map(estimate_tokens, self._updates))
         history = await source.turns.load(claim, budget, self.start)
@@ -223,16 +223,16 @@ class RunContext:
         Those that do not fit are named in one update, and have no revision. A later attempt of the run gets
         the same texts.
         """
-        user_id, start = self._claim.user_id, self.start or ContextStart()
+        account_id, start = self._claim.account_id, self.start or ContextStart()
         names = list(start.documents) or await self._list_documents(documents)
         whole: dict[CanvasId, str | None] = dict.fromkeys(names)
         updates: list[str] = []
         for name in names[:MAX_WHOLE_DOCUMENTS]:
             if start.documents:
                 revision_id = start.documents[name]
-                text = revision_id and await documents.read_revision(user_id, name, revision_id)
+                text = revision_id and await documents.read_revision(account_id, name, revision_id)
             else:
-                document = await documents.get(user_id, name)
+                document = await documents.get(account_id, name)
                 revision_id, text = (document.revision_id, document.text) if document else (None, None)
             update = None if text is None else format_text_update(text, name)
             if update is not None and (tokens := estimate_tokens(update)) <= max_tokens:
@@ -246,7 +246,7 @@ class RunContext:
     async def _list_documents(self, documents: DocumentStore) -> list[CanvasId]:
         """Return the documents of the session, those that changed before this message first."""
         claim = self._claim
-        names = await documents.list_newest(claim.user_id, claim.session_id, MAX_NAMED_DOCUMENTS)
+        names = await documents.list_newest(claim.account_id, claim.session_id, MAX_NAMED_DOCUMENTS)
         # The update of a document that is not the newest names it.
         return sorted(names, key=lambda name: not any(f"--- {name}\n" in update for update in self._updates))
 

@@ -90,7 +90,7 @@ class RunExecution:
             reason = shorten(self._audit.redact(problem.message))
             log.info("run.failed", run_id=claim.run_id, reason=reason)
             self._audit.record_exception(
-                agent_of(claim.user_id, claim.run_id), "run.failed", problem, subject=claim.run_id
+                agent_of(claim.account_id, claim.run_id), "run.failed", problem, subject=claim.run_id
             )
             return Status.FAILED, reason
         except ClaimLost:
@@ -99,13 +99,13 @@ class RunExecution:
             if isinstance(problem, TimeoutError) and timeout.expired():
                 timed_out = RunTimedOut(seconds=f"{self._timeout_seconds:g}")
                 self._audit.record_exception(
-                    agent_of(claim.user_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
+                    agent_of(claim.account_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
                 )
                 return Status.FAILED, timed_out.message
             reference = new_reference()
             log.exception("run.error", run_id=claim.run_id, reference=reference)
             self._audit.record_exception(
-                agent_of(claim.user_id, claim.run_id),
+                agent_of(claim.account_id, claim.run_id),
                 "run.error",
                 problem,
                 reference=reference,
@@ -115,7 +115,9 @@ class RunExecution:
         return Status.COMPLETED, None
 
     async def _read_progress(self, claim: Claim) -> Progress:
-        return await read_progress(self._runs, self._artifacts, claim.user_id, claim.run_id, claim.last_seq)
+        return await read_progress(
+            self._runs, self._artifacts, claim.account_id, claim.run_id, claim.last_seq
+        )
 
     async def _collect_updates(self, run: ClaimedRun, transcript: Transcript) -> Updates:
         """Return the hidden updates of the run's end. If they cannot be made, the next run reports them."""

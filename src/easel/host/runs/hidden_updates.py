@@ -42,7 +42,7 @@ class HiddenUpdates:
         if progress.updates or progress.steps:
             return tuple(take_out_runs(text).text for text in progress.updates)
         drafts = await retry_until_available(
-            lambda: documents.list_unreported(claim.user_id, claim.session_id)
+            lambda: documents.list_unreported(claim.account_id, claim.session_id)
         )
         updates = await _to_updates(log, documents, drafts, "a")
         if updates.reported:  # also without a net change: else such drafts are kept until the next one
@@ -62,7 +62,7 @@ class HiddenUpdates:
         if not await log.settle():
             return NO_UPDATES  # the drafts of the updates that are pending would be reported twice
         drafts = await retry_until_available(
-            lambda: documents.list_unreported(claim.user_id, claim.session_id)
+            lambda: documents.list_unreported(claim.account_id, claim.session_id)
         )
         own = [draft for draft in drafts if draft.author.run_id == claim.run_id]
         newest = {draft.canvas_id: draft.draft_no for draft in own}
@@ -81,7 +81,7 @@ async def _to_updates(
     if not drafts:
         return NO_UPDATES
     claim = log.claim
-    newest = await retry_until_available(lambda: documents.list_newest(claim.user_id, claim.session_id, 1))
+    newest = await retry_until_available(lambda: documents.list_newest(claim.account_id, claim.session_id, 1))
     length = sum(len(draft.before) + len(draft.text) for draft in drafts)
     is_long = length > THREAD_CHARACTERS
     changes = await asyncio.to_thread(_describe, drafts, newest) if is_long else _describe(drafts, newest)

@@ -12,7 +12,7 @@ from easel.errors import HostError, Unavailable
 from easel.host.artifacts import restore_event
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.log_writer import MAX_ARTIFACT_WAIT_SECONDS, RETRY_SECONDS, retry_until_available
-from easel.ids import RunId, UserId
+from easel.ids import AccountId, RunId
 
 if TYPE_CHECKING:
     from easel.core.run.run import Claim
@@ -24,7 +24,7 @@ log = structlog.get_logger("worker")
 
 
 async def read_progress(
-    runs: RunStore, artifacts: ArtifactAccess | None, user_id: UserId, run_id: RunId, last_seq: int
+    runs: RunStore, artifacts: ArtifactAccess | None, account_id: AccountId, run_id: RunId, last_seq: int
 ) -> Progress:
     """Return the progress that earlier attempts have made, up to `last_seq` of the run's log.
 
@@ -40,7 +40,7 @@ async def read_progress(
         cursor = page[-1].seq
     decoded = [(event.type, msgspec.json.decode(event.data)) for event in events]
     if artifacts is not None:
-        decoded = [(kind, await restore_event(artifacts, user_id, kind, data)) for kind, data in decoded]
+        decoded = [(kind, await restore_event(artifacts, account_id, kind, data)) for kind, data in decoded]
     return to_progress(decoded)
 
 
@@ -49,7 +49,7 @@ async def read_final_progress(runs: RunStore, artifacts: ArtifactAccess, claim: 
 
     Artifacts that stay unavailable or are corrupt do not keep the run from ending: their text is left out.
     """
-    place = (claim.user_id, claim.run_id, claim.last_seq)
+    place = (claim.account_id, claim.run_id, claim.last_seq)
     give_up_at = time.monotonic() + MAX_ARTIFACT_WAIT_SECONDS
     while True:
         try:

@@ -12,7 +12,7 @@ from easel.core.run.conversation import Image
 from easel.core.stream.message_text import find_references
 from easel.errors import CorruptData, NotFound
 from easel.host.ports import ArtifactAccess
-from easel.ids import ArtifactId, UserId
+from easel.ids import AccountId, ArtifactId
 
 MAX_IMAGES = 10  # of one message
 MAX_REFERENCES = 50  # of one message that are tried
@@ -32,7 +32,7 @@ class ImageReader:
         self._artifacts = artifacts
         self._max_bytes = max_bytes
 
-    async def read(self, user_id: UserId, text: str) -> tuple[Image, ...]:
+    async def read(self, account_id: AccountId, text: str) -> tuple[Image, ...]:
         """Return the images that a text refers to, without those that are too large or do not exist.
 
         The images after the limit of a request stay references.
@@ -42,19 +42,19 @@ class ImageReader:
         for name in find_references(text)[:MAX_REFERENCES]:
             if len(images) == MAX_IMAGES:
                 break
-            if (image := await self._read(user_id, name)) is not None:
+            if (image := await self._read(account_id, name)) is not None:
                 room -= len(image.content)
                 if room < 0:
                     break
                 images.append(image)
         return tuple(images)
 
-    async def _read(self, user_id: UserId, name: ArtifactId) -> Image | None:
+    async def _read(self, account_id: AccountId, name: ArtifactId) -> Image | None:
         try:
-            size = await self._artifacts.size_of(user_id, name)
+            size = await self._artifacts.size_of(account_id, name)
             if size > self._max_bytes * 4 // 3 + HEAD:  # Base64 is larger than its content
                 return None
-            content = await self._artifacts.read(user_id, name)
+            content = await self._artifacts.read(account_id, name)
         except (NotFound, CorruptData):
             return None
         kind = media_type(content[:HEAD])

@@ -304,7 +304,7 @@ class RunLogWriter:
     def _notify(self, appended: Appended) -> None:
         self._notifier.notify(RunAppended(self.claim.run_id, appended.last_seq))
         if appended.thread_seq is not None:
-            thread = scoped_key(self.claim.user_id, self.claim.session_id)
+            thread = scoped_key(self.claim.account_id, self.claim.session_id)
             self._notifier.notify(ThreadAppended(thread, appended.thread_seq))
         if appended.turn_passed:
             self._notifier.notify(RunReady(prefers=self.claim.worker_id))
@@ -341,7 +341,7 @@ class RunLogWriter:
         """
         while offloaded and not self.claim_lost:
             try:
-                await self._artifacts.store(self.claim.user_id, offloaded)
+                await self._artifacts.store(self.claim.account_id, offloaded)
             except Unavailable:
                 if self._give_up_at is not None and time.monotonic() >= self._give_up_at:
                     raise

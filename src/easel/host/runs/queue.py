@@ -59,16 +59,16 @@ class RunQueue:
         """Enqueue a run and notify the workers. The run is durable when this returns. RX-31"""
         new = self._to_new_run(principal, session_id, text, idempotency_key)
         if new.question and new.question.offloaded:
-            await self._artifacts.store(principal.user_id, new.question.offloaded)
+            await self._artifacts.store(principal.account_id, new.question.offloaded)
         enqueued = await self._runs.enqueue(new)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
             self._notifier.notify(RunReady(prefers=enqueued.prefers))
             if enqueued.thread_seq is not None:
                 self._notifier.notify(
-                    ThreadAppended(scoped_key(principal.user_id, session_id), enqueued.thread_seq)
+                    ThreadAppended(scoped_key(principal.account_id, session_id), enqueued.thread_seq)
                 )
-            await notify_canvases(self._canvases, self._notifier, principal.user_id, enqueued.preempted)
+            await notify_canvases(self._canvases, self._notifier, principal.account_id, enqueued.preempted)
         return enqueued.run
 
     def _to_new_run(self, principal: Principal, session_id: str, text: str, key: str | None) -> NewRun:
@@ -85,7 +85,7 @@ class RunQueue:
         light = take_out_runs(text)
         return NewRun(
             run_id,
-            principal.user_id,
+            principal.account_id,
             SessionId(session_id),
             light.text,
             self._max_attempts,
@@ -97,7 +97,7 @@ class RunQueue:
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:
-        run = await self._runs.get(principal.user_id, RunId(run_id)) if is_generated_id(run_id) else None
+        run = await self._runs.get(principal.account_id, RunId(run_id)) if is_generated_id(run_id) else None
         if run is None:
             raise NotFound(what="run", id=run_id)
         return run
@@ -125,7 +125,7 @@ class RunQueue:
             raise BadInput(problem=INVALID_SESSION_ID)
         session = SessionId(session_id) if session_id is not None else None
         return await self._runs.list_runs(
-            principal.user_id, session_id=session, statuses=statuses, before=before, limit=limit
+            principal.account_id, session_id=session, statuses=statuses, before=before, limit=limit
         )
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
@@ -134,7 +134,7 @@ class RunQueue:
             raise NotFound(what="run", id=run_id)
         while True:
             closing, answer = await self._prepare_end(principal, RunId(run_id))
-            result = await self._runs.request_cancel(principal.user_id, RunId(run_id), closing, answer)
+            result = await self._runs.request_cancel(principal.account_id, RunId(run_id), closing, answer)
             if result is None or not result.must_retry:
                 break
         if result is None:
@@ -147,10 +147,12 @@ class RunQueue:
             RunAppended(run.run_id, run.last_seq) if run.is_terminal else CancelRequested(run.run_id)
         )
         if result.thread_seq is not None:
-            self._notifier.notify(ThreadAppended(scoped_key(run.user_id, run.session_id), result.thread_seq))
+            self._notifier.notify(
+                ThreadAppended(scoped_key(run.account_id, run.session_id), result.thread_seq)
+            )
         if result.turn_passed:
             self._notifier.notify(RunReady(prefers=result.prefers))
-        await notify_canvases(self._canvases, self._notifier, run.user_id, result.preempted)
+        await notify_canvases(self._canvases, self._notifier, run.account_id, result.preempted)
         return run
 
     async def _prepare_end(
@@ -163,12 +165,15 @@ class RunQueue:
             return None, None  # the run's worker writes its closing events
         if run.started_at is None:
             return events.end_without_message(Status.CANCELLED), message_of_unstarted_run(run_id)
-        progress = await read_progress(self._runs, self._artifacts, principal.user_id, run_id, run.last_seq)
+        progress = await read_progress(
+            self._runs, self._artifacts, principal.account_id, run_id, run.last_seq
+        )
         text = progress.text
         answer = message(answer_id(run_id), text)
         closing = events.end_with_message(answer_id(run_id), text, Status.CANCELLED, None)
         await self._artifacts.store(
-            principal.user_id, [offloaded for source in (answer, *closing) for offloaded in source.offloaded]
+            principal.account_id,
+            [offloaded for source in (answer, *closing) for offloaded in source.offloaded],
         )
         return closing, answer
 

@@ -150,10 +150,10 @@ class ToolLoop:
         While the run holds a lease, nothing of the answer is published before it is complete. An answer
         without calls ends the lease first. CT-46, RS-70
         """
-        run_id, user_id = log.claim.run_id, log.claim.user_id
+        run_id, account_id = log.claim.run_id, log.claim.account_id
         await self._note_activity(run_id)
-        definitions = await retry_until_available(lambda: self._tools.definitions(user_id))
-        choice, model = await retry_until_available(lambda: self._models.choose(user_id))
+        definitions = await retry_until_available(lambda: self._tools.definitions(account_id))
+        choice, model = await retry_until_available(lambda: self._models.choose(account_id))
         offered = [tool for tool in definitions.values() if tool.is_for_agents]
         conversation, tools = await retry_until_available(
             lambda: context.build(choice, model, offered, steps)
@@ -233,7 +233,7 @@ class ToolLoop:
         return replace(step, results=(*step.results, *refused))
 
     async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
-        return await retry_until_available(lambda: self._tools.may_repeat(log.claim.user_id, call.tool))
+        return await retry_until_available(lambda: self._tools.may_repeat(log.claim.account_id, call.tool))
 
     async def _run_tool(self, call: ToolCall, log: RunLogWriter) -> ToolResult:
         try:

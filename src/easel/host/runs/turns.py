@@ -34,7 +34,7 @@ from easel.core.stream.payload_limit import markers_in, restore_markers
 from easel.errors import CorruptData, NotFound
 from easel.host.ports import ArtifactAccess, TurnStore
 from easel.host.runs.images import MAX_REQUEST_IMAGE_BYTES, ImageReader, count_images
-from easel.ids import ArtifactId, RunId, SessionId, UserId
+from easel.ids import AccountId, ArtifactId, RunId, SessionId
 
 FIRST_PAGE, PAGE = 20, 100  # turns; the first page usually connects to what is in memory
 STEP_EVENTS = ("step.completed", "tool.result")
@@ -119,8 +119,8 @@ class TurnLoader:
         self._artifacts = artifacts
         self._images = images
         self._max_result_bytes = max_result_bytes
-        self._memory: OrderedDict[tuple[UserId, SessionId], _Memory] = OrderedDict()
-        self._sizes: dict[tuple[UserId, SessionId], int] = {}  # bytes in memory
+        self._memory: OrderedDict[tuple[AccountId, SessionId], _Memory] = OrderedDict()
+        self._sizes: dict[tuple[AccountId, SessionId], int] = {}  # bytes in memory
 
     async def load(self, claim: Claim, budget: int, own: ContextStart | None) -> History:
         """Return the turns before a run: those that fit into the budget, and at least the first given one.
@@ -148,7 +148,7 @@ class TurnLoader:
 
     async def list_omitted(self, claim: Claim, first: RunId, limit: int) -> list[str]:
         """Return the beginnings of the messages of up to `limit` turns before the turn `first`."""
-        memory = self._memory.get((claim.user_id, claim.session_id)) or _Memory()
+        memory = self._memory.get((claim.account_id, claim.session_id)) or _Memory()
         if memory.omitted is None or memory.omitted[0] != first:
             past = await self._store.list_turns(claim, before=first, limit=limit)
             memory.omitted = (first, [turn.message[: 4 * MAX_TITLE_LENGTH] for turn in reversed(past)])
@@ -162,7 +162,7 @@ class TurnLoader:
         The first turn with images stays that of the run before as long as all fit. Otherwise images are left
         out until the rest takes half of the limit. Those that are left out stay references in the text.
         """
-        memory = self._memory.get((claim.user_id, claim.session_id)) or _Memory()
+        memory = self._memory.get((claim.account_id, claim.session_id)) or _Memory()
         start = next((nth for nth, given in enumerate(turns) if given.turn.run_id == memory.first_image), 0)
         used = sum(len(image.content) for image in own)
         images: dict[RunId, tuple[Image, ...]] = {}
@@ -171,7 +171,7 @@ class TurnLoader:
         for loaded in reversed(turns[start:]):
             if not count_images(loaded.turn.user_message):
                 continue
-            found = await self._images.read(claim.user_id, loaded.turn.user_message)
+            found = await self._images.read(claim.account_id, loaded.turn.user_message)
             used += sum(len(image.content) for image in found)
             if used > MAX_REQUEST_IMAGE_BYTES:
                 kept = [name for name in images if totals[name] <= MAX_REQUEST_IMAGE_BYTES // KEPT_SHARE]
@@ -185,7 +185,7 @@ class TurnLoader:
 
     async def _load_newest(self, claim: Claim) -> _Memory:
         """Return the turns in memory with the newer ones added, or only the newest turns of the store."""
-        known = self._memory.get((claim.user_id, claim.session_id))
+        known = self._memory.get((claim.account_id, claim.session_id))
         newest = await self._store.list_turns(claim, before=claim.run_id, limit=FIRST_PAGE)
         places = {} if known is None else {loaded.turn.run_id: nth for nth, loaded in enumerate(known.turns)}
         joint = next((nth for nth, past in enumerate(newest) if past.run_id in places), None)
@@ -199,7 +199,7 @@ class TurnLoader:
         return await self._decode(claim, await self._store.list_turns(claim, before=before, limit=limit))
 
     def _remember(self, claim: Claim, memory: _Memory) -> None:
-        key = claim.user_id, claim.session_id
+        key = claim.account_id, claim.session_id
         self._memory[key] = memory
         self._memory.move_to_end(key)
         self._sizes[key] = ENTRY_BYTES + sum(loaded.size for loaded in memory.turns)
@@ -217,7 +217,7 @@ class TurnLoader:
         size = sum(len(event.data) for events in logs.values() for event in events)
         decoding = asyncio.to_thread(_decode_logs, logs) if size > THREAD_BYTES else None
         decoded, offloaded = _decode_logs(logs) if decoding is None else await decoding
-        fetched = await self._fetch(claim.user_id, offloaded)
+        fetched = await self._fetch(claim.account_id, offloaded)
 
         def build() -> list[LoadedTurn]:
             return [self._build(turn, decoded.get(turn.run_id, []), fetched) for turn in reversed(past)]
@@ -225,14 +225,14 @@ class TurnLoader:
         large = size + sum(map(len, fetched.values())) > THREAD_BYTES
         return await asyncio.to_thread(build) if large else build()
 
-    async def _fetch(self, user_id: UserId, names: frozenset[ArtifactId]) -> dict[ArtifactId, bytes]:
+    async def _fetch(self, account_id: AccountId, names: frozenset[ArtifactId]) -> dict[ArtifactId, bytes]:
         """Return offloaded values, without those that no longer exist."""
         limit = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(name: ArtifactId) -> tuple[ArtifactId, bytes] | None:
             async with limit:
                 try:
-                    return name, await self._artifacts.read(user_id, name)
+                    return name, await self._artifacts.read(account_id, name)
                 except (NotFound, CorruptData):
                     return None
 

@@ -30,7 +30,7 @@ from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
 from easel.host.tools.native import NativeTool
 from easel.host.tools.schema import build_validator, find_errors
 from easel.host.tools.secrets import check_takes_secrets, open_secrets
-from easel.ids import UserId
+from easel.ids import AccountId
 
 MAX_CACHED_VALIDATORS = 10_000
 # Schema parts times argument values. Validation blocks the event loop: at this cost for about 0.1 s.
@@ -81,22 +81,22 @@ class ToolRegistry:
             definitions = {name: tool.definition for name, tool in added.items()}
             self._own_definitions = {**self._own_definitions, **definitions}
 
-    async def definitions(self, user_id: UserId) -> Mapping[str, ToolDefinition]:
+    async def definitions(self, account_id: AccountId) -> Mapping[str, ToolDefinition]:
         """Return all tools that this user's agents and canvases can call now.
 
         A source cannot replace one of Easel's own tools.
         """
         offered: dict[str, ToolDefinition] = {}
         for source in self._sources:
-            offered |= {definition.name: definition for definition in await source.definitions(user_id)}
+            offered |= {definition.name: definition for definition in await source.definitions(account_id)}
         return {**offered, **self._own_definitions} if offered else self._own_definitions
 
-    async def missing_secrets(self, user_id: UserId, names: Collection[str]) -> list[str]:
+    async def missing_secrets(self, account_id: AccountId, names: Collection[str]) -> list[str]:
         """Return the names that no secret of this user has."""
-        return await self._secrets.find_missing(user_id, names) if self._secrets and names else []
+        return await self._secrets.find_missing(account_id, names) if self._secrets and names else []
 
-    async def may_repeat(self, user_id: UserId, name: str) -> bool:
-        tool = await self._find(user_id, name)
+    async def may_repeat(self, account_id: AccountId, name: str) -> bool:
+        tool = await self._find(account_id, name)
         return tool is not None and tool.definition.may_repeat
 
     async def use(self, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -126,9 +126,9 @@ class ToolRegistry:
 
         The names of secrets in the context are resolved here, unless the tool is of another instance.
         """
-        tool = await self._find(context.user_id, name)
+        tool = await self._find(context.account_id, name)
         if tool is None:
-            known = await self.definitions(context.user_id)
+            known = await self.definitions(context.account_id)
             why = why_missing(name, known, self.missing)
             raise ToolFailed(
                 tool=name, reason=f"there is no such tool now: {why} There are {', '.join(sorted(known))}."
@@ -139,7 +139,7 @@ class ToolRegistry:
         if isinstance(tool, RemoteTool):
             # The arguments have names where values belong, so the node checks them.
             return await self._call(tool, args, context, timeout_seconds, is_checked=False)
-        async with open_secrets(self._secrets, context.user_id, context.secrets) as opened:
+        async with open_secrets(self._secrets, context.account_id, context.secrets) as opened:
             resolved = replace(context, env=opened.env, on_output=opened.mask_output(context.on_output))
             value = await self._call(tool, opened.fill(args), resolved, timeout_seconds)
             masked = await opened.mask_value(value)
@@ -179,11 +179,11 @@ class ToolRegistry:
         self._check_result(name, value)
         return value
 
-    async def _find(self, user_id: UserId, name: str) -> Tool | None:
+    async def _find(self, account_id: AccountId, name: str) -> Tool | None:
         if (own := self._tools.get(name)) is not None:
             return own
         for source in self._sources:
-            if (offered := await source.find(user_id, name)) is not None:
+            if (offered := await source.find(account_id, name)) is not None:
                 return offered
         return None
 

@@ -22,7 +22,7 @@ from easel.core.tool.definition import X_SECRETS, ToolDefinition
 from easel.core.values.references import set_argument
 from easel.errors import BadInput, HostError, SecretsUnavailable
 from easel.host.ports import SecretSource
-from easel.ids import UserId
+from easel.ids import AccountId
 
 OnOutput = Callable[[str], object]  # returns False if it takes no more
 
@@ -123,7 +123,7 @@ class OpenSecrets:
 
 @contextlib.asynccontextmanager
 async def open_secrets(
-    source: SecretSource | None, user_id: UserId, used: UsedSecrets
+    source: SecretSource | None, account_id: AccountId, used: UsedSecrets
 ) -> AsyncGenerator[OpenSecrets]:
     """Resolve the secrets of a call for the duration of the block. An error of the block is masked.
 
@@ -134,7 +134,7 @@ async def open_secrets(
         return
     if source is None:
         raise SecretsUnavailable(problem="This process cannot read secrets.")
-    values = await source.resolve(user_id, used.names)
+    values = await source.resolve(account_id, used.names)
     mask = await _run(_find_or_build, values)
     opened = OpenSecrets(used, values, mask)
     token = ACTIVE.set(mask)

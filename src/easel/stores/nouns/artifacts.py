@@ -7,7 +7,7 @@ from typing import Any
 
 from easel.core.artifact.artifact import Artifact, ArtifactKey, NewArtifact, OrphanPage
 from easel.core.stream.json_text import to_json
-from easel.ids import ArtifactId, CanvasId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, CanvasId, RunId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
 
@@ -15,10 +15,10 @@ class SqlArtifacts:
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
 
-    async def claim(self, user_id: UserId, new: Sequence[NewArtifact]) -> list[Artifact]:
+    async def claim(self, account_id: AccountId, new: Sequence[NewArtifact]) -> list[Artifact]:
         rows = await self._sql.rows(
             "claim_artifacts",
-            user_id=user_id,
+            account_id=account_id,
             artifact_ids=[artifact.artifact_id for artifact in new],
             sizes=[artifact.size for artifact in new],
             media_types=[artifact.media_type for artifact in new],
@@ -26,43 +26,47 @@ class SqlArtifacts:
         )
         return [_to_artifact(row) for row in rows]
 
-    async def withdraw(self, user_id: UserId, upload_id: ArtifactId) -> None:
-        await self._sql.rows("withdraw_artifact", user_id=user_id, artifact_id=upload_id)
+    async def withdraw(self, account_id: AccountId, upload_id: ArtifactId) -> None:
+        await self._sql.rows("withdraw_artifact", account_id=account_id, artifact_id=upload_id)
 
     async def complete_upload(
-        self, user_id: UserId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
+        self, account_id: AccountId, upload_id: ArtifactId, new: NewArtifact, missing_key: str | None
     ) -> Artifact | None:
-        columns = {"user_id": user_id, "missing_key": missing_key, **asdict(new)}
+        columns = {"account_id": account_id, "missing_key": missing_key, **asdict(new)}
         return await self._sql.transaction(_complete_upload(columns, upload_id))
 
-    async def mark_stored(self, user_id: UserId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
+    async def mark_stored(self, account_id: AccountId, artifacts: Sequence[Artifact]) -> set[ArtifactId]:
         marked = await self._sql.rows(
             "mark_stored",
-            user_id=user_id,
+            account_id=account_id,
             artifact_ids=[artifact.artifact_id for artifact in artifacts],
             blob_keys=[artifact.blob_key for artifact in artifacts],
         )
         return {ArtifactId(row["artifact_id"]) for row in marked}
 
-    async def get(self, user_id: UserId, artifact_id: ArtifactId) -> Artifact | None:
-        row = await self._sql.row("get_artifact", user_id=user_id, artifact_id=artifact_id)
+    async def get(self, account_id: AccountId, artifact_id: ArtifactId) -> Artifact | None:
+        row = await self._sql.row("get_artifact", account_id=account_id, artifact_id=artifact_id)
         return _to_artifact(row) if row else None
 
     async def add_references(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         artifact_ids: Sequence[ArtifactId],
         *,
         run_id: RunId | None = None,
         canvas_id: CanvasId | None = None,
     ) -> None:
         holder = {"run_id": run_id, "canvas_id": canvas_id}
-        await self._sql.rows("add_references", user_id=user_id, artifact_ids=list(artifact_ids), **holder)
+        await self._sql.rows(
+            "add_references", account_id=account_id, artifact_ids=list(artifact_ids), **holder
+        )
 
     async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
         page = {"after_user": after[0], "after_artifact": after[1], "limit": limit}
         rows = await self._sql.rows("find_orphans", **page, seconds=older_than_seconds)
-        keys: list[ArtifactKey] = [(UserId(row["user_id"]), ArtifactId(row["artifact_id"])) for row in rows]
+        keys: list[ArtifactKey] = [
+            (AccountId(row["account_id"]), ArtifactId(row["artifact_id"])) for row in rows
+        ]
         orphans = [key for key, row in zip(keys, rows, strict=True) if row["is_orphan"]]
         return OrphanPage(orphans, keys[-1] if len(keys) == limit else None)
 
@@ -85,7 +89,7 @@ def _complete_upload(columns: dict[str, Any], upload_id: ArtifactId) -> Steps[Ar
 def _delete_orphans(keys: Sequence[ArtifactKey], seconds: float) -> Steps[list[str]]:
     # Two statements: the second sees all references that were committed before the first had its locks.
     locked = yield "lock_artifacts", {"keys": to_json(keys)}
-    keys = [(row["user_id"], row["artifact_id"]) for row in locked]
+    keys = [(row["account_id"], row["artifact_id"]) for row in locked]
     swept = yield "sweep_artifacts", {"keys": to_json(keys), "seconds": seconds}
     return [row["blob_key"] for row in swept]
 

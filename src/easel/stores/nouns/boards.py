@@ -10,7 +10,7 @@ from easel.core.principal import ActorKind
 from easel.core.run.boards import Board, BoardKey, BoardState, BoardValue, BoardWrite, Written
 from easel.core.run.run import Claim
 from easel.core.run.status import Status
-from easel.ids import RunId, UserId
+from easel.ids import AccountId, RunId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
 
@@ -26,16 +26,16 @@ class SqlBoards(ABC):
         """Store a value and its event, unless the run has ended or the claim is lost."""
 
     async def read(
-        self, user_id: UserId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
+        self, account_id: AccountId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
     ) -> list[BoardValue] | None:
         place = {"board": board.value, "edge_id": edge_id, "key": key}
-        rows = await self._sql.rows("read_board", user_id=user_id, run_id=run_id, **place)
+        rows = await self._sql.rows("read_board", account_id=account_id, run_id=run_id, **place)
         return [_to_value(row) for row in rows if row["key"] is not None] if rows else None
 
     def _write(self, write: BoardWrite, claim: Claim | None) -> Steps[Written | None]:
         arguments = {
             "run_id": write.run_id,
-            "user_id": write.user_id,
+            "account_id": write.account_id,
             "board": write.board_key.board.value,
             "edge_id": write.board_key.edge_id,
             "key": write.board_key.key,

@@ -6,7 +6,7 @@ first, the marked row last, so that an interrupted purge is continued. The state
 
 from collections.abc import Callable, Mapping
 
-from easel.ids import CanvasId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, SessionId
 from easel.stores.nouns.statements import Statements, Steps
 
 MAX_PURGED_ROWS = 2_000  # per transaction, to bound the delay of other writes
@@ -25,15 +25,15 @@ class SqlDeletions:
     async def purge_canvas(self) -> int:
         return await self._purge("next_deleted_canvas", {}, _purge_canvas)
 
-    async def finish_session(self, user_id: UserId, session_id: SessionId) -> None:
+    async def finish_session(self, account_id: AccountId, session_id: SessionId) -> None:
         """Purge the rest of a deleted session, if there is one of this id."""
-        ids = {"user_id": user_id, "session_id": session_id}
+        ids = {"account_id": account_id, "session_id": session_id}
         while await self._purge("find_deleted_session", ids, _purge_session):
             pass
 
-    async def finish_canvas(self, user_id: UserId, canvas_id: CanvasId) -> None:
+    async def finish_canvas(self, account_id: AccountId, canvas_id: CanvasId) -> None:
         """Purge the rest of a deleted canvas, if there is one of this id."""
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
         while await self._purge("find_deleted_canvas", ids, _purge_canvas):
             pass
 

@@ -14,7 +14,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.tool.call import NewCall, TakenCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node, RegisteredNode
-from easel.ids import CallId, UserId
+from easel.ids import AccountId, CallId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
 
@@ -38,8 +38,8 @@ class SqlNodes:
         rows = await self._sql.rows("renew_nodes", connection_ids=list(connection_ids), seconds=seconds)
         return {row["connection_id"] for row in rows}
 
-    async def list_nodes(self, user_id: UserId) -> list[Node]:
-        rows = await self._sql.rows("list_nodes", user_id=user_id)
+    async def list_nodes(self, account_id: AccountId) -> list[Node]:
+        rows = await self._sql.rows("list_nodes", account_id=account_id)
         return [_to_node(row) for row in rows]
 
     # -- calls -----------------------------------------------------------------------------------------------
@@ -53,10 +53,10 @@ class SqlNodes:
     async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
         return bool(await self._sql.rows("answer_call", call_id=call_id, target=target, answer=answer))
 
-    async def cancel_call(self, user_id: UserId, call_id: CallId) -> str | None:
-        if await self._sql.row("delete_call", user_id=user_id, call_id=call_id):
+    async def cancel_call(self, account_id: AccountId, call_id: CallId) -> str | None:
+        if await self._sql.row("delete_call", account_id=account_id, call_id=call_id):
             return None
-        row = await self._sql.row("cancel_call", user_id=user_id, call_id=call_id)
+        row = await self._sql.row("cancel_call", account_id=account_id, call_id=call_id)
         return row["target"] if row else None
 
     async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
@@ -105,7 +105,7 @@ def _columns(node: Node) -> dict[str, Any]:
         for tool in node.tools.values()
     ]
     return {
-        "user_id": node.user_id,
+        "account_id": node.account_id,
         "node_id": node.node_id,
         "connection_id": node.connection_id,
         "instance_id": node.instance_id,

@@ -6,7 +6,7 @@ import msgspec
 
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.stream.references import PrunedRuns, ReleaseDecision, RunContent, decide_release
-from easel.ids import ArtifactId, CanvasId, RunId, UserId
+from easel.ids import AccountId, ArtifactId, CanvasId, RunId
 from easel.stores.nouns.statements import Statements, Steps
 from easel.stores.rows.canvases import to_old_logs
 
@@ -29,7 +29,7 @@ class SqlReferences:
             return None
         texts = await self._sql.rows("run_mentions", run_id=run_id)
         return RunContent(
-            UserId(run["user_id"]),
+            AccountId(run["account_id"]),
             frozenset(map(ArtifactId, msgspec.json.decode(run["artifact_ids"]))),
             [row["text"] for row in texts],
         )
@@ -41,13 +41,15 @@ class SqlReferences:
         return len(released)
 
     async def find_releasable(self, after: LogKey, limit: int) -> OldLogs:
-        user_id, canvas_id = after
-        rows = await self._sql.rows("find_releasable", user_id=user_id, canvas_id=canvas_id, limit=limit)
+        account_id, canvas_id = after
+        rows = await self._sql.rows(
+            "find_releasable", account_id=account_id, canvas_id=canvas_id, limit=limit
+        )
         return to_old_logs(rows, limit)
 
-    async def release_canvas(self, user_id: UserId, canvas_id: CanvasId, limit: int) -> ReleaseDecision:
+    async def release_canvas(self, account_id: AccountId, canvas_id: CanvasId, limit: int) -> ReleaseDecision:
         return await self._sql.transaction(
-            _release_canvas({"user_id": user_id, "canvas_id": canvas_id}, limit)
+            _release_canvas({"account_id": account_id, "canvas_id": canvas_id}, limit)
         )
 
 

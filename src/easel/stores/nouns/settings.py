@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from easel.core.model.stored import EncryptedText, StoredSetting
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
 
@@ -12,30 +12,30 @@ class SqlSettings:
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
 
-    async def read(self, user_id: UserId) -> dict[str, StoredSetting]:
-        rows = await self._sql.rows("user_settings", user_id=user_id)
+    async def read(self, account_id: AccountId) -> dict[str, StoredSetting]:
+        rows = await self._sql.rows("user_settings", account_id=account_id)
         return {
             row["name"]: row["value"] if row["encrypted"] is None else _encrypted_from(row) for row in rows
         }
 
-    async def change(self, user_id: UserId, changes: Mapping[str, StoredSetting | None]) -> None:
-        await self._sql.transaction(_change(user_id, changes))
+    async def change(self, account_id: AccountId, changes: Mapping[str, StoredSetting | None]) -> None:
+        await self._sql.transaction(_change(account_id, changes))
 
-    async def list_secrets(self, other_than: str) -> list[tuple[UserId, str, EncryptedText]]:
+    async def list_secrets(self, other_than: str) -> list[tuple[AccountId, str, EncryptedText]]:
         rows = await self._sql.rows("list_other_secrets", key_id=other_than)
-        return [(UserId(row["user_id"]), row["name"], _encrypted_from(row)) for row in rows]
+        return [(AccountId(row["account_id"]), row["name"], _encrypted_from(row)) for row in rows]
 
     async def replace_secret(
-        self, user_id: UserId, name: str, old: EncryptedText, new: EncryptedText
+        self, account_id: AccountId, name: str, old: EncryptedText, new: EncryptedText
     ) -> bool:
-        row = {"user_id": user_id, "name": name, "encrypted": new.data, "key_id": new.key_id}
+        row = {"account_id": account_id, "name": name, "encrypted": new.data, "key_id": new.key_id}
         return bool(await self._sql.rows("replace_secret", **row, replaced=old.data))
 
 
-def _change(user_id: UserId, changes: Mapping[str, StoredSetting | None]) -> Steps[None]:
+def _change(account_id: AccountId, changes: Mapping[str, StoredSetting | None]) -> Steps[None]:
     # In the order of their names, so that two changes of one user cannot wait for each other.
     for name, setting in sorted(changes.items()):
-        row = {"user_id": user_id, "name": name}
+        row = {"account_id": account_id, "name": name}
         if setting is None:
             yield "delete_setting", row
         else:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from easel.core.token import NewToken, Token, TokenKind
-from easel.ids import UserId
+from easel.ids import AccountId
 from easel.stores.nouns.statements import Row, Statements
 
 
@@ -25,9 +25,9 @@ class SqlTokens:
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         return {row["token_id"] for row in await self._sql.rows("valid_tokens", token_ids=list(token_ids))}
 
-    async def list_tokens(self, user_id: UserId | None) -> list[Token]:
-        statement = "list_tokens" if user_id is None else "list_user_tokens"
-        return [_to_token(row) for row in await self._sql.rows(statement, user_id=user_id)]
+    async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
+        statement = "list_tokens" if account_id is None else "list_user_tokens"
+        return [_to_token(row) for row in await self._sql.rows(statement, account_id=account_id)]
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:
         return await self._token("bind_token", token_id=token_id, node_id=node_id)

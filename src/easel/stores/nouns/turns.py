@@ -20,7 +20,7 @@ class SqlTurns:
         self._sql = statements
 
     async def list_turns(self, claim: Claim, *, before: RunId, limit: int) -> list[PastTurn]:
-        session = {"user_id": claim.user_id, "session_id": claim.session_id}
+        session = {"account_id": claim.account_id, "session_id": claim.session_id}
         rows = await self._sql.rows("list_turns", **session, run_id=before, limit=limit)
         return [_to_past_turn(row) for row in rows]
 

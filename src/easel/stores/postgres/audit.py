@@ -63,7 +63,7 @@ class PostgresAudit(SqlAudit):
 
 async def _append(connection: "Connection", entries: Sequence[Entry]) -> None:
     arguments = {
-        "user_ids": [entry.user_id for entry in entries],
+        "account_ids": [entry.account_id for entry in entries],
         "ats": [entry.at for entry in entries],
         "storage_classes": [entry.storage_class.value for entry in entries],
         "actions": [entry.action for entry in entries],

@@ -19,7 +19,7 @@ class PostgresBoards(SqlBoards):
     def _write(self, write: BoardWrite, claim: Claim | None) -> "Steps[Written | None]":
         # A separate statement: the next one must see the changes that were committed while this one waited
         # for the lock.
-        yield "lock_run", {"run_id": write.run_id, "user_id": write.user_id}
+        yield "lock_run", {"run_id": write.run_id, "account_id": write.account_id}
         return (yield from super()._write(write, claim))
 
     def _store(self, arguments: dict[str, Any]) -> "Steps[Written | None]":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
 from easel.stores.rows.canvases import to_execution
 
@@ -23,19 +23,19 @@ class PostgresCanvasActions:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    async def get(self, user_id: UserId, event_id: str) -> Execution | None:
-        return await self._fetch_one("get_execution", user_id=user_id, event_id=event_id)
+    async def get(self, account_id: AccountId, event_id: str) -> Execution | None:
+        return await self._fetch_one("get_execution", account_id=account_id, event_id=event_id)
 
     async def find_by_request_id(
-        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+        self, account_id: AccountId, canvas_id: CanvasId, request_id: str
     ) -> Execution | None:
         return await self._fetch_one(
-            "execution_by_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+            "execution_by_request", account_id=account_id, canvas_id=canvas_id, request_id=request_id
         )
 
     async def list_executions(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         *,
         statuses: Sequence[ExecutionStatus],
@@ -44,7 +44,7 @@ class PostgresCanvasActions:
     ) -> list[Execution]:
         return await self._fetch_all(
             "list_executions_by_status" if statuses else "list_executions",
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             statuses=[status.value for status in statuses],
             before=before,
@@ -67,7 +67,7 @@ class PostgresCanvasActions:
     async def adopt(
         self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
     ) -> StartedRun | None:
-        ids = {"user_id": orphan.user_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
+        ids = {"account_id": orphan.account_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
         row = await self._database.row(SQL["adopt_execution"], owner_id=owner_id, seconds=seconds, **ids)
         return StartedRun(row["run_id"], row["seconds"]) if row else None
 
@@ -100,7 +100,7 @@ class PostgresCanvasActions:
     async def finish_refresh(
         self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
     ) -> None:
-        ids = {"user_id": due.user_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
+        ids = {"account_id": due.account_id, "canvas_id": due.canvas_id, "refresh_id": due.refresh_id}
         how = {"failures": failures, "error": None if error is None else to_json(error)}
         await self._database.rows(SQL["finish_refresh"], owner_id=owner_id, delay=delay, **how, **ids)
 
@@ -113,7 +113,7 @@ class PostgresCanvasActions:
 
 def _named(jobs: Collection[Job]) -> dict[str, list[str]]:
     return {
-        "user_ids": [user_id for user_id, _, _ in jobs],
+        "account_ids": [account_id for account_id, _, _ in jobs],
         "canvas_ids": [canvas_id for _, canvas_id, _ in jobs],
         "refresh_ids": [refresh_id for _, _, refresh_id in jobs],
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.versions import Version, VersionContent, find_replaced
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
 from easel.stores.rows.canvas_versions import encode_differences, to_content, to_version
 
@@ -20,16 +20,22 @@ class PostgresCanvasVersions:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 
-    async def current(self, user_id: UserId, canvas_id: CanvasId) -> Version | None:
-        row = await self._database.row(SQL["current_version"], user_id=user_id, canvas_id=canvas_id)
+    async def current(self, account_id: AccountId, canvas_id: CanvasId) -> Version | None:
+        row = await self._database.row(SQL["current_version"], account_id=account_id, canvas_id=canvas_id)
         return to_version(row) if row else None
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
+        self,
+        account_id: AccountId,
+        canvas_id: CanvasId,
+        *,
+        before: int | None,
+        limit: int,
+        only_accepted: bool,
     ) -> list[Version]:
         rows = await self._database.rows(
             SQL["list_versions"],
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
@@ -37,9 +43,9 @@ class PostgresCanvasVersions:
         )
         return [to_version(row) for row in rows]
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId, number: int) -> VersionContent | None:
+    async def get(self, account_id: AccountId, canvas_id: CanvasId, number: int) -> VersionContent | None:
         row = await self._database.row(
-            SQL["get_version"], user_id=user_id, canvas_id=canvas_id, version=number
+            SQL["get_version"], account_id=account_id, canvas_id=canvas_id, version=number
         )
         return to_content(row) if row else None
 
@@ -55,7 +61,7 @@ async def keep_version(
     replaced = find_replaced(before, change)
     if replaced is None:
         return []
-    ids = {"user_id": before.canvas.user_id, "canvas_id": before.canvas.canvas_id}
+    ids = {"account_id": before.canvas.account_id, "canvas_id": before.canvas.canvas_id}
     assets = replaced.assets.values()
     columns = {
         "paths": list(replaced.assets),

@@ -14,7 +14,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.ids import CanvasId, UserId, scoped_key
+from easel.ids import AccountId, CanvasId, scoped_key
 from easel.stores import named_sql
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.postgres import canvas_versions, document_changes
@@ -45,7 +45,7 @@ class PostgresCanvases:
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
         stored = {"spec": to_json(new.spec), "state": to_json(new.state)}
         arguments = {
-            "user_id": new.user_id,
+            "account_id": new.account_id,
             "canvas_id": new.canvas_id,
             "agent_id": new.agent_id,
             "title": new.title,
@@ -65,7 +65,7 @@ class PostgresCanvases:
         }
         row = await self._create(new, arguments)
         if row is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
-            await self._database.deletions.finish_canvas(new.user_id, new.canvas_id)
+            await self._database.deletions.finish_canvas(new.account_id, new.canvas_id)
             row = await self._create(new, arguments)
         return (
             CanvasSnapshot(to_canvas(row), sorted(new.assets, key=lambda asset: asset.path)) if row else None
@@ -77,44 +77,44 @@ class PostgresCanvases:
         async with self._database.connection() as connection, connection.transaction():
             row = await _row(connection, "create_canvas", arguments)
             if row is not None:
-                ids = {"user_id": new.user_id, "canvas_id": new.canvas_id}
+                ids = {"account_id": new.account_id, "canvas_id": new.canvas_id}
                 await document_changes.open_document(connection, ids)
             return row
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
-        row = await self._database.row(SQL["get_canvas"], user_id=user_id, canvas_id=canvas_id)
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> CanvasSnapshot | None:
+        row = await self._database.row(SQL["get_canvas"], account_id=account_id, canvas_id=canvas_id)
         return to_snapshot(row) if row else None
 
     async def list_canvases(
-        self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
+        self, account_id: AccountId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         rows = await self._database.rows(
             SQL["list_canvases" if agent_id is None else "list_agent_canvases"],
-            user_id=user_id,
+            account_id=account_id,
             agent_id=agent_id,
             after=after,
             limit=limit,
         )
         return [to_canvas(row) for row in rows]
 
-    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+    async def find_at(self, account_id: AccountId, *, agent_id: str | None, offset: int) -> CanvasId | None:
         name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
-        row = await self._database.row(SQL[name], user_id=user_id, agent_id=agent_id, offset=offset)
+        row = await self._database.row(SQL[name], account_id=account_id, agent_id=agent_id, offset=offset)
         return CanvasId(row["canvas_id"]) if row else None
 
-    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+    async def count(self, account_id: AccountId, *, agent_id: str | None, limit: int) -> int:
         name = "count_canvases" if agent_id is None else "count_agent_canvases"
-        [row] = await self._database.rows(SQL[name], user_id=user_id, agent_id=agent_id, limit=limit)
+        [row] = await self._database.rows(SQL[name], account_id=account_id, agent_id=agent_id, limit=limit)
         return row["found"]
 
-    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
-        row = await self._database.row(SQL["get_canvas_agent"], user_id=user_id, canvas_id=canvas_id)
+    async def get_agent(self, account_id: AccountId, canvas_id: CanvasId) -> str | None:
+        row = await self._database.row(SQL["get_canvas_agent"], account_id=account_id, canvas_id=canvas_id)
         return row["agent_id"] if row else None
 
     async def change(
-        self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
+        self, account_id: AccountId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
         async with self._database.connection() as connection, connection.transaction():
             snapshot = await _lock_and_load(connection, ids)
             if snapshot is None:
@@ -141,8 +141,8 @@ class PostgresCanvases:
             unused = await canvas_versions.find_unused_blobs(connection, blob_keys)
             return replace(outcome, orphaned_blobs=unused)
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+    async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
         async with self._database.connection() as connection, connection.transaction():
             snapshot = await _lock_and_load(connection, ids)
             if snapshot is None:
@@ -174,33 +174,33 @@ class PostgresCanvases:
             SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_ttl_seconds
         )
 
-    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+    async def list_views(self, connection_id: str) -> list[tuple[AccountId, CanvasId, View]]:
         return [
             _to_view(row) for row in await self._database.rows(SQL["list_views"], connection_id=connection_id)
         ]
 
-    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+    async def list_expired_views(self, limit: int) -> list[tuple[AccountId, CanvasId, View]]:
         return [_to_view(row) for row in await self._database.rows(SQL["list_expired_views"], limit=limit)]
 
     # -- retention -------------------------------------------------------------------------------------------
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        user_id, canvas_id = after
+        account_id, canvas_id = after
         rows = await self._database.rows(
             SQL["find_old_logs"],
             seconds=older_than_seconds,
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             limit=limit,
         )
         return to_old_logs(rows, limit)
 
     async def trim_log(
-        self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
+        self, account_id: AccountId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
         row = await self._database.row(
             SQL["trim_canvas_log"],
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             seconds=older_than_seconds,
             step=step,
@@ -209,23 +209,23 @@ class PostgresCanvases:
 
     # -- the log ---------------------------------------------------------------------------------------------
 
-    async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
-        row = await self._database.row(SQL["canvas_bounds"], user_id=user_id, canvas_id=canvas_id)
+    async def bounds(self, account_id: AccountId, canvas_id: str, /) -> Bounds | None:
+        row = await self._database.row(SQL["canvas_bounds"], account_id=account_id, canvas_id=canvas_id)
         return Bounds(row["oldest_seq"], row["last_seq"], ended=False) if row else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         ids = [split_key(key) for key in keys]
         rows = await self._database.rows(
             SQL["canvas_heads"],
-            user_ids=[user_id for user_id, _ in ids],
+            account_ids=[account_id for account_id, _ in ids],
             canvas_ids=[canvas_id for _, canvas_id in ids],
         )
-        return {scoped_key(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
+        return {scoped_key(row["account_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, canvas_id = split_key(key)
+        account_id, canvas_id = split_key(key)
         rows = await self._database.rows(
-            SQL["canvas_after"], user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
+            SQL["canvas_after"], account_id=account_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
         return to_canvas_events(rows)
 
@@ -242,7 +242,7 @@ async def _store_transition(
     connection: "Connection", transition: Transition, stored: Any, seconds: float
 ) -> None:
     if transition.pending_limit is not None:
-        ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
+        ids = {"account_id": transition.execution.account_id, "canvas_id": transition.execution.canvas_id}
         transition.pending_limit.check(
             (
                 await _row(
@@ -295,9 +295,9 @@ def _asset_columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
     }
 
 
-def _to_view(row: Any) -> tuple[UserId, CanvasId, View]:
+def _to_view(row: Any) -> tuple[AccountId, CanvasId, View]:
     return (
-        UserId(row["user_id"]),
+        AccountId(row["account_id"]),
         CanvasId(row["canvas_id"]),
         View(row["view_id"], row["client_id"], row["connection_id"]),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.document.document import Reported
 from easel.core.run.run import Claim, Run
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
 from easel.stores.postgres.run_arguments import columns
 from easel.stores.rows.documents import ENDED_BY_CANCEL, released_event
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SQL = named_sql.load("postgres", "documents")
 
-Ids = Mapping[str, str]  # user_id and canvas_id
+Ids = Mapping[str, str]  # account_id and canvas_id
 
 
 async def fetch_all(connection: "Connection", name: str, **arguments: Any) -> list[Any]:
@@ -42,7 +42,7 @@ async def preempt_run(connection: "Connection", run: Run) -> tuple[CanvasId, ...
     [row] = await fetch_all(
         connection,
         "end_leases",
-        user_id=run.user_id,
+        account_id=run.account_id,
         session_id=run.session_id,
         run_id=run.run_id,
         payload=ENDED_BY_CANCEL.json,
@@ -81,11 +81,11 @@ async def _add_versions(connection: "Connection", ids: Ids, draft_no: int, max_v
 
 
 async def report_drafts(
-    connection: "Connection", user_id: UserId, reported: Sequence[Reported], max_versions: int
+    connection: "Connection", account_id: AccountId, reported: Sequence[Reported], max_versions: int
 ) -> None:
     """Mark drafts as reported by hidden messages and make them versions. CT-34, CT-35"""
     for drafts in sorted(reported, key=lambda drafts: drafts.canvas_id):
-        ids = {"user_id": user_id, "canvas_id": drafts.canvas_id}
+        ids = {"account_id": account_id, "canvas_id": drafts.canvas_id}
         await fetch_all(connection, "lock_document", **ids)
         await _add_versions(connection, ids, drafts.draft_no, max_versions)
         await fetch_all(connection, "mark_reported", draft_no=drafts.draft_no, **ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from easel.core.document.document import Decide, Document, Draft, Version
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, RunId, SessionId
 from easel.stores.postgres import document_changes
 from easel.stores.postgres.document_changes import SQL, Ids, fetch_all
 from easel.stores.postgres.run_arguments import columns
@@ -33,25 +33,25 @@ class PostgresDocuments:
         self._database = database
         self.max_versions = max_versions  # of one document
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
-        row = await self._database.row(SQL["rt_get_canvas_v1"], user_id=user_id, canvas_id=canvas_id)
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> Document | None:
+        row = await self._database.row(SQL["rt_get_canvas_v1"], account_id=account_id, canvas_id=canvas_id)
         return to_document(row, row["now"]) if row else None
 
-    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
+    async def list_newest(self, account_id: AccountId, session_id: SessionId, limit: int) -> list[CanvasId]:
         statement = SQL["list_newest_documents"]
-        rows = await self._database.rows(statement, user_id=user_id, session_id=session_id, limit=limit)
+        rows = await self._database.rows(statement, account_id=account_id, session_id=session_id, limit=limit)
         return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         decide: Decide,
         *,
         claim: Claim | None = None,
         locks_session: bool = False,
     ) -> Document | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
         async with self._database.connection() as connection, connection.transaction():
             is_interrupted = False
             if claim is not None:
@@ -90,18 +90,18 @@ class PostgresDocuments:
                 if await document_changes.release_lease(connection, dict(row), claim)
             ]
 
-    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:
+    async def list_expired_leases(self, limit: int) -> list[tuple[AccountId, CanvasId]]:
         rows = await self._database.rows(SQL["list_expired_leases"], limit=limit)
-        return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+        return [(AccountId(row["account_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
-    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        of_session = {"user_id": user_id, "session_id": session_id}
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
+        of_session = {"account_id": account_id, "session_id": session_id}
         rows = await self._database.rows(SQL["list_unreported_drafts"], **of_session)
         if all(row["is_closed"] for row in rows):
             return to_drafts(rows)
         async with self._database.connection() as connection, connection.transaction():
             for canvas_id in sorted({row["canvas_id"] for row in rows}):
-                ids = {"user_id": user_id, "canvas_id": canvas_id}
+                ids = {"account_id": account_id, "canvas_id": canvas_id}
                 await fetch_all(connection, "lock_document", **ids)
                 await fetch_all(connection, "close_drafts", **ids)
             rows = await fetch_all(connection, "list_unreported_drafts", **of_session)
@@ -109,20 +109,20 @@ class PostgresDocuments:
             return to_drafts(row for row in rows if row["is_closed"])
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
     ) -> list[Version]:
         rows = await self._database.rows(
             SQL["list_versions"],
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
         return [to_version(row) for row in rows]
 
-    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+    async def read_revision(self, account_id: AccountId, canvas_id: CanvasId, revision_id: str) -> str | None:
         row = await self._database.row(
-            SQL["read_revision"], user_id=user_id, canvas_id=canvas_id, revision_id=revision_id
+            SQL["read_revision"], account_id=account_id, canvas_id=canvas_id, revision_id=revision_id
         )
         return row["text"] if row else None
 

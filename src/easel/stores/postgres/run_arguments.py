@@ -14,7 +14,7 @@ from easel.stores.rows.runs import to_stored_attachments
 def enqueue_arguments(new: NewRun) -> dict[str, Any]:
     return {
         "run_id": new.run_id,
-        "user_id": new.user_id,
+        "account_id": new.account_id,
         "session_id": new.session_id,
         "input_text": new.input_text,
         "max_attempts": new.max_attempts,
@@ -91,7 +91,7 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "message_ids": [batch.answer.message_id if batch.answer else None for batch in batches],
         "contents": [batch.answer.content if batch.answer else None for batch in batches],
         "speaking_run_ids": [claim.run_id for claim in in_thread],
-        "user_ids": [claim.user_id for claim in in_thread],
+        "account_ids": [claim.account_id for claim in in_thread],
         "session_ids": [claim.session_id for claim in in_thread],
         "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],

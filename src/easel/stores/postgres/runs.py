@@ -15,7 +15,7 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
-from easel.ids import RunId, SessionId, UserId, WorkerId
+from easel.ids import AccountId, RunId, SessionId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
@@ -60,7 +60,7 @@ class PostgresRuns(SqlTurns):
                 if problem.constraint_name != IDEMPOTENCY_INDEX:
                     raise
                 # Another request has just stored this key, or its run belongs to a deleted session.
-                key = {"user_id": new.user_id, "idempotency_key": new.idempotency_key}
+                key = {"account_id": new.account_id, "idempotency_key": new.idempotency_key}
                 await self._database.rows(SQL["release_key"], **key)
                 continue
             if row is not None:
@@ -72,12 +72,12 @@ class PostgresRuns(SqlTurns):
                     prefers=row["preferred_worker"],
                     preempted=tuple(row["preempted"] or ()),
                 )
-            await self._database.deletions.finish_session(new.user_id, new.session_id)
+            await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")
 
     async def _find_by_key(self, new: NewRun) -> Enqueued | None:
         row = await self._database.row(
-            SQL["run_by_key"], user_id=new.user_id, idempotency_key=new.idempotency_key
+            SQL["run_by_key"], account_id=new.account_id, idempotency_key=new.idempotency_key
         )
         if row is None:
             return None
@@ -85,13 +85,13 @@ class PostgresRuns(SqlTurns):
             raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
         return Enqueued(to_run(row), is_new=False)
 
-    async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
-        row = await self._database.row(SQL["get_run"], user_id=user_id, run_id=run_id)
+    async def get(self, account_id: AccountId, run_id: RunId) -> Run | None:
+        row = await self._database.row(SQL["get_run"], account_id=account_id, run_id=run_id)
         return to_run(row) if row else None
 
     async def list_runs(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         *,
         session_id: SessionId | None,
         statuses: Sequence[Status],
@@ -100,7 +100,7 @@ class PostgresRuns(SqlTurns):
     ) -> list[Run]:
         rows = await self._database.rows(
             SQL[list_statement(session_id, statuses)],
-            user_id=user_id,
+            account_id=account_id,
             session_id=session_id,
             statuses=[status.value for status in statuses],
             before=LAST_CURSOR if before is None else before,
@@ -110,17 +110,17 @@ class PostgresRuns(SqlTurns):
 
     async def request_cancel(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         run_id: RunId,
         closing: Sequence[Envelope] | None,
         answer: Message | None = None,
     ) -> CancelAnswer | None:
-        run = await self.get(user_id, run_id)
+        run = await self.get(account_id, run_id)
         if run is None:
             return None
         async with self._database.connection() as connection, connection.transaction():
-            await _fetch(connection, "lock_session", user_id=user_id, session_id=run.session_id)
-            locked = await _fetch(connection, "lock_run", user_id=user_id, run_id=run_id)
+            await _fetch(connection, "lock_session", account_id=account_id, session_id=run.session_id)
+            locked = await _fetch(connection, "lock_run", account_id=account_id, run_id=run_id)
             if not locked:  # deleted with its session since the first read
                 return None
             run = to_run(locked[0])
@@ -228,9 +228,9 @@ class PostgresRuns(SqlTurns):
     async def _append_report(self, batch: Batch) -> Appended | None:
         """Append a batch with hidden messages in a transaction of its own. CT-34, CT-51"""
         claim, statement = batch.claim, SQL["append_batches"]
-        ids = {"user_id": claim.user_id, "run_id": claim.run_id}
+        ids = {"account_id": claim.account_id, "run_id": claim.run_id}
         async with self._database.connection() as connection, connection.transaction():
-            await _fetch(connection, "lock_session", user_id=claim.user_id, session_id=claim.session_id)
+            await _fetch(connection, "lock_session", account_id=claim.account_id, session_id=claim.session_id)
             await _fetch(connection, "lock_run", **ids)
             rows = await connection.fetch(statement.sql, *statement.arguments(append_arguments([batch])))
             row = rows[0] if rows and rows[0]["last_seq"] is not None else None
@@ -246,7 +246,7 @@ class PostgresRuns(SqlTurns):
                 ended = [claim] if batch.ends_as is not None else []
                 passed = await _pass_turns(connection, ended, [row["thread_seq"]] * len(ended))
                 await report_drafts(
-                    connection, claim.user_id, batch.reported, self._database.documents.max_versions
+                    connection, claim.account_id, batch.reported, self._database.documents.max_versions
                 )
                 return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], bool(passed))
         return await self._first_answer(batch)
@@ -283,7 +283,7 @@ class PostgresRuns(SqlTurns):
             elif row is None or row["last_seq"] is None:
                 answers.append(await self._first_answer(batch))
             else:
-                turn_passed = (claim.user_id, claim.session_id) in passed
+                turn_passed = (claim.account_id, claim.session_id) in passed
                 answers.append(
                     Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], turn_passed)
                 )
@@ -312,8 +312,8 @@ class PostgresRuns(SqlTurns):
         )
         return row is not None
 
-    async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
-        row = await self._database.row(SQL["log_bounds"], user_id=user_id, run_id=run_id)
+    async def bounds(self, account_id: AccountId, run_id: RunId) -> Bounds | None:
+        row = await self._database.row(SQL["log_bounds"], account_id=account_id, run_id=run_id)
         return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
 
     async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
@@ -335,7 +335,7 @@ class PostgresRuns(SqlTurns):
         ):
             sessions: dict[tuple[str, str], set[str]] = {}
             for row in old:
-                sessions.setdefault((row["user_id"], row["session_id"]), set()).add(row["run_id"])
+                sessions.setdefault((row["account_id"], row["session_id"]), set()).add(row["run_id"])
             trimmed = [
                 row for key, run_ids in sessions.items() for row in await self._trim_logs(*key, run_ids)
             ]
@@ -344,9 +344,9 @@ class PostgresRuns(SqlTurns):
                 return [RunId(row["run_id"]) for row in trimmed if row["had_events"]]
         return []
 
-    async def _trim_logs(self, user_id: str, session_id: str, run_ids: set[str]) -> list[Any]:
+    async def _trim_logs(self, account_id: str, session_id: str, run_ids: set[str]) -> list[Any]:
         """Trim the logs of a session in short transactions. Returns the rows of the runs that are trimmed."""
-        ids = {"user_id": user_id, "session_id": session_id}
+        ids = {"account_id": account_id, "session_id": session_id}
         trimmed: list[Any] = []
         while run_ids and (
             rows := await self._database.rows(
@@ -379,13 +379,13 @@ async def _pass_turns(
     passed = await _fetch(
         connection,
         "pass_turn",
-        user_ids=[run.user_id for run in ended],
+        account_ids=[run.account_id for run in ended],
         session_ids=[run.session_id for run in ended],
         run_ids=[run.run_id for run in ended],
         thread_seqs=list(thread_seqs),
         worker_ids=[run.worker_id if isinstance(run, Claim) else None for run in ended],
     )
-    return {(row["user_id"], row["session_id"]): row["preferred_worker"] for row in passed}
+    return {(row["account_id"], row["session_id"]): row["preferred_worker"] for row in passed}
 
 
 def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores.rows.runs import Row, Time, to_canvas, to_events
 
 
@@ -32,7 +32,7 @@ def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
-    keys = [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+    keys = [(AccountId(row["account_id"]), CanvasId(row["canvas_id"])) for row in rows]
     old = [key for key, row in zip(keys, rows, strict=True) if row["is_old"]]
     return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
@@ -91,7 +91,7 @@ def transition_arguments(transition: Transition, revision: int, last_seq: int) -
     """
     execution = transition.execution
     arguments = {
-        "user_id": execution.user_id,
+        "account_id": execution.account_id,
         "event_id": execution.event_id,
         "status": execution.status.value,
         "answer": None if execution.answer is None else to_json(execution.answer),
@@ -114,7 +114,7 @@ def transition_arguments(transition: Transition, revision: int, last_seq: int) -
 
 
 _EXECUTION_COLUMNS = (
-    "user_id",
+    "account_id",
     "canvas_id",
     "event_id",
     "action_id",
@@ -158,7 +158,7 @@ def build_outcome(
     """Return the changed canvas, computed from the snapshot, the change and the stored columns."""
     before = snapshot.canvas
     canvas = Canvas(
-        user_id=before.user_id,
+        account_id=before.account_id,
         canvas_id=before.canvas_id,
         agent_id=before.agent_id,
         title=before.title if change.title is None else change.title,

@@ -34,16 +34,18 @@ def has_document(spec: Mapping[str, Any]) -> bool:
 
 
 def preempted_event(
-    canvas_id: CanvasId, revision: int, epoch: int, *, reason: str, user_id: str, run_id: str
+    canvas_id: CanvasId, revision: int, epoch: int, *, reason: str, account_id: str, run_id: str
 ) -> Envelope:
     """Return the event of a lease that the user ended by a message or a cancel. `run_id` is its run."""
-    events = CanvasEvents(canvas_id, agent_id=user_id, event_id=run_id, node_id="chat", kind=ActorKind.PERSON)
+    events = CanvasEvents(
+        canvas_id, agent_id=account_id, event_id=run_id, node_id="chat", kind=ActorKind.PERSON
+    )
     return events.lease_changed(revision, Free(epoch), reason)
 
 
 # Made once: a message is the most frequent write, and hardly any ends a lease. The store fills in the rest.
 ENDED_BY_MESSAGE, ENDED_BY_CANCEL = (
-    preempted_event(CanvasId(""), 0, 0, reason=reason, user_id="user", run_id="run")
+    preempted_event(CanvasId(""), 0, 0, reason=reason, account_id="user", run_id="run")
     for reason in ("message", "cancel")
 )
 
@@ -57,7 +59,7 @@ def released_event(canvas_id: CanvasId, revision: int, epoch: int, run_id: RunId
 def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: bool = False) -> Document:
     """Return the document of a row. A document without drafts has an empty text."""
     return Document(
-        user_id=row["user_id"],
+        account_id=row["account_id"],
         canvas_id=row["canvas_id"],
         session_id=row["session_id"],
         canvas_revision=row["canvas_revision"],

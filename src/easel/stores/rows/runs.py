@@ -71,7 +71,7 @@ def to_session(row: Row) -> Session:
 def to_canvas(row: Row, time: Time = None) -> Canvas:
     created_at, updated_at = row["created_at"], row["updated_at"]
     return Canvas(
-        user_id=row["user_id"],
+        account_id=row["account_id"],
         canvas_id=row["canvas_id"],
         agent_id=row["agent_id"],
         title=row["title"],
@@ -115,8 +115,8 @@ def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str,
 
 def split_key(key: str) -> tuple[str, str]:
     """Split the key of a log into the user id and the id of the session or canvas."""
-    user_id, _, name = key.rpartition("/")
-    return user_id, name
+    account_id, _, name = key.rpartition("/")
+    return account_id, name
 
 
 def search_pattern(search: str) -> str:

@@ -91,7 +91,7 @@ def _append(connection: sqlite3.Connection, entries: Sequence[Entry], *, is_repe
 def _columns(link: Link) -> dict[str, Any]:
     return {
         "seq": link.seq,
-        "user_id": link.user_id,
+        "account_id": link.account_id,
         "at": from_datetime(link.at),
         "storage_class": link.storage_class,
         "action": link.action,

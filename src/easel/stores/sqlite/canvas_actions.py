@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
 from easel.stores.rows.canvases import to_execution
 from easel.stores.sqlite.times import microseconds, to_datetime
@@ -25,19 +25,19 @@ class SqliteCanvasActions:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    async def get(self, user_id: UserId, event_id: str) -> Execution | None:
-        return await self._fetch_one("get_execution", user_id=user_id, event_id=event_id)
+    async def get(self, account_id: AccountId, event_id: str) -> Execution | None:
+        return await self._fetch_one("get_execution", account_id=account_id, event_id=event_id)
 
     async def find_by_request_id(
-        self, user_id: UserId, canvas_id: CanvasId, request_id: str
+        self, account_id: AccountId, canvas_id: CanvasId, request_id: str
     ) -> Execution | None:
         return await self._fetch_one(
-            "execution_by_request", user_id=user_id, canvas_id=canvas_id, request_id=request_id
+            "execution_by_request", account_id=account_id, canvas_id=canvas_id, request_id=request_id
         )
 
     async def list_executions(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         *,
         statuses: Sequence[ExecutionStatus],
@@ -46,7 +46,7 @@ class SqliteCanvasActions:
     ) -> list[Execution]:
         return await self._fetch_all(
             "list_executions_by_status" if statuses else "list_executions",
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             statuses=to_json([status.value for status in statuses]),
             before=before,
@@ -73,7 +73,7 @@ class SqliteCanvasActions:
     ) -> StartedRun | None:
         rows = await self._write(
             "adopt_execution",
-            user_id=orphan.user_id,
+            account_id=orphan.account_id,
             event_id=orphan.event_id,
             owner_ids=to_json(list(owner_ids)),
             owner_id=owner_id,
@@ -121,7 +121,7 @@ class SqliteCanvasActions:
         await self._write(
             "finish_refresh",
             owner_id=owner_id,
-            user_id=due.user_id,
+            account_id=due.account_id,
             canvas_id=due.canvas_id,
             refresh_id=due.refresh_id,
             failures=failures,

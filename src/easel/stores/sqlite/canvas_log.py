@@ -11,7 +11,7 @@ from easel.stores import named_sql
 
 SQL = named_sql.load("sqlite", "canvases")
 
-Ids = Mapping[str, str]  # user_id and canvas_id
+Ids = Mapping[str, str]  # account_id and canvas_id
 
 
 def add_events(

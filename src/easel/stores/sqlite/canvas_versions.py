@@ -8,7 +8,7 @@ from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.versions import Version, VersionContent, find_replaced
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, UserId
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
 from easel.stores.rows.canvas_versions import encode_differences, to_content, to_version
 from easel.stores.sqlite.times import to_datetime
@@ -23,16 +23,22 @@ class SqliteCanvasVersions:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 
-    async def current(self, user_id: UserId, canvas_id: CanvasId) -> Version | None:
-        rows = await self._read("current_version", user_id=user_id, canvas_id=canvas_id)
+    async def current(self, account_id: AccountId, canvas_id: CanvasId) -> Version | None:
+        rows = await self._read("current_version", account_id=account_id, canvas_id=canvas_id)
         return to_version(rows[0], to_datetime) if rows else None
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int, only_accepted: bool
+        self,
+        account_id: AccountId,
+        canvas_id: CanvasId,
+        *,
+        before: int | None,
+        limit: int,
+        only_accepted: bool,
     ) -> list[Version]:
         rows = await self._read(
             "list_versions",
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
@@ -40,8 +46,8 @@ class SqliteCanvasVersions:
         )
         return [to_version(row, to_datetime) for row in rows]
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId, number: int) -> VersionContent | None:
-        rows = await self._read("get_version", user_id=user_id, canvas_id=canvas_id, version=number)
+    async def get(self, account_id: AccountId, canvas_id: CanvasId, number: int) -> VersionContent | None:
+        rows = await self._read("get_version", account_id=account_id, canvas_id=canvas_id, version=number)
         return to_content(rows[0], to_datetime) if rows else None
 
     async def _read(self, name: str, **arguments: Any) -> list[Any]:
@@ -59,7 +65,7 @@ def keep_version(
     replaced = find_replaced(before, change)
     if replaced is None:
         return []
-    ids = {"user_id": before.canvas.user_id, "canvas_id": before.canvas.canvas_id}
+    ids = {"account_id": before.canvas.account_id, "canvas_id": before.canvas.canvas_id}
     [row] = _rows(
         connection,
         "keep_version",

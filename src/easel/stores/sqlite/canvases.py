@@ -19,7 +19,7 @@ from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.ids import CanvasId, UserId, scoped_key
+from easel.ids import AccountId, CanvasId, scoped_key
 from easel.stores import named_sql
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.rows.canvases import (
@@ -49,7 +49,7 @@ class SqliteCanvases:
         self._max_versions = max_versions  # of one canvas
 
     async def create(self, new: NewCanvas, event: Envelope) -> CanvasSnapshot | None:
-        ids = {"user_id": new.user_id, "canvas_id": new.canvas_id}
+        ids = {"account_id": new.account_id, "canvas_id": new.canvas_id}
         named = {
             "agent_id": new.agent_id,
             "title": new.title,
@@ -82,46 +82,46 @@ class SqliteCanvases:
 
         created = await self._database.write(work)
         if created is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
-            await self._database.deletions.finish_canvas(new.user_id, new.canvas_id)
+            await self._database.deletions.finish_canvas(new.account_id, new.canvas_id)
             created = await self._database.write(work)
         return created
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> CanvasSnapshot | None:
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> CanvasSnapshot | None:
         rows = await self._read(
-            "get_canvas", user_id=user_id, canvas_id=canvas_id, now=self._database.clock()
+            "get_canvas", account_id=account_id, canvas_id=canvas_id, now=self._database.clock()
         )
         return to_snapshot(rows[0], to_datetime) if rows else None
 
     async def list_canvases(
-        self, user_id: UserId, *, agent_id: str | None, after: str, limit: int
+        self, account_id: AccountId, *, agent_id: str | None, after: str, limit: int
     ) -> list[Canvas]:
         rows = await self._read(
             "list_canvases" if agent_id is None else "list_agent_canvases",
-            user_id=user_id,
+            account_id=account_id,
             agent_id=agent_id,
             after=after,
             limit=limit,
         )
         return [to_canvas(row, to_datetime) for row in rows]
 
-    async def find_at(self, user_id: UserId, *, agent_id: str | None, offset: int) -> CanvasId | None:
+    async def find_at(self, account_id: AccountId, *, agent_id: str | None, offset: int) -> CanvasId | None:
         name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
-        rows = await self._read(name, user_id=user_id, agent_id=agent_id, offset=offset)
+        rows = await self._read(name, account_id=account_id, agent_id=agent_id, offset=offset)
         return CanvasId(rows[0]["canvas_id"]) if rows else None
 
-    async def count(self, user_id: UserId, *, agent_id: str | None, limit: int) -> int:
+    async def count(self, account_id: AccountId, *, agent_id: str | None, limit: int) -> int:
         name = "count_canvases" if agent_id is None else "count_agent_canvases"
-        [row] = await self._read(name, user_id=user_id, agent_id=agent_id, limit=limit)
+        [row] = await self._read(name, account_id=account_id, agent_id=agent_id, limit=limit)
         return row["found"]
 
-    async def get_agent(self, user_id: UserId, canvas_id: CanvasId) -> str | None:
-        rows = await self._read("get_canvas_agent", user_id=user_id, canvas_id=canvas_id)
+    async def get_agent(self, account_id: AccountId, canvas_id: CanvasId) -> str | None:
+        rows = await self._read("get_canvas_agent", account_id=account_id, canvas_id=canvas_id)
         return rows[0]["agent_id"] if rows else None
 
     async def change(
-        self, user_id: UserId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
+        self, account_id: AccountId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
             now = self._database.clock()
@@ -165,8 +165,8 @@ class SqliteCanvases:
 
         return await self._database.write(work)
 
-    async def delete(self, user_id: UserId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+    async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> list[str] | None:
             now = self._database.clock()
@@ -201,10 +201,10 @@ class SqliteCanvases:
             lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until)
         )
 
-    async def list_views(self, connection_id: str) -> list[tuple[UserId, CanvasId, View]]:
+    async def list_views(self, connection_id: str) -> list[tuple[AccountId, CanvasId, View]]:
         return [_to_view(row) for row in await self._read("list_views", connection_id=connection_id)]
 
-    async def list_expired_views(self, limit: int) -> list[tuple[UserId, CanvasId, View]]:
+    async def list_expired_views(self, limit: int) -> list[tuple[AccountId, CanvasId, View]]:
         return [
             _to_view(row)
             for row in await self._read("list_expired_views", now=self._database.clock(), limit=limit)
@@ -213,19 +213,19 @@ class SqliteCanvases:
     # -- retention -------------------------------------------------------------------------------------------
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        user_id, canvas_id = after
+        account_id, canvas_id = after
         before = self._database.clock() - microseconds(older_than_seconds)
         return to_old_logs(
             await self._read(
-                "find_old_logs", before=before, user_id=user_id, canvas_id=canvas_id, limit=limit
+                "find_old_logs", before=before, account_id=account_id, canvas_id=canvas_id, limit=limit
             ),
             limit,
         )
 
     async def trim_log(
-        self, user_id: UserId, canvas_id: CanvasId, older_than_seconds: float, step: int
+        self, account_id: AccountId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> int:
             before = self._database.clock() - microseconds(older_than_seconds)
@@ -240,20 +240,20 @@ class SqliteCanvases:
 
     # -- the log ---------------------------------------------------------------------------------------------
 
-    async def bounds(self, user_id: UserId, canvas_id: str, /) -> Bounds | None:
-        rows = await self._read("canvas_bounds", user_id=user_id, canvas_id=canvas_id)
+    async def bounds(self, account_id: AccountId, canvas_id: str, /) -> Bounds | None:
+        rows = await self._read("canvas_bounds", account_id=account_id, canvas_id=canvas_id)
         return Bounds(rows[0]["oldest_seq"], rows[0]["last_seq"], ended=False) if rows else None
 
     async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
         rows = await self._read(
             "canvas_heads", canvases=msgspec.json.encode([split_key(key) for key in keys]).decode()
         )
-        return {scoped_key(row["user_id"], row["canvas_id"]): row["last_seq"] for row in rows}
+        return {scoped_key(row["account_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
-        user_id, canvas_id = split_key(key)
+        account_id, canvas_id = split_key(key)
         rows = await self._read(
-            "canvas_after", user_id=user_id, canvas_id=canvas_id, cursor=cursor, limit=limit
+            "canvas_after", account_id=account_id, canvas_id=canvas_id, cursor=cursor, limit=limit
         )
         return to_canvas_events(rows, to_datetime)
 
@@ -283,7 +283,7 @@ def _store_transition(
     connection: sqlite3.Connection, transition: Transition, stored: Any, *, now: int, until: int
 ) -> None:
     if transition.pending_limit is not None:
-        ids = {"user_id": transition.execution.user_id, "canvas_id": transition.execution.canvas_id}
+        ids = {"account_id": transition.execution.account_id, "canvas_id": transition.execution.canvas_id}
         transition.pending_limit.check(
             _rows(
                 connection,
@@ -325,9 +325,9 @@ def _store_related(
         _rows(connection, "add_view", expires_at=expires_at, **ids, **asdict(change.opened))
 
 
-def _to_view(row: Any) -> tuple[UserId, CanvasId, View]:
+def _to_view(row: Any) -> tuple[AccountId, CanvasId, View]:
     return (
-        UserId(row["user_id"]),
+        AccountId(row["account_id"]),
         CanvasId(row["canvas_id"]),
         View(row["view_id"], row["client_id"], row["connection_id"]),
     )

@@ -12,14 +12,14 @@ from easel.core.document.document import Reported
 from easel.core.run.run import Claim
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, RunId, SessionId
 from easel.stores import named_sql
 from easel.stores.rows.documents import preempted_event, released_event
 from easel.stores.sqlite import canvas_log
 
 SQL = named_sql.load("sqlite", "documents")
 
-Ids = Mapping[str, str]  # user_id and canvas_id
+Ids = Mapping[str, str]  # account_id and canvas_id
 
 
 def fetch_all(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
@@ -38,7 +38,7 @@ def close_document(connection: sqlite3.Connection, ids: Ids) -> None:
 
 def preempt_leases(
     connection: sqlite3.Connection,
-    user_id: UserId,
+    account_id: AccountId,
     session_id: SessionId,
     *,
     of_run: RunId | None,
@@ -50,15 +50,17 @@ def preempt_leases(
 
     `by_run` is the run of the message or the cancelled one. Returns the canvases.
     """
-    ended = fetch_all(connection, "end_leases", user_id=user_id, session_id=session_id, run_id=of_run)
+    ended = fetch_all(connection, "end_leases", account_id=account_id, session_id=session_id, run_id=of_run)
     for row in ended:
 
         def make(revision: int, row: Any = row) -> Envelope:
             return preempted_event(
-                row["canvas_id"], revision, row["epoch"], reason=reason, user_id=user_id, run_id=by_run
+                row["canvas_id"], revision, row["epoch"], reason=reason, account_id=account_id, run_id=by_run
             )
 
-        canvas_log.append_event(connection, {"user_id": user_id, "canvas_id": row["canvas_id"]}, make, now)
+        canvas_log.append_event(
+            connection, {"account_id": account_id, "canvas_id": row["canvas_id"]}, make, now
+        )
     return tuple(CanvasId(row["canvas_id"]) for row in ended)
 
 
@@ -70,7 +72,7 @@ def release_leases(connection: sqlite3.Connection, claim: Claim, now: int) -> li
         def make(revision: int, row: Any = row) -> Envelope:
             return released_event(row["canvas_id"], revision, row["epoch"], claim.run_id)
 
-        ids = {"user_id": row["user_id"], "canvas_id": row["canvas_id"]}
+        ids = {"account_id": row["account_id"], "canvas_id": row["canvas_id"]}
         canvas_log.append_event(connection, ids, make, now)
     return [CanvasId(row["canvas_id"]) for row in ended]
 
@@ -97,18 +99,24 @@ def _add_versions(
 
 
 def report_drafts(
-    connection: sqlite3.Connection, user_id: UserId, reported: Sequence[Reported], max_versions: int, now: int
+    connection: sqlite3.Connection,
+    account_id: AccountId,
+    reported: Sequence[Reported],
+    max_versions: int,
+    now: int,
 ) -> None:
     """Mark drafts as reported by hidden messages and make them versions. CT-34, CT-35"""
     for drafts in reported:
-        ids = {"user_id": user_id, "canvas_id": drafts.canvas_id}
+        ids = {"account_id": account_id, "canvas_id": drafts.canvas_id}
         _add_versions(connection, ids, drafts.draft_no, max_versions, now)
         fetch_all(connection, "mark_reported", draft_no=drafts.draft_no, **ids)
         fetch_all(connection, "note_unreported", **ids)
         fetch_all(connection, "delete_reported_drafts", **ids)
 
 
-def session_has_document(connection: sqlite3.Connection, user_id: UserId, session_id: SessionId) -> bool:
+def session_has_document(
+    connection: sqlite3.Connection, account_id: AccountId, session_id: SessionId
+) -> bool:
     return bool(
-        fetch_all(connection, "list_newest_documents", user_id=user_id, session_id=session_id, limit=1)
+        fetch_all(connection, "list_newest_documents", account_id=account_id, session_id=session_id, limit=1)
     )

@@ -14,7 +14,7 @@ import msgspec
 from easel.core.document.document import Decide, Document, Draft, Version
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
-from easel.ids import CanvasId, RunId, SessionId, UserId
+from easel.ids import AccountId, CanvasId, RunId, SessionId
 from easel.stores.rows.documents import (
     apply_change,
     draft_arguments,
@@ -36,25 +36,25 @@ class SqliteDocuments:
         self._database = database
         self.max_versions = max_versions  # of one document
 
-    async def get(self, user_id: UserId, canvas_id: CanvasId) -> Document | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+    async def get(self, account_id: AccountId, canvas_id: CanvasId) -> Document | None:
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
         return await self._database.read(lambda connection: _load(connection, ids, self._now()))
 
-    async def list_newest(self, user_id: UserId, session_id: SessionId, limit: int) -> list[CanvasId]:
-        of_session = {"user_id": user_id, "session_id": session_id}
+    async def list_newest(self, account_id: AccountId, session_id: SessionId, limit: int) -> list[CanvasId]:
+        of_session = {"account_id": account_id, "session_id": session_id}
         rows = await self._read("list_newest_documents", limit=limit, **of_session)
         return [CanvasId(row["canvas_id"]) for row in rows]
 
     async def change(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         canvas_id: CanvasId,
         decide: Decide,
         *,
         claim: Claim | None = None,
         locks_session: bool = False,  # noqa: ARG002  (there is one writer)
     ) -> Document | None:
-        ids = {"user_id": user_id, "canvas_id": canvas_id}
+        ids = {"account_id": account_id, "canvas_id": canvas_id}
 
         def work(connection: sqlite3.Connection) -> Document | None:
             now = self._now()
@@ -97,19 +97,19 @@ class SqliteDocuments:
             lambda connection: document_changes.release_leases(connection, claim, self._now())
         )
 
-    async def list_expired_leases(self, limit: int) -> list[tuple[UserId, CanvasId]]:
+    async def list_expired_leases(self, limit: int) -> list[tuple[AccountId, CanvasId]]:
         rows = await self._read("list_expired_leases", now=self._now(), limit=limit)
-        return [(UserId(row["user_id"]), CanvasId(row["canvas_id"])) for row in rows]
+        return [(AccountId(row["account_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
-    async def list_unreported(self, user_id: UserId, session_id: SessionId) -> list[Draft]:
-        ids = {"user_id": user_id, "session_id": session_id}
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
+        ids = {"account_id": account_id, "session_id": session_id}
         rows = await self._read("list_unreported_drafts", **ids)
         if all(row["is_closed"] for row in rows):  # the usual case does not occupy the writer
             return to_drafts(rows)
 
         def work(connection: sqlite3.Connection) -> list[Draft]:
             for canvas_id in {row["canvas_id"] for row in rows}:
-                fetch_all(connection, "close_drafts", user_id=user_id, canvas_id=canvas_id)
+                fetch_all(connection, "close_drafts", account_id=account_id, canvas_id=canvas_id)
             # A draft that is open is of another document, which was changed since the first statement.
             listed = fetch_all(connection, "list_unreported_drafts", **ids)
             return to_drafts(row for row in listed if row["is_closed"])
@@ -117,20 +117,20 @@ class SqliteDocuments:
         return await self._database.write(work)
 
     async def list_versions(
-        self, user_id: UserId, canvas_id: CanvasId, *, before: int | None, limit: int
+        self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
     ) -> list[Version]:
         rows = await self._read(
             "list_versions",
-            user_id=user_id,
+            account_id=account_id,
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,
             limit=limit,
         )
         return [to_version(row, to_datetime) for row in rows]
 
-    async def read_revision(self, user_id: UserId, canvas_id: CanvasId, revision_id: str) -> str | None:
+    async def read_revision(self, account_id: AccountId, canvas_id: CanvasId, revision_id: str) -> str | None:
         rows = await self._read(
-            "read_revision", user_id=user_id, canvas_id=canvas_id, revision_id=revision_id
+            "read_revision", account_id=account_id, canvas_id=canvas_id, revision_id=revision_id
         )
         return rows[0]["text"] if rows else None
 

@@ -58,7 +58,7 @@ def append(
         add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
     _add_hidden_messages(connection, batch, now)
-    report_drafts(connection, claim.user_id, batch.reported, max_versions, now)
+    report_drafts(connection, claim.account_id, batch.reported, max_versions, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 
@@ -102,14 +102,14 @@ def add_events(
     Returns the last thread position taken, None if there is none.
     """
     places = thread_positions(events)
-    session = {"user_id": run.user_id, "session_id": run.session_id}
+    session = {"account_id": run.account_id, "session_id": run.session_id}
     count = sum(place is not None for place in places)
     head = (
         fetch_all(connection, "extend_thread", count=count, **session)[0]["last_thread_seq"]
         if count
         else None
     )
-    outside_thread = {"user_id": None, "session_id": None, "thread_seq": None}
+    outside_thread = {"account_id": None, "session_id": None, "thread_seq": None}
     rows = (
         {
             **event_columns(event),
@@ -180,7 +180,7 @@ def add_references(
     """Store references from the run to artifacts, which are then kept as long as the run."""
     for artifact_id in sorted(artifacts):
         fetch_all(
-            connection, "add_reference", user_id=run.user_id, run_id=run.run_id, artifact_id=artifact_id
+            connection, "add_reference", account_id=run.account_id, run_id=run.run_id, artifact_id=artifact_id
         )
 
 
@@ -227,7 +227,7 @@ def trim_logs(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[
 
 
 def run_key(run: NewRun | Run | Claim) -> dict[str, str]:
-    return {"run_id": run.run_id, "user_id": run.user_id, "session_id": run.session_id}
+    return {"run_id": run.run_id, "account_id": run.account_id, "session_id": run.session_id}
 
 
 def fence_arguments(claim: Claim) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
-from easel.ids import CanvasId, RunId, SessionId, UserId, WorkerId
+from easel.ids import AccountId, CanvasId, RunId, SessionId, WorkerId
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import (
     from_stored_attachments,
@@ -58,16 +58,16 @@ class SqliteRuns(SqlTurns):
             enqueued = await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
             if enqueued is not None:
                 return enqueued
-            await self._database.deletions.finish_session(new.user_id, new.session_id)
+            await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")
 
-    async def get(self, user_id: UserId, run_id: RunId) -> Run | None:
-        row = await self._read_row("get_run", user_id=user_id, run_id=run_id)
+    async def get(self, account_id: AccountId, run_id: RunId) -> Run | None:
+        row = await self._read_row("get_run", account_id=account_id, run_id=run_id)
         return _run(row) if row else None
 
     async def list_runs(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         *,
         session_id: SessionId | None,
         statuses: Sequence[Status],
@@ -76,7 +76,7 @@ class SqliteRuns(SqlTurns):
     ) -> list[Run]:
         rows = await self._read(
             list_statement(session_id, statuses),
-            user_id=user_id,
+            account_id=account_id,
             session_id=session_id,
             statuses=_json([status.value for status in statuses]),
             before=LAST_CURSOR if before is None else before,
@@ -86,14 +86,14 @@ class SqliteRuns(SqlTurns):
 
     async def request_cancel(
         self,
-        user_id: UserId,
+        account_id: AccountId,
         run_id: RunId,
         closing: Sequence[Envelope] | None,
         answer: Message | None = None,
     ) -> CancelAnswer | None:
         return await self._database.write(
             lambda connection: _request_cancel(
-                connection, user_id, run_id, Closing(closing, answer), self._now()
+                connection, account_id, run_id, Closing(closing, answer), self._now()
             )
         )
 
@@ -202,8 +202,8 @@ class SqliteRuns(SqlTurns):
             lambda connection: fetch_one(connection, "release_claim", **fence_arguments(claim)) is not None
         )
 
-    async def bounds(self, user_id: UserId, run_id: RunId) -> Bounds | None:
-        row = await self._read_row("log_bounds", user_id=user_id, run_id=run_id)
+    async def bounds(self, account_id: AccountId, run_id: RunId) -> Bounds | None:
+        row = await self._read_row("log_bounds", account_id=account_id, run_id=run_id)
         return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
 
     async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
@@ -254,13 +254,13 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     """Store a run and its message. Returns None if the session is deleted and not purged yet."""
     if new.idempotency_key is not None:
         earlier = fetch_one(
-            connection, "run_by_key", user_id=new.user_id, idempotency_key=new.idempotency_key
+            connection, "run_by_key", account_id=new.account_id, idempotency_key=new.idempotency_key
         )
         if earlier is not None:
             if earlier["request_digest"] != new.request_digest:
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
             return Enqueued(_run(earlier), is_new=False)
-        fetch_all(connection, "release_key", user_id=new.user_id, idempotency_key=new.idempotency_key)
+        fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
     key = run_key(new)
     question = new.question
     session = fetch_one(
@@ -294,7 +294,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
     preempted = preempt_leases(
-        connection, new.user_id, new.session_id, of_run=None, by_run=new.run_id, reason="message", now=now
+        connection, new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message", now=now
     )
     thread_seq: int = session["last_thread_seq"]
     run_log.add_question_deltas(connection, new, question, thread_seq, now)
@@ -311,9 +311,9 @@ class Closing(NamedTuple):
 
 
 def _request_cancel(
-    connection: sqlite3.Connection, user_id: UserId, run_id: RunId, closing: Closing, now: int
+    connection: sqlite3.Connection, account_id: AccountId, run_id: RunId, closing: Closing, now: int
 ) -> CancelAnswer | None:
-    row = fetch_one(connection, "get_run", user_id=user_id, run_id=run_id)
+    row = fetch_one(connection, "get_run", account_id=account_id, run_id=run_id)
     if row is None:
         return None
     run = _run(row)
@@ -330,7 +330,7 @@ def _request_cancel(
     thread_seq = run_log.add_events(connection, run, run.last_seq, closing.events, now)
     if closing.answer is not None:
         if closing.answer.event is not None:  # that event is not in the run's log, only in the thread
-            session = {"user_id": run.user_id, "session_id": run.session_id}
+            session = {"account_id": run.account_id, "session_id": run.session_id}
             thread_seq = fetch_all(connection, "extend_thread", count=1, **session)[0]["last_thread_seq"]
         if thread_seq is not None:
             run_log.add_message(connection, run, closing.answer, thread_seq, now, status=cancelled.status)
@@ -350,7 +350,7 @@ def _preempt_run(connection: sqlite3.Connection, run: Run, now: int) -> tuple[Ca
     """End the leases of a run that is cancelled. A queued run has them from an attempt before. CT-18"""
     return preempt_leases(
         connection,
-        run.user_id,
+        run.account_id,
         run.session_id,
         of_run=run.run_id,
         by_run=run.run_id,
@@ -391,7 +391,7 @@ def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> 
     del columns["cancel_requested_at"]
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
     # Not a subquery of the `returning` clause, which some versions of SQLite compute wrongly.
-    has_document = session_has_document(connection, row["user_id"], row["session_id"])
+    has_document = session_has_document(connection, row["account_id"], row["session_id"])
     return Claim(
         worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
     )

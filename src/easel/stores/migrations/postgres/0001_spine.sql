@@ -1,27 +1,27 @@
 -- Users, sessions, runs and their logs.
 
-create table users (
-  user_id text primary key,
+create table accounts (
+  account_id text primary key,
   name text not null unique,
   created_at timestamptz not null default now()
 );
-insert into users (user_id, name) values ('owner', 'owner');
+insert into accounts (account_id, name) values ('owner', 'owner');
 
 create table sessions (
-  user_id text not null references users(user_id) on delete cascade,
+  account_id text not null references accounts(account_id) on delete cascade,
   session_id text not null,
   -- The run whose turn it is. Kept on the row that enqueue and finish both lock, so that one of them always sees the other.
   active_run_id text,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
-  primary key (user_id, session_id)
+  primary key (account_id, session_id)
 ) with (fillfactor = 70);
 
 create sequence run_turns;
 
 create table runs (
   run_id text primary key,
-  user_id text not null,
+  account_id text not null,
   session_id text not null,
   status text not null,
   input_text text not null,
@@ -46,7 +46,7 @@ create table runs (
   turn_no bigint,
   idempotency_key text,
   request_digest text,
-  foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
+  foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   -- A run is always in one of five states.
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
   -- A run has ended exactly when it says so.
@@ -65,14 +65,14 @@ create index runs_owner_idx on runs(owner_id);
 -- What can be claimed, in the order of claiming; rows leave it when they are claimed.
 create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
 -- What waits behind its session's active run.
-create index runs_waiting_idx on runs(user_id, session_id, queue_no) where status = 'queued' and turn_no is null;
+create index runs_waiting_idx on runs(account_id, session_id, queue_no) where status = 'queued' and turn_no is null;
 -- What is held: few rows. lease_until is left out on purpose, so that a renewal touches no index.
 create index runs_held_idx on runs(run_id) where status = 'running';
-create index runs_listing_idx on runs(user_id, queue_no desc);
-create index runs_session_idx on runs(user_id, session_id, queue_no desc);
-create unique index runs_idempotency_idx on runs(user_id, idempotency_key) where idempotency_key is not null;
+create index runs_listing_idx on runs(account_id, queue_no desc);
+create index runs_session_idx on runs(account_id, session_id, queue_no desc);
+create unique index runs_idempotency_idx on runs(account_id, idempotency_key) where idempotency_key is not null;
 -- One active run per session: the turn is held once.
-create unique index one_turn_per_session on runs(user_id, session_id) where turn_no is not null and status in ('queued', 'running');
+create unique index one_turn_per_session on runs(account_id, session_id) where turn_no is not null and status in ('queued', 'running');
 
 create table run_events (
   run_id text not null references runs(run_id) on delete cascade,

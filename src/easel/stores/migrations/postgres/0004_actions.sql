@@ -8,7 +8,7 @@ alter table canvases
 
 -- One execution of an action, which is also its record: actor, call, times and outcome. CV-48
 create table canvas_actions (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   event_id text not null,
   action_id text not null,
@@ -31,18 +31,18 @@ create table canvas_actions (
   -- The claim of the instance that runs it.
   owner_id text,
   lease_until timestamptz,
-  primary key (user_id, event_id),
-  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade,
+  primary key (account_id, event_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
   constraint running_means_held check ((owner_id is not null and lease_until is not null and started_at is not null) or status <> 'running'),
   constraint ended_means_over check ((ended_at is not null) = (status in ('completed', 'failed', 'refused')))
 );
-create index canvas_actions_listing_idx on canvas_actions(user_id, canvas_id, event_id desc);
-create unique index canvas_actions_request_idx on canvas_actions(user_id, canvas_id, request_id) where request_id is not null;
+create index canvas_actions_listing_idx on canvas_actions(account_id, canvas_id, event_id desc);
+create unique index canvas_actions_request_idx on canvas_actions(account_id, canvas_id, request_id) where request_id is not null;
 create index canvas_actions_running_idx on canvas_actions(lease_until) where status = 'running';
 
 -- Refresh jobs, one row per job of a spec; claimed like runs.
 create table canvas_refreshes (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   refresh_id text not null,
   action_id text not null,
@@ -51,7 +51,7 @@ create table canvas_refreshes (
   owner_id text,
   lease_until timestamptz,
   failures integer not null default 0,
-  primary key (user_id, canvas_id, refresh_id),
-  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
+  primary key (account_id, canvas_id, refresh_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
 ) with (fillfactor = 70);
 create index canvas_refreshes_due_idx on canvas_refreshes(next_at);

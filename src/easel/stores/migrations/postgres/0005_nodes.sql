@@ -4,7 +4,7 @@
 -- Tokens that authenticate a principal. Only the digest of a token is stored.
 create table tokens (
   token_id text primary key,
-  user_id text not null references users(user_id) on delete cascade,
+  account_id text not null references accounts(account_id) on delete cascade,
   kind text not null constraint token_kind_is_known check (kind in ('user', 'node', 'service')),
   name text not null,
   -- The only node that may use the token; null means any.
@@ -13,12 +13,12 @@ create table tokens (
   created_at timestamptz not null default clock_timestamp(),
   revoked_at timestamptz
 );
-create index tokens_user_idx on tokens(user_id, token_id);
+create index tokens_account_idx on tokens(account_id, token_id);
 
 -- Connected machines, on any instance, and their tools. A row expires if the instance of the connection
 -- crashes.
 create table nodes (
-  user_id text not null references users(user_id) on delete cascade,
+  account_id text not null references accounts(account_id) on delete cascade,
   node_id text not null,
   connection_id text not null unique,
   instance_id text not null,
@@ -28,13 +28,13 @@ create table nodes (
   tools json not null,
   connected_at timestamptz not null default clock_timestamp(),
   expires_at timestamptz not null,
-  primary key (user_id, node_id)
+  primary key (account_id, node_id)
 ) with (fillfactor = 70);
 
 -- Calls to a connection of another instance. A row exists as long as its call.
 create table calls (
   call_id text primary key,
-  user_id text not null references users(user_id) on delete cascade,
+  account_id text not null references accounts(account_id) on delete cascade,
   -- The connection, not the node: when the connection ends, the call fails.
   target text not null,
   method text not null,

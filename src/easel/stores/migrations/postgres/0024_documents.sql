@@ -3,7 +3,7 @@
 
 -- The document of a canvas of mode `markdown`. Its text is that of the newest draft, or empty.
 create table documents (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   -- The session that owns the canvas.
   session_id text not null,
@@ -25,20 +25,20 @@ create table documents (
   interrupted_run_ids text not null default '',
   -- The lines that the holder of the lease was shown, as [first, last] pairs.
   inspected jsonb not null default '[]',
-  primary key (user_id, canvas_id),
-  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade,
+  primary key (account_id, canvas_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
   constraint lease_is_complete check (num_nulls(lease_id, lease_run_id, lease_session_id, lease_expires_at) in (0, 4)),
   constraint leased_means_active check (is_active or lease_id is null),
   constraint epoch_from_zero check (epoch >= 0)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
-create index documents_session_idx on documents(user_id, session_id, created_at desc, canvas_id desc) where is_active;
-create index documents_unreported_idx on documents(user_id, session_id) where has_unreported and is_active;
+create index documents_session_idx on documents(account_id, session_id, created_at desc, canvas_id desc) where is_active;
+create index documents_unreported_idx on documents(account_id, session_id) where has_unreported and is_active;
 -- Few rows. lease_expires_at is left out on purpose, so that a renewal writes no index.
-create index documents_leased_idx on documents(lease_session_id, lease_run_id, user_id) where lease_id is not null;
+create index documents_leased_idx on documents(lease_session_id, lease_run_id, account_id) where lease_id is not null;
 
 -- The texts that authors left, in order. Of the reported drafts only the newest is kept, as the base of the next.
 create table artefact_drafts (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   draft_no bigint not null constraint draft_no_from_one check (draft_no >= 1),
   text text not null,
@@ -55,15 +55,15 @@ create table artefact_drafts (
   -- Whether a hidden message reports the draft.
   is_reported boolean not null default false,
   updated_at timestamptz not null default clock_timestamp(),
-  primary key (user_id, canvas_id, draft_no),
-  foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade,
+  primary key (account_id, canvas_id, draft_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade,
   constraint reported_means_closed check (is_closed or not is_reported),
   constraint reported_means_versioned check (is_versioned or not is_reported)
 );
 
 -- The versions of documents.
 create table artefacts (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   version_no bigint not null constraint version_no_from_one check (version_no >= 1),
   text text not null,
@@ -74,10 +74,10 @@ create table artefacts (
   author_id text not null,
   author_run_id text,
   created_at timestamptz not null default clock_timestamp(),
-  primary key (user_id, canvas_id, version_no),
-  foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade
+  primary key (account_id, canvas_id, version_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade
 );
-create index artefacts_revision_idx on artefacts(revision_id, user_id, canvas_id);
+create index artefacts_revision_idx on artefacts(revision_id, account_id, canvas_id);
 
 -- Messages of role user that only the model reads. A table of its own: older code would show a row of
 -- `messages`.
@@ -92,8 +92,8 @@ create table hidden_messages (
   primary key (run_id, hidden_no)
 );
 
-insert into documents (user_id, canvas_id, session_id, created_at)
-select user_id, canvas_id, regexp_replace(coalesce(owner_session_key, 'agent:' || agent_id || ':main'), '^agent:main:', ''),
+insert into documents (account_id, canvas_id, session_id, created_at)
+select account_id, canvas_id, regexp_replace(coalesce(owner_session_key, 'agent:' || agent_id || ':main'), '^agent:main:', ''),
        created_at
   from canvases where spec->>'mode' = 'markdown' and deleted_at is null;
 
@@ -111,21 +111,21 @@ declare
 begin
   for leased in
     select canvas_id from documents
-     where lease_id is not null and lease_session_id = for_session and user_id = for_user
+     where lease_id is not null and lease_session_id = for_session and account_id = for_user
        and (for_run is null or lease_run_id = for_run)
      order by canvas_id collate "C"  -- as the other transactions that lock several documents
   loop
-    perform from canvases where user_id = for_user and canvas_id = leased.canvas_id for update;
+    perform from canvases where account_id = for_user and canvas_id = leased.canvas_id for update;
     update documents
        set epoch = epoch + 1, inspected = '[]', lease_id = null,
            lease_run_id = null, lease_session_id = null, lease_expires_at = null
-     where user_id = for_user and canvas_id = leased.canvas_id and lease_session_id = for_session
+     where account_id = for_user and canvas_id = leased.canvas_id and lease_session_id = for_session
        and (for_run is null or lease_run_id = for_run)
     returning epoch into raised;
     continue when not found;
-    update canvases set last_seq = last_seq + 1 where user_id = for_user and canvas_id = leased.canvas_id
+    update canvases set last_seq = last_seq + 1 where account_id = for_user and canvas_id = leased.canvas_id
     returning last_seq, revision into place;
-    insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
+    insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
     values (for_user, leased.canvas_id, place.last_seq, 'canvas.lease.changed', 'public',
             event::jsonb || jsonb_build_object(
               'canvasId', leased.canvas_id, 'revision', place.revision, 'canvas_epoch', raised,

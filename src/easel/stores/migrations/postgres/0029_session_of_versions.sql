@@ -4,7 +4,7 @@ alter table canvas_versions add column session_key text not null default '';
 update canvas_versions v
    set session_key = coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':main')
   from canvases c
- where c.user_id = v.user_id and c.canvas_id = v.canvas_id;
+ where c.account_id = v.account_id and c.canvas_id = v.canvas_id;
 alter table canvas_versions add column is_complete boolean not null default false;
 alter table canvases add column titled_by text;
 alter table canvas_versions add column titled_by text;

@@ -1,20 +1,20 @@
 -- Users, sessions, runs and their logs. Times are whole microseconds since 1970, UTC.
 
-create table users (
-  user_id text not null primary key,
+create table accounts (
+  account_id text not null primary key,
   name text not null unique,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer))
 ) strict;
-insert into users (user_id, name) values ('owner', 'owner');
+insert into accounts (account_id, name) values ('owner', 'owner');
 
 create table sessions (
-  user_id text not null references users(user_id) on delete cascade,
+  account_id text not null references accounts(account_id) on delete cascade,
   session_id text not null,
   -- The run whose turn it is.
   active_run_id text,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   updated_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
-  primary key (user_id, session_id)
+  primary key (account_id, session_id)
 ) strict;
 
 -- The last numbers given out: which arrival, and which turn. One writer, so one row is enough; no number is ever given twice.
@@ -27,7 +27,7 @@ insert into run_counters (only_row) values (1);
 
 create table runs (
   run_id text not null primary key,
-  user_id text not null,
+  account_id text not null,
   session_id text not null,
   status text not null,
   input_text text not null,
@@ -52,7 +52,7 @@ create table runs (
   turn_no integer,
   idempotency_key text,
   request_digest text,
-  foreign key (user_id, session_id) references sessions(user_id, session_id) on delete cascade,
+  foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   -- A run is always in one of five states.
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
   -- A run has ended exactly when it says so.
@@ -71,16 +71,16 @@ create index runs_owner_idx on runs(owner_id);
 -- What can be claimed, in the order of claiming; rows leave it when they are claimed.
 create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
 -- What waits behind its session's active run.
-create index runs_waiting_idx on runs(user_id, session_id, queue_no) where status = 'queued' and turn_no is null;
+create index runs_waiting_idx on runs(account_id, session_id, queue_no) where status = 'queued' and turn_no is null;
 -- What is held: few rows. lease_until is left out on purpose, so that a renewal touches no index.
 create index runs_held_idx on runs(run_id) where status = 'running';
-create index runs_listing_idx on runs(user_id, queue_no desc);
-create index runs_session_idx on runs(user_id, session_id, queue_no desc);
+create index runs_listing_idx on runs(account_id, queue_no desc);
+create index runs_session_idx on runs(account_id, session_id, queue_no desc);
 -- Whose log can still be shortened; rows enter it when they end.
 create index runs_prunable_idx on runs(finished_at) where finished_at is not null and oldest_seq < last_seq;
-create unique index runs_idempotency_idx on runs(user_id, idempotency_key) where idempotency_key is not null;
+create unique index runs_idempotency_idx on runs(account_id, idempotency_key) where idempotency_key is not null;
 -- One active run per session: the turn is held once.
-create unique index one_turn_per_session on runs(user_id, session_id) where turn_no is not null and status in ('queued', 'running');
+create unique index one_turn_per_session on runs(account_id, session_id) where turn_no is not null and status in ('queued', 'running');
 
 create table run_events (
   run_id text not null references runs(run_id) on delete cascade,

@@ -3,7 +3,7 @@
 
 -- The document of a canvas of mode `markdown`. Its text is that of the newest draft, or empty.
 create table documents (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   -- The session that owns the canvas.
   session_id text not null,
@@ -25,20 +25,20 @@ create table documents (
   interrupted_run_ids text not null default '',
   -- The lines that the holder of the lease was shown, as [first, last] pairs.
   inspected text not null default '[]' constraint inspected_is_json check (json_valid(inspected)),
-  primary key (user_id, canvas_id),
-  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade,
+  primary key (account_id, canvas_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
   constraint lease_is_complete check ((lease_id is null) + (lease_run_id is null) + (lease_session_id is null) + (lease_expires_at is null) in (0, 4)),
   constraint leased_means_active check (is_active or lease_id is null),
   constraint epoch_from_zero check (epoch >= 0)
 ) strict;
-create index documents_session_idx on documents(user_id, session_id, created_at desc, canvas_id desc) where is_active;
-create index documents_unreported_idx on documents(user_id, session_id) where has_unreported and is_active;
+create index documents_session_idx on documents(account_id, session_id, created_at desc, canvas_id desc) where is_active;
+create index documents_unreported_idx on documents(account_id, session_id) where has_unreported and is_active;
 -- Few rows. lease_expires_at is left out on purpose, so that a renewal writes no index.
-create index documents_leased_idx on documents(lease_session_id, lease_run_id, user_id) where lease_id is not null;
+create index documents_leased_idx on documents(lease_session_id, lease_run_id, account_id) where lease_id is not null;
 
 -- The texts that authors left, in order. Of the reported drafts only the newest is kept, as the base of the next.
 create table artefact_drafts (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   draft_no integer not null constraint draft_no_from_one check (draft_no >= 1),
   text text not null,
@@ -55,15 +55,15 @@ create table artefact_drafts (
   -- Whether a hidden message reports the draft.
   is_reported integer not null default 0 check (is_reported in (0, 1)),
   updated_at integer not null,
-  primary key (user_id, canvas_id, draft_no),
-  foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade,
+  primary key (account_id, canvas_id, draft_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade,
   constraint reported_means_closed check (is_closed or not is_reported),
   constraint reported_means_versioned check (is_versioned or not is_reported)
 ) strict;
 
 -- The versions of documents.
 create table artefacts (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   version_no integer not null constraint version_no_from_one check (version_no >= 1),
   -- Bytes of the text.
@@ -75,10 +75,10 @@ create table artefacts (
   created_at integer not null,
   -- The last column, so that a listing does not read it.
   text text not null,
-  primary key (user_id, canvas_id, version_no),
-  foreign key (user_id, canvas_id) references documents(user_id, canvas_id) on delete cascade
+  primary key (account_id, canvas_id, version_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade
 ) strict;
-create index artefacts_revision_idx on artefacts(revision_id, user_id, canvas_id);
+create index artefacts_revision_idx on artefacts(revision_id, account_id, canvas_id);
 
 -- Messages of role user that only the model reads. A table of its own: older code would show a row of
 -- `messages`.
@@ -93,7 +93,7 @@ create table hidden_messages (
   primary key (run_id, hidden_no)
 ) strict;
 
-insert into documents (user_id, canvas_id, session_id, created_at)
-select user_id, canvas_id, iif(substr(session_key, 1, 11) = 'agent:main:', substr(session_key, 12), session_key), created_at
+insert into documents (account_id, canvas_id, session_id, created_at)
+select account_id, canvas_id, iif(substr(session_key, 1, 11) = 'agent:main:', substr(session_key, 12), session_key), created_at
   from (select *, coalesce(owner_session_key, 'agent:' || agent_id || ':main') as session_key from canvases)
  where json_extract(spec, '$.mode') = 'markdown' and deleted_at is null;

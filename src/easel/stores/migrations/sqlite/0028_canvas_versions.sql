@@ -6,7 +6,7 @@
 alter table canvases add column written_at integer;
 
 create table canvas_versions (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   version_no integer not null constraint version_no_from_one check (version_no >= 1),
   -- The last revision of the canvas with this content.
@@ -24,21 +24,21 @@ create table canvas_versions (
   next_changed text not null,
   -- Null: the next version has the same spec. The last column, so that a listing does not read it.
   spec text constraint spec_is_json check (spec is null or json_valid(spec)),
-  primary key (user_id, canvas_id, version_no),
-  foreign key (user_id, canvas_id) references canvases(user_id, canvas_id) on delete cascade
+  primary key (account_id, canvas_id, version_no),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
 ) strict;
 
 -- The assets of a version that the next version changed. Without a blob: the version does not have the asset.
 create table canvas_version_assets (
-  user_id text not null,
+  account_id text not null,
   canvas_id text not null,
   version_no integer not null,
   path text not null,
   blob_key text,
   size integer,
-  primary key (user_id, canvas_id, version_no, path),
-  foreign key (user_id, canvas_id, version_no)
-    references canvas_versions(user_id, canvas_id, version_no) on delete cascade,
+  primary key (account_id, canvas_id, version_no, path),
+  foreign key (account_id, canvas_id, version_no)
+    references canvas_versions(account_id, canvas_id, version_no) on delete cascade,
   constraint blob_has_size check ((blob_key is null) = (size is null)),
   constraint size_is_counted check (size >= 0)
 ) strict, without rowid;

@@ -1,47 +1,47 @@
 -- name: withdraw_artifact
 -- Delete the row of an upload whose blob is not stored yet. Returns its blob key, or no row if a sweep
 -- deleted the row.
-delete from artifacts where user_id = :user_id and artifact_id = :artifact_id and not is_stored
+delete from artifacts where account_id = :account_id and artifact_id = :artifact_id and not is_stored
 returning blob_key;
 
 -- name: complete_upload
 -- Store the row of an uploaded artifact. An existing row gets the blob of this upload if it has no stored
 -- blob, or if its blob has the key `missing_key`; otherwise it keeps its own blob.
-insert into artifacts (user_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
-values (:user_id, :artifact_id, :size, :media_type, :blob_key, true, now(), now())
-on conflict (user_id, artifact_id) do update
+insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
+values (:account_id, :artifact_id, :size, :media_type, :blob_key, true, now(), now())
+on conflict (account_id, artifact_id) do update
    set touched_at = excluded.touched_at,
        blob_key = case when artifacts.is_stored and coalesce(artifacts.blob_key <> :missing_key::text, true)
                        then artifacts.blob_key else excluded.blob_key end,
        is_stored = true
-returning user_id, artifact_id, size, media_type, blob_key, is_stored;
+returning account_id, artifact_id, size, media_type, blob_key, is_stored;
 
 -- name: get_artifact
--- Return one artifact of this user, if its blob is stored.
-select user_id, artifact_id, size, media_type, blob_key, is_stored
-  from artifacts where user_id = :user_id and artifact_id = :artifact_id and is_stored;
+-- Return one artifact of this account, if its blob is stored.
+select account_id, artifact_id, size, media_type, blob_key, is_stored
+  from artifacts where account_id = :account_id and artifact_id = :artifact_id and is_stored;
 
 -- name: add_references
 -- Store references from a run or a canvas to artifacts. No sweep deletes an artifact that has references.
 -- Unknown ids are ignored. The row lock waits for a concurrent sweep, so that no reference to a deleted row
 -- is stored.
-insert into artifact_refs (user_id, artifact_id, run_id, canvas_id)
-select user_id, artifact_id, :run_id::text, :canvas_id::text
+insert into artifact_refs (account_id, artifact_id, run_id, canvas_id)
+select account_id, artifact_id, :run_id::text, :canvas_id::text
   from artifacts
- where user_id = :user_id and artifact_id = any(:artifact_ids::text[]) and is_stored
+ where account_id = :account_id and artifact_id = any(:artifact_ids::text[]) and is_stored
  order by artifact_id
    for key share
 on conflict do nothing;
 
 -- name: find_orphans
--- Return the next page of artifacts of all users, and whether each is old enough to be swept and has no
+-- Return the next page of artifacts of all accounts, and whether each is old enough to be swept and has no
 -- reference. Nothing is locked. A scalar subquery instead of `not exists`, for which Postgres may read all
 -- references.
-select a.user_id, a.artifact_id,
+select a.account_id, a.artifact_id,
        a.touched_at < now() - make_interval(secs => :seconds)
          and (select 1 from artifact_refs r
-               where r.user_id = a.user_id and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
+               where r.account_id = a.account_id and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
   from artifacts a
- where (a.user_id, a.artifact_id) > (:after_user, :after_artifact)
- order by a.user_id, a.artifact_id
+ where (a.account_id, a.artifact_id) > (:after_user, :after_artifact)
+ order by a.account_id, a.artifact_id
  limit :limit;

@@ -1,19 +1,19 @@
 -- name: next_deleted_session
 -- Return the session that was deleted first and still has rows, and lock it. Sessions that another
 -- transaction has locked are skipped.
-select user_id, session_id from sessions where deleted_at is not null
+select account_id, session_id from sessions where deleted_at is not null
  order by deleted_at limit 1
    for update skip locked;
 
 -- name: find_deleted_session
 -- Lock a session that is deleted and still has rows.
-select user_id, session_id from sessions
- where user_id = :user_id and session_id = :session_id and deleted_at is not null
+select account_id, session_id from sessions
+ where account_id = :account_id and session_id = :session_id and deleted_at is not null
    for update;
 
 -- name: list_runs_to_purge
 -- List some runs of a deleted session.
-select run_id from runs where user_id = :user_id and session_id = :session_id limit :limit;
+select run_id from runs where account_id = :account_id and session_id = :session_id limit :limit;
 
 -- name: purge_boards
 -- Delete some board values of these runs.
@@ -37,68 +37,68 @@ delete from runs where run_id = any(:run_ids::text[]);
 -- Delete some messages of a deleted session.
 delete from messages
  where ctid = any(array(select ctid from messages
-                         where user_id = :user_id and session_id = :session_id limit :limit))
+                         where account_id = :account_id and session_id = :session_id limit :limit))
 returning 1;
 
 -- name: end_thread
 -- Store the last thread position of a deleted session, so that a new session of the same id continues from
 -- it.
-insert into ended_threads (user_id, session_id, last_thread_seq)
-select user_id, session_id, last_thread_seq from sessions
- where user_id = :user_id and session_id = :session_id and last_thread_seq > 0
-on conflict (user_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
+insert into ended_threads (account_id, session_id, last_thread_seq)
+select account_id, session_id, last_thread_seq from sessions
+ where account_id = :account_id and session_id = :session_id and last_thread_seq > 0
+on conflict (account_id, session_id) do update set last_thread_seq = excluded.last_thread_seq;
 
 -- name: delete_session
 -- Delete a session whose other rows are deleted.
-delete from sessions where user_id = :user_id and session_id = :session_id;
+delete from sessions where account_id = :account_id and session_id = :session_id;
 
 -- name: next_deleted_canvas
 -- Return the canvas that was deleted first and still has rows, and lock it. Canvases that another
 -- transaction has locked are skipped.
-select user_id, canvas_id from canvases where deleted_at is not null
+select account_id, canvas_id from canvases where deleted_at is not null
  order by deleted_at limit 1
    for update skip locked;
 
 -- name: find_deleted_canvas
 -- Lock a canvas that is deleted and still has rows.
-select user_id, canvas_id from canvases
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is not null
+select account_id, canvas_id from canvases
+ where account_id = :account_id and canvas_id = :canvas_id and deleted_at is not null
    for update;
 
 -- name: purge_canvas_references
 -- Delete some artifact references of a deleted canvas.
 delete from artifact_refs
  where ctid = any(array(select ctid from artifact_refs
-                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
 -- name: purge_versions
 -- Delete some versions of the document of a deleted canvas.
 delete from artefacts
  where ctid = any(array(select ctid from artefacts
-                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
 -- name: purge_canvas_versions
 -- Delete some versions of a deleted canvas.
 delete from canvas_versions
  where ctid = any(array(select ctid from canvas_versions
-                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
 -- name: purge_drafts
 -- Delete some drafts of the document of a deleted canvas.
 delete from artefact_drafts
  where ctid = any(array(select ctid from artefact_drafts
-                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
 -- name: end_canvas
 -- Store the last log position of a deleted canvas, so that a new canvas of the same id continues from it.
-insert into ended_canvases (user_id, canvas_id, last_seq)
-select user_id, canvas_id, last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id
-on conflict (user_id, canvas_id) do update set last_seq = excluded.last_seq;
+insert into ended_canvases (account_id, canvas_id, last_seq)
+select account_id, canvas_id, last_seq from canvases where account_id = :account_id and canvas_id = :canvas_id
+on conflict (account_id, canvas_id) do update set last_seq = excluded.last_seq;
 
 -- name: delete_canvas
 -- Delete a canvas whose events, executions and references are deleted.
-delete from canvases where user_id = :user_id and canvas_id = :canvas_id;
+delete from canvases where account_id = :account_id and canvas_id = :canvas_id;

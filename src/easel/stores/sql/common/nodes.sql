@@ -1,21 +1,21 @@
 -- name: lock_node
 -- Return the current connection of a node and lock its row, so that concurrent registrations of the node run
 -- one after another.
-select connection_id from nodes where user_id = :user_id and node_id = :node_id for update;
+select connection_id from nodes where account_id = :account_id and node_id = :node_id for update;
 
 -- name: count_nodes
--- Count the other connected nodes of this user.
+-- Count the other connected nodes of this account.
 select count(*) as others from nodes
- where user_id = :user_id and node_id <> :node_id and expires_at > clock_timestamp();
+ where account_id = :account_id and node_id <> :node_id and expires_at > clock_timestamp();
 
 -- name: register_node
 -- Store the connection of a node, replacing an earlier connection. The row expires unless its instance renews
 -- it.
-insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+insert into nodes (account_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
                    expires_at)
-values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+values (:account_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
         clock_timestamp(), clock_timestamp() + make_interval(secs => :seconds))
-on conflict (user_id, node_id) do update
+on conflict (account_id, node_id) do update
    set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version,
        platform = excluded.platform,
        tools = excluded.tools, connected_at = excluded.connected_at, expires_at = excluded.expires_at
@@ -24,16 +24,16 @@ returning connected_at;
 -- name: register_node_again
 -- Restore the row of a connected node after the row expired. Returns no row if the node has another
 -- connection now.
-insert into nodes (user_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
+insert into nodes (account_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
                    expires_at)
-values (:user_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+values (:account_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
         :connected_at, clock_timestamp() + make_interval(secs => :seconds))
 on conflict do nothing
 returning connected_at;
 
 -- name: unregister_node
 -- Delete the row of a node whose connection has ended.
-delete from nodes where connection_id = :connection_id returning user_id, node_id;
+delete from nodes where connection_id = :connection_id returning account_id, node_id;
 
 -- name: fail_calls
 -- Fail the open calls to a connection that has ended. The caller must have locked or deleted the row of the
@@ -47,19 +47,19 @@ update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds
  where connection_id = any(:connection_ids::text[]) returning connection_id;
 
 -- name: list_nodes
--- List the connected nodes of a user, on any instance.
-select user_id, node_id, connection_id, instance_id, version, platform, tools::text as tools, connected_at
-  from nodes where user_id = :user_id and expires_at > clock_timestamp()
+-- List the connected nodes of an account, on any instance.
+select account_id, node_id, connection_id, instance_id, version, platform, tools::text as tools, connected_at
+  from nodes where account_id = :account_id and expires_at > clock_timestamp()
  order by node_id collate "C";
 
 -- name: place_call
 -- Store a call to a node, if the connection is current. The row lock makes a concurrent unregistration of the
 -- node wait until the call is stored, and then fail the call. DESIGN §5
-insert into calls (call_id, user_id, target, method, params, status, deadline, heard_until)
-select :call_id, user_id, connection_id, :method, :params::text::json, 'asked',
+insert into calls (call_id, account_id, target, method, params, status, deadline, heard_until)
+select :call_id, account_id, connection_id, :method, :params::text::json, 'asked',
        clock_timestamp() + make_interval(secs => :timeout_seconds),
        clock_timestamp() + make_interval(secs => :caller_ttl_seconds)
-  from nodes where user_id = :user_id and connection_id = :target and expires_at > clock_timestamp()
+  from nodes where account_id = :account_id and connection_id = :target and expires_at > clock_timestamp()
    for key share
 returning call_id;
 
@@ -72,12 +72,12 @@ returning call_id;
 
 -- name: delete_call
 -- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
-delete from calls where call_id = :call_id and user_id = :user_id and status <> 'taken' returning call_id;
+delete from calls where call_id = :call_id and account_id = :account_id and status <> 'taken' returning call_id;
 
 -- name: cancel_call
 -- Mark a taken call as cancelled, so that the instance that runs the call stops it.
 update calls set cancelled_at = clock_timestamp()
- where call_id = :call_id and user_id = :user_id and status = 'taken' returning target;
+ where call_id = :call_id and account_id = :account_id and status = 'taken' returning target;
 
 -- name: take_cancelled_calls
 -- Take the calls that this instance must stop: calls that were cancelled and, if requested, calls that their

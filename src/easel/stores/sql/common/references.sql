@@ -24,21 +24,21 @@ update artifact_refs set mentioned_seq = (select last_seq from runs where run_id
 
 -- name: lock_canvas
 -- Lock a canvas until the transaction ends, so that no mention is added to it.
-select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
+select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id for update;
 
 -- name: canvas_content
 -- Return what a canvas mentions besides its log and its records.
 select state::text as state, spec::text as spec from canvases
- where user_id = :user_id and canvas_id = :canvas_id;
+ where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: release_canvas_references
 -- Delete these references of a canvas. Requires the lock of the canvas.
 delete from artifact_refs
- where user_id = :user_id and canvas_id = :canvas_id and artifact_id = any(:released::text[]);
+ where account_id = :account_id and canvas_id = :canvas_id and artifact_id = any(:released::text[]);
 
 -- name: confirm_canvas_references
 -- Record that the canvas may mention these artifacts up to the end of its log. Requires the lock of the
 -- canvas.
 update artifact_refs
-   set mentioned_seq = (select last_seq from canvases where user_id = :user_id and canvas_id = :canvas_id)
- where user_id = :user_id and canvas_id = :canvas_id and artifact_id = any(:kept::text[]);
+   set mentioned_seq = (select last_seq from canvases where account_id = :account_id and canvas_id = :canvas_id)
+ where account_id = :account_id and canvas_id = :canvas_id and artifact_id = any(:kept::text[]);

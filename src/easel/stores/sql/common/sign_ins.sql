@@ -4,9 +4,9 @@ delete from ended_sign_ins where forget_at < statement_timestamp();
 
 -- name: revoke_sign_in
 -- Revoke a sign-in.
-insert into ended_sign_ins (sign_in_id, user_id, forget_at)
-select :sign_in_id, user_id, clock_timestamp() + make_interval(secs => :seconds) from users
- where user_id = :user_id
+insert into ended_sign_ins (sign_in_id, account_id, forget_at)
+select :sign_in_id, account_id, clock_timestamp() + make_interval(secs => :seconds) from accounts
+ where account_id = :account_id
 on conflict (sign_in_id) do nothing;
 
 -- name: revoked_sign_ins

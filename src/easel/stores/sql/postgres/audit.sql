@@ -5,9 +5,9 @@
 with recursive head as (
   select last_seq, last_hash from audit_head for update
 ), entries as (
-  select * from unnest(:user_ids::text[], :ats::timestamptz[], :storage_classes::text[], :actions::text[],
+  select * from unnest(:account_ids::text[], :ats::timestamptz[], :storage_classes::text[], :actions::text[],
                        :rests::text[])
-    with ordinality as given(user_id, at, storage_class, action, rest, nth)
+    with ordinality as given(account_id, at, storage_class, action, rest, nth)
 ), chain(nth, seq, record, hash) as (
   select 0::bigint, last_seq, ''::text, last_hash from head
   union all
@@ -17,8 +17,8 @@ with recursive head as (
     join entries on entries.nth = chain.nth + 1
    cross join lateral (select '{"seq":' || (chain.seq + 1) || ',' || entries.rest as record) as numbered
 ), added as (
-  insert into audit (seq, user_id, at, storage_class, action, record, hash)
-  select chain.seq, user_id, at, storage_class, action, chain.record, chain.hash
+  insert into audit (seq, account_id, at, storage_class, action, record, hash)
+  select chain.seq, account_id, at, storage_class, action, chain.record, chain.hash
     from chain join entries using (nth)
 )
 update audit_head set last_seq = newest.seq, last_hash = newest.hash
@@ -51,7 +51,7 @@ select count(*) as count from removed;
 -- name: records_after
 -- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is
 -- replaced by the nearest valid one.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit
  where seq > :seq and seq <= :last
@@ -60,7 +60,7 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
 
 -- name: list_records
 -- List records, newest first. All filters are applied before the limit.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit
  where seq < :before
@@ -72,7 +72,7 @@ select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
 
 -- name: list_records_of_action
 -- List the records of one action, newest first. This separate statement uses the index on the action.
-select seq, user_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
+select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
        storage_class, action, record, hash
   from audit
  where action = :action and seq < :before

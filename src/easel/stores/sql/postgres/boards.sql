@@ -1,22 +1,22 @@
 -- name: lock_run
 -- Lock the run, so that its board writes and its other events have one order. The session is not locked,
 -- because board events are not part of its thread.
-select 1 from runs where run_id = :run_id and user_id = :user_id for update;
+select 1 from runs where run_id = :run_id and account_id = :account_id for update;
 
 -- name: write_board
 -- Store a value, its event and its artifact references. A write by the run's own agent requires that its
 -- worker still holds the claim of this attempt. CC-09, RX-13
 with grown as (
   update runs set last_seq = last_seq + 1
-   where run_id = :run_id and user_id = :user_id and status in ('queued', 'running')
+   where run_id = :run_id and account_id = :account_id and status in ('queued', 'running')
      and (:worker_id::text is null
           or (owner_id = :worker_id and attempt = :attempt::int and status = 'running'
               and lease_until > clock_timestamp()))
-  returning run_id, user_id, last_seq
+  returning run_id, account_id, last_seq
 ), kept as (
-  insert into boards (run_id, user_id, board, edge_id, key, value, size, version, agent_id, node_id,
+  insert into boards (run_id, account_id, board, edge_id, key, value, size, version, agent_id, node_id,
                       kind, created_at, updated_at)
-  select run_id, user_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
+  select run_id, account_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
          :agent_id, :node_id, :kind,
          statement_timestamp(), statement_timestamp()
     from grown
@@ -32,12 +32,12 @@ with grown as (
     from grown
 ), named as (
   select a.artifact_id from artifacts a, grown
-   where a.user_id = grown.user_id and a.artifact_id = any(:artifact_ids::text[])
+   where a.account_id = grown.account_id and a.artifact_id = any(:artifact_ids::text[])
    order by a.artifact_id
      for key share of a
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, run_id)
-  select user_id, artifact_id, run_id from grown, named
+  insert into artifact_refs (account_id, artifact_id, run_id)
+  select account_id, artifact_id, run_id from grown, named
   on conflict do nothing
 )
 select last_seq as seq, created_at, updated_at from grown, kept;

@@ -1,23 +1,23 @@
 -- define: canvas_is_live
 -- Whether the canvas of the execution is not deleted. A scalar subquery, which always uses the primary key.
 (select c.deleted_at is null from canvases c
-  where c.user_id = canvas_actions.user_id and c.canvas_id = canvas_actions.canvas_id);
+  where c.account_id = canvas_actions.account_id and c.canvas_id = canvas_actions.canvas_id);
 
 -- define: execution_columns
 -- The columns of an execution, without its resolved call and its answer, which can be large.
-user_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
+account_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
 owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
 
 -- name: get_execution
--- Return one execution of this user.
+-- Return one execution of this account.
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions
  where
    -- include: canvas_is_live
-   and user_id = :user_id and event_id = :event_id;
+   and account_id = :account_id and event_id = :event_id;
 
 -- name: execution_by_request
 -- Return the execution that was started for this request id. CV-36
@@ -27,7 +27,7 @@ select
   from canvas_actions
  where
    -- include: canvas_is_live
-   and user_id = :user_id and canvas_id = :canvas_id and request_id = :request_id;
+   and account_id = :account_id and canvas_id = :canvas_id and request_id = :request_id;
 
 -- name: list_executions
 -- List the executions of a canvas, newest first. Ids start with `evt_`, so that `evu` is after all. CV-48
@@ -35,9 +35,9 @@ select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
   from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
+ where account_id = :account_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
    and exists (select 1 from canvases
-                where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
+                where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null)
  order by event_id desc limit :limit;
 
 -- name: list_executions_by_status
@@ -50,10 +50,10 @@ select e.*
          -- include: execution_columns
               , resolved::text as resolved, answer::text as answer
          from canvas_actions
-        where user_id = :user_id and canvas_id = :canvas_id and status = wanted
+        where account_id = :account_id and canvas_id = :canvas_id and status = wanted
           and event_id < coalesce(:before::text, 'evu')
           and exists (select 1 from canvases
-                       where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
+                       where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null)
         order by event_id desc limit :limit) e
  order by e.event_id desc limit :limit;
 
@@ -62,12 +62,12 @@ select e.*
 -- ended or has another owner now. One that another transaction has locked is skipped, so that it does not
 -- delay the others; the next renewal extends it.
 with held as (
-  select user_id, event_id from canvas_actions
+  select account_id, event_id from canvas_actions
    where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
      for update skip locked
 ), renewed as (
   update canvas_actions a set lease_until = clock_timestamp() + make_interval(secs => :seconds)
-    from held where a.user_id = held.user_id and a.event_id = held.event_id
+    from held where a.account_id = held.account_id and a.event_id = held.event_id
 )
 select event_id from canvas_actions
  where
@@ -103,13 +103,13 @@ select * from (
 update canvas_actions a
    set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from runs r
- where a.user_id = :user_id and a.event_id = :event_id and a.status = 'running'
+ where a.account_id = :account_id and a.event_id = :event_id and a.status = 'running'
    and (a.lease_until <= clock_timestamp() or a.owner_id = any(:owner_ids::text[]))
-   and r.user_id = a.user_id and r.idempotency_key = a.event_id
+   and r.account_id = a.account_id and r.idempotency_key = a.event_id
    and (select c.deleted_at is null from canvases c
-         where c.user_id = a.user_id and c.canvas_id = a.canvas_id)
+         where c.account_id = a.account_id and c.canvas_id = a.canvas_id)
    and (select s.deleted_at is null from sessions s
-         where s.user_id = r.user_id and s.session_id = r.session_id)
+         where s.account_id = r.account_id and s.session_id = r.session_id)
 returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8 as seconds;
 
 -- name: other_active_owners
@@ -131,21 +131,21 @@ returning event_id;
 -- process still runs although their claim has expired. Rows that another instance has locked are skipped.
 -- CV-19, X9
 with due as (
-  select user_id, canvas_id, refresh_id from canvas_refreshes r
+  select account_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= statement_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
      and ((:unwatched::boolean and not only_watched) or exists (
            select 1 from canvas_views v
-            where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
-     and (user_id, canvas_id, refresh_id) not in (
-           select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+            where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
+     and (account_id, canvas_id, refresh_id) not in (
+           select * from unnest(:account_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
    order by next_at limit :capacity
      for update skip locked
 )
 update canvas_refreshes r
    set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from due
- where r.user_id = due.user_id and r.canvas_id = due.canvas_id and r.refresh_id = due.refresh_id
-returning r.user_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
+ where r.account_id = due.account_id and r.canvas_id = due.canvas_id and r.refresh_id = due.refresh_id
+returning r.account_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.failures;
 
 -- name: next_refresh
 -- Return the seconds until the next unclaimed refresh job is due, null if there is none. The canvas of a job
@@ -155,25 +155,25 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
  where (lease_until is null or lease_until <= clock_timestamp())
    and ((:unwatched::boolean and not only_watched) or exists (
          select 1 from canvas_views v
-          where v.user_id = r.user_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
+          where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
 -- Extend the claims of these refresh jobs. A claim that has expired is extended too, unless another instance
 -- has claimed the job. Rows that another transaction has locked are skipped: the next renewal extends them.
 with held as (
-  select user_id, canvas_id, refresh_id from canvas_refreshes
+  select account_id, canvas_id, refresh_id from canvas_refreshes
    where owner_id = :owner_id
-     and (user_id, canvas_id, refresh_id) in (
-           select * from unnest(:user_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+     and (account_id, canvas_id, refresh_id) in (
+           select * from unnest(:account_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
      for update skip locked
 )
 update canvas_refreshes r set lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from held
- where r.user_id = held.user_id and r.canvas_id = held.canvas_id and r.refresh_id = held.refresh_id;
+ where r.account_id = held.account_id and r.canvas_id = held.canvas_id and r.refresh_id = held.refresh_id;
 
 -- name: finish_refresh
 -- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
        next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()
- where user_id = :user_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;
+ where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;

@@ -4,149 +4,149 @@
 -- its end would read a number from before the deletion. RS-34
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases
-   where user_id = :user_id and canvas_id = :canvas_id
+   where account_id = :account_id and canvas_id = :canvas_id
 ), made as (
-  insert into canvases (user_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
+  insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                         tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
-  select :user_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
+  select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
          :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
          ended.seq + 1, ended.seq + 1
     from ended
-   where not exists (select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id)
+   where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)
   on conflict do nothing
   returning *
 ), logged as (
-  insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload)
-  select user_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb from made
+  insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload)
+  select account_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb from made
 ), kept as (
-  insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
-  select made.user_id, made.canvas_id, a.path, a.blob_key, a.size
+  insert into canvas_assets (account_id, canvas_id, path, blob_key, size)
+  select made.account_id, made.canvas_id, a.path, a.blob_key, a.size
     from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 ), refreshed as (
-  insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
+  insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
                                 put_off_at)
-  select made.user_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
+  select made.account_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
          clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
     from made,
          unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
-  select a.user_id, a.artifact_id, made.canvas_id, made.last_seq
+  insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
+  select a.account_id, a.artifact_id, made.canvas_id, made.last_seq
     from made
-    join artifacts a on a.user_id = made.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
 )
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
+select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
        is_accepted, tool_hints, written_by, titled_by, unreviewed, created_at, updated_at
   from made;
 
 -- name: lock_canvas
 -- Lock a canvas until the transaction ends.
-select from canvases where user_id = :user_id and canvas_id = :canvas_id for update;
+select from canvases where account_id = :account_id and canvas_id = :canvas_id for update;
 
 -- name: get_canvas
--- Return one canvas of this user with its assets, views and failing refresh jobs, read in one statement so
+-- Return one canvas of this account with its assets, views and failing refresh jobs, read in one statement so
 -- that they are consistent. CV-46
-select user_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
+select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
        is_accepted, tool_hints, written_by, titled_by, unreviewed, written_at, created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
-          from canvas_assets a where a.user_id = c.user_id and a.canvas_id = c.canvas_id) as assets,
+          from canvas_assets a where a.account_id = c.account_id and a.canvas_id = c.canvas_id) as assets,
        (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id,
                                                   expires_at > clock_timestamp())
                                  order by view_id), '[]')::text
-          from canvas_views v where v.user_id = c.user_id and v.canvas_id = c.canvas_id) as views,
+          from canvas_views v where v.account_id = c.account_id and v.canvas_id = c.canvas_id) as views,
        (select coalesce(json_agg(json_build_array(refresh_id, action_id, failures,
                                                   extract(epoch from next_at - clock_timestamp())::float8,
                                                   error::json)
                                  order by refresh_id collate "C"), '[]')::text
           from canvas_refreshes r
-         where r.user_id = c.user_id and r.canvas_id = c.canvas_id and failures > 0) as failing
-  from canvases c where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
+         where r.account_id = c.account_id and r.canvas_id = c.canvas_id and failures > 0) as failing
+  from canvases c where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- define: summary_columns
 -- The columns of a canvas in a list, without its spec and its state, which can be large.
-user_id, canvas_id, agent_id, title, owner_session_key,
+account_id, canvas_id, agent_id, title, owner_session_key,
 jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
 '{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
 '{}' as unreviewed, created_at, updated_at;
 
 -- name: list_canvases
--- Return a page of this user's canvases in order of id. CV-33
+-- Return a page of this account's canvases in order of id. CV-33
 select
   -- include: summary_columns
   from canvases
- where user_id = :user_id and canvas_id collate "C" > :after::text
+ where account_id = :account_id and canvas_id collate "C" > :after::text
    and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
 -- name: list_agent_canvases
--- Return a page of this user's canvases of one agent in order of id. CV-33
+-- Return a page of this account's canvases of one agent in order of id. CV-33
 select
   -- include: summary_columns
   from canvases
- where user_id = :user_id and agent_id = :agent_id and canvas_id collate "C" > :after::text
+ where account_id = :account_id and agent_id = :agent_id and canvas_id collate "C" > :after::text
    and deleted_at is null
  order by canvas_id collate "C" limit :limit;
 
 -- name: find_canvas_at
 -- Return the id of the canvas at an offset of the list. RS-67
 select canvas_id from canvases
- where user_id = :user_id and deleted_at is null
+ where account_id = :account_id and deleted_at is null
  order by canvas_id collate "C" limit 1 offset :offset;
 
 -- name: find_agent_canvas_at
 -- Return the id of the canvas at an offset of the list of one agent. RS-67
 select canvas_id from canvases
- where user_id = :user_id and agent_id = :agent_id and deleted_at is null
+ where account_id = :account_id and agent_id = :agent_id and deleted_at is null
  order by canvas_id collate "C" limit 1 offset :offset;
 
 -- name: count_canvases
--- Count this user's canvases, up to a limit. RS-67
+-- Count this account's canvases, up to a limit. RS-67
 select count(*) as found
-  from (select 1 from canvases where user_id = :user_id and deleted_at is null
+  from (select 1 from canvases where account_id = :account_id and deleted_at is null
          order by canvas_id collate "C" limit :limit) as listed;
 
 -- name: count_agent_canvases
--- Count this user's canvases of one agent, up to a limit. RS-67
+-- Count this account's canvases of one agent, up to a limit. RS-67
 select count(*) as found
   from (select 1 from canvases
-         where user_id = :user_id and agent_id = :agent_id and deleted_at is null
+         where account_id = :account_id and agent_id = :agent_id and deleted_at is null
          order by canvas_id collate "C" limit :limit) as listed;
 
 -- name: get_canvas_agent
 -- Return the agent that has this canvas. RS-67
 select agent_id from canvases
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
+ where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: mark_canvas
 -- Mark a canvas as deleted. From now on it and all that belongs to it are not found; its rows are purged
 -- later.
 update canvases set deleted_at = clock_timestamp()
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
+ where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: delete_all_assets
 -- Delete the rows of all assets of a canvas that is deleted, so that its blobs are not kept.
-delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id;
+delete from canvas_assets where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: delete_version_assets
 -- Delete rows of assets of all versions of a canvas that is deleted, and return the keys of their blobs. The
 -- rest is purged later.
 delete from canvas_version_assets
  where ctid = any(array(select ctid from canvas_version_assets
-                         where user_id = :user_id and canvas_id = :canvas_id limit :limit))
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning blob_key;
 
 -- name: delete_all_views
 -- Delete all views of a canvas that is deleted.
-delete from canvas_views where user_id = :user_id and canvas_id = :canvas_id;
+delete from canvas_views where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: delete_all_refreshes
 -- Delete all refresh jobs of a canvas that is deleted.
-delete from canvas_refreshes where user_id = :user_id and canvas_id = :canvas_id;
+delete from canvas_refreshes where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: change_canvas
 -- Update a canvas and append its events to its log. Requires the lock of the canvas, so that the positions of
@@ -172,28 +172,28 @@ with grown as (
          last_seq = last_seq + cardinality(:event_types::text[]),
          updated_at = case when :step::bigint = 0 then updated_at
                            else greatest(clock_timestamp(), updated_at + interval '1 millisecond') end
-   where user_id = :user_id and canvas_id = :canvas_id
-  returning user_id, canvas_id, revision, last_seq, spec_revision, is_accepted, updated_at
+   where account_id = :account_id and canvas_id = :canvas_id
+  returning account_id, canvas_id, revision, last_seq, spec_revision, is_accepted, updated_at
 ), logged as (
-  insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
-  select user_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
+  insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
+  select account_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
          e.payload::jsonb, clock_timestamp()
     from grown,
          unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
            with ordinality as e(event_type, visibility, payload, nth)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
-  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
+  insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
+  select a.account_id, a.artifact_id, g.canvas_id, g.last_seq
     from grown g
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:logs::text[]) and a.is_stored
+    join artifacts a on a.account_id = g.account_id and a.artifact_id = any(:logs::text[]) and a.is_stored
      for key share of a
-  on conflict (user_id, artifact_id, canvas_id) where canvas_id is not null
+  on conflict (account_id, artifact_id, canvas_id) where canvas_id is not null
   do update set mentioned_seq = excluded.mentioned_seq
 ), held as (
-  insert into artifact_refs (user_id, artifact_id, canvas_id, mentioned_seq)
-  select a.user_id, a.artifact_id, g.canvas_id, g.last_seq
+  insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
+  select a.account_id, a.artifact_id, g.canvas_id, g.last_seq
     from grown g
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = any(:holds::text[]) and a.is_stored
+    join artifacts a on a.account_id = g.account_id and a.artifact_id = any(:holds::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -202,15 +202,15 @@ select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
 -- name: count_pending_executions
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from canvas_actions
- where user_id = :user_id and canvas_id = :canvas_id and status = 'asked'
+ where account_id = :account_id and canvas_id = :canvas_id and status = 'asked'
    and created_at > clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
-insert into canvas_actions (user_id, canvas_id, event_id, action_id, request_id, request_digest, status,
+insert into canvas_actions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
                             actor, tool, resolved, answer, revision, owner_id, log_seq,
                             started_at, ended_at, lease_until)
-values (:user_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
+values (:account_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id, :log_seq,
         case when :status::text <> 'asked' then clock_timestamp() end,
@@ -231,14 +231,14 @@ update canvas_actions
        lease_until = case when :status = 'running'
                           then clock_timestamp() + make_interval(secs => :seconds) end,
        owner_id = coalesce(owner_id, :owner_id)
- where user_id = :user_id and event_id = :event_id and status = :out_of
+ where account_id = :account_id and event_id = :event_id and status = :out_of
    and (:out_of <> 'running' or owner_id = :owner_id)
 returning event_id;
 
 -- name: delete_refreshes
 -- Delete the refresh jobs that the new spec has changed or does not contain.
 delete from canvas_refreshes c
- where user_id = :user_id and canvas_id = :canvas_id
+ where account_id = :account_id and canvas_id = :canvas_id
    and not exists (select 1
                      from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[],
                                  :only_watched::boolean[])
@@ -249,9 +249,9 @@ delete from canvas_refreshes c
 
 -- name: add_refreshes
 -- Add the refresh jobs of the new spec. Existing jobs keep their due times.
-insert into canvas_refreshes (user_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
+insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
                               put_off_at)
-select :user_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
+select :account_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
        clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
   from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
@@ -259,14 +259,14 @@ on conflict do nothing;
 
 -- name: put_assets
 -- Store assets; existing assets at their paths are replaced.
-insert into canvas_assets (user_id, canvas_id, path, blob_key, size)
-select :user_id, :canvas_id, a.path, a.blob_key, a.size
+insert into canvas_assets (account_id, canvas_id, path, blob_key, size)
+select :account_id, :canvas_id, a.path, a.blob_key, a.size
   from unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
-on conflict (user_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
+on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: remove_assets
 -- Delete the assets at these paths.
-delete from canvas_assets where user_id = :user_id and canvas_id = :canvas_id and path = any(:paths::text[]);
+delete from canvas_assets where account_id = :account_id and canvas_id = :canvas_id and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
 -- Return those of these blob keys that were created long ago and belong to no asset of a canvas or a version.
@@ -279,86 +279,86 @@ select found.blob_key
 
 -- name: add_view
 -- Store a view. It expires unless its instance renews it.
-insert into canvas_views (user_id, canvas_id, view_id, client_id, connection_id, expires_at)
-values (:user_id, :canvas_id, :view_id, :client_id, :connection_id,
+insert into canvas_views (account_id, canvas_id, view_id, client_id, connection_id, expires_at)
+values (:account_id, :canvas_id, :view_id, :client_id, :connection_id,
         clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
 -- Delete these views of a canvas.
 delete from canvas_views
- where user_id = :user_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
+ where account_id = :account_id and canvas_id = :canvas_id and view_id = any(:view_ids::text[]);
 
 -- name: renew_views
 -- Extend the expiry of the views of these connections. Rows that another transaction has locked are skipped:
 -- the next renewal extends them.
 with held as (
-  select user_id, canvas_id, view_id from canvas_views
+  select account_id, canvas_id, view_id from canvas_views
    where connection_id = any(:connection_ids::text[])
      for update skip locked
 )
 update canvas_views v set expires_at = clock_timestamp() + make_interval(secs => :seconds)
   from held
- where v.user_id = held.user_id and v.canvas_id = held.canvas_id and v.view_id = held.view_id;
+ where v.account_id = held.account_id and v.canvas_id = held.canvas_id and v.view_id = held.view_id;
 
 -- name: list_views
 -- List the views of a connection.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where connection_id = :connection_id;
 
 -- name: list_expired_views
 -- List the views that their instance did not renew in time.
-select user_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
  where expires_at <= statement_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
 -- Return the first and the last position of a canvas's log.
 select oldest_seq, last_seq from canvases
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null;
+ where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null;
 
 -- name: canvas_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
-select user_id, canvas_id, last_seq
+select account_id, canvas_id, last_seq
   from canvases
-  join unnest(:user_ids::text[], :canvas_ids::text[]) as w(user_id, canvas_id) using (user_id, canvas_id)
+  join unnest(:account_ids::text[], :canvas_ids::text[]) as w(account_id, canvas_id) using (account_id, canvas_id)
  where deleted_at is null;
 
 -- name: canvas_after
 -- Return a page of a canvas's log, each event with the agent that has the canvas. RX-36, RS-67
 select seq, event_type, visibility, created_at, payload::text as payload,
-       (select agent_id from canvases where user_id = :user_id and canvas_id = :canvas_id) as agent_id
-  from canvas_events where user_id = :user_id and canvas_id = :canvas_id and seq > :cursor
+       (select agent_id from canvases where account_id = :account_id and canvas_id = :canvas_id) as agent_id
+  from canvas_events where account_id = :account_id and canvas_id = :canvas_id and seq > :cursor
  order by seq limit :limit;
 
 -- name: find_old_logs
--- Return the next page of canvases of all users, and whether the first event of each log is old.
-select c.user_id, c.canvas_id,
+-- Return the next page of canvases of all accounts, and whether the first event of each log is old.
+select c.account_id, c.canvas_id,
        c.oldest_seq < c.last_seq
          and e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
   from (select * from canvases
-         where (user_id, canvas_id) > (:user_id::text, :canvas_id::text)
-         order by user_id, canvas_id limit :limit) c
-  left join canvas_events e on e.user_id = c.user_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
- order by c.user_id, c.canvas_id;
+         where (account_id, canvas_id) > (:account_id::text, :canvas_id::text)
+         order by account_id, canvas_id limit :limit) c
+  left join canvas_events e on e.account_id = c.account_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
+ order by c.account_id, c.canvas_id;
 
 -- name: trim_canvas_log
 -- Delete old events at the start of a log, at most `step`. The last event is kept.
 with held as (
-  select user_id, canvas_id, oldest_seq, last_seq from canvases
-   where user_id = :user_id and canvas_id = :canvas_id for update
+  select account_id, canvas_id, oldest_seq, last_seq from canvases
+   where account_id = :account_id and canvas_id = :canvas_id for update
 ), first as (
   select e.seq, e.created_at < clock_timestamp() - make_interval(secs => :seconds) as is_old
-    from held h join canvas_events e on e.user_id = h.user_id and e.canvas_id = h.canvas_id
+    from held h join canvas_events e on e.account_id = h.account_id and e.canvas_id = h.canvas_id
      and e.seq >= h.oldest_seq and e.seq < least(h.last_seq, h.oldest_seq + :step::bigint)
 ), bound as (
   select coalesce(min(seq) filter (where not is_old), max(seq) + 1) as oldest_seq from first
 ), shortened as (
   update canvases c set oldest_seq = b.oldest_seq
     from held h, bound b
-   where c.user_id = h.user_id and c.canvas_id = h.canvas_id and b.oldest_seq > h.oldest_seq
-  returning c.user_id, c.canvas_id, c.oldest_seq
+   where c.account_id = h.account_id and c.canvas_id = h.canvas_id and b.oldest_seq > h.oldest_seq
+  returning c.account_id, c.canvas_id, c.oldest_seq
 ), gone as (
   delete from canvas_events e using shortened s
-   where e.user_id = s.user_id and e.canvas_id = s.canvas_id and e.seq < s.oldest_seq
+   where e.account_id = s.account_id and e.canvas_id = s.canvas_id and e.seq < s.oldest_seq
   returning e.seq
 )
 select count(*) as events from gone;

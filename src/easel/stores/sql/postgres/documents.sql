@@ -1,13 +1,13 @@
 -- name: open_document
 -- Create or update the document of a canvas of mode `markdown`. Without effect for another canvas. Requires
 -- the lock of the canvas, or that its row was stored by this transaction.
-insert into documents (user_id, canvas_id, session_id, created_at)
-select user_id, canvas_id,
+insert into documents (account_id, canvas_id, session_id, created_at)
+select account_id, canvas_id,
        regexp_replace(coalesce(owner_session_key, 'agent:' || agent_id || ':' || 'main'), '^agent:main:', ''),
        created_at
   from canvases
- where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null and spec->>'mode' = 'markdown'
-on conflict (user_id, canvas_id) do update set session_id = excluded.session_id, is_active = true
+ where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null and spec->>'mode' = 'markdown'
+on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = true
 returning canvas_id;
 
 -- name: close_document
@@ -15,14 +15,14 @@ returning canvas_id;
 update documents
    set is_active = false, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
        lease_session_id = null, lease_expires_at = null
- where user_id = :user_id and canvas_id = :canvas_id and is_active;
+ where account_id = :account_id and canvas_id = :canvas_id and is_active;
 
 -- name: lock_sessions
 -- Lock the session of a claim and that of the document, so that no message arrives during a change. RS-79
 select 1 from sessions
- where user_id = :user_id
+ where account_id = :account_id
    and session_id in (:session_id, (select d.session_id from documents d
-                                     where d.user_id = :user_id and d.canvas_id = :canvas_id))
+                                     where d.account_id = :account_id and d.canvas_id = :canvas_id))
  order by session_id for update;
 
 -- name: lock_claimed_run
@@ -30,55 +30,55 @@ select 1 from sessions
 -- run, or sent a later message in its session or in that of the document. RX-13, CT-19, RS-79
 select cancel_requested_at is not null
          or (select 1 from runs l
-              where l.user_id = r.user_id and l.queue_no > r.queue_no
+              where l.account_id = r.account_id and l.queue_no > r.queue_no
                 and l.session_id in (r.session_id, (select d.session_id from documents d
-                                                     where d.user_id = :user_id and d.canvas_id = :canvas_id))
+                                                     where d.account_id = :account_id and d.canvas_id = :canvas_id))
               limit 1) is not null as is_interrupted
   from runs r
- where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
+ where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > clock_timestamp()
    for share;
 
 -- name: lock_document
 -- Lock a canvas and then its document until the transaction ends.
 with canvas as (
-  select 1 from canvases where user_id = :user_id and canvas_id = :canvas_id for update
+  select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id for update
 )
 select 1 from documents
- where user_id = :user_id and canvas_id = :canvas_id and (select count(*) from canvas) >= 0
+ where account_id = :account_id and canvas_id = :canvas_id and (select count(*) from canvas) >= 0
    for update;
 
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
-select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
+select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
        d.lease_expires_at, d.interrupted_run_ids, d.inspected::text as inspected,
        c.revision as canvas_revision, c.last_seq, n.text, n.revision_id,
        (select a.revision_id from artefacts a
-         where a.user_id = d.user_id and a.canvas_id = d.canvas_id
+         where a.account_id = d.account_id and a.canvas_id = d.canvas_id
          order by a.version_no desc limit 1) as artefact_revision_id,
        clock_timestamp() as now
   from documents d
-  join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id and c.deleted_at is null
+  join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
   left join lateral (select l.text, l.revision_id from artefact_drafts l
-                      where l.user_id = d.user_id and l.canvas_id = d.canvas_id
+                      where l.account_id = d.account_id and l.canvas_id = d.canvas_id
                       order by l.draft_no desc limit 1) n on true
- where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
+ where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active;
 
 -- name: list_newest_documents
 -- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents
- where user_id = :user_id and session_id = :session_id and is_active
+ where account_id = :account_id and session_id = :session_id and is_active
  order by created_at desc, canvas_id desc limit :limit;
 
 -- define: append_events
 -- Append events to the log of a canvas, whose revision stays.
 grown as (
   update canvases set last_seq = last_seq + cardinality(:event_types::text[])
-   where user_id = :user_id and canvas_id = :canvas_id and cardinality(:event_types::text[]) > 0
-  returning user_id, canvas_id, last_seq
+   where account_id = :account_id and canvas_id = :canvas_id and cardinality(:event_types::text[]) > 0
+  returning account_id, canvas_id, last_seq
 )
-insert into canvas_events (user_id, canvas_id, seq, event_type, visibility, payload, created_at)
-select user_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
+insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
+select account_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
        e.payload::jsonb, clock_timestamp()
   from grown,
        unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
@@ -98,7 +98,7 @@ with changed as (
          lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
          interrupted_run_ids = :interrupted_run_ids, inspected = :inspected::text::jsonb,
          has_unreported = has_unreported or :has_new_text
-   where user_id = :user_id and canvas_id = :canvas_id
+   where account_id = :account_id and canvas_id = :canvas_id
 ),
   -- include: append_events
 
@@ -110,23 +110,23 @@ with newest as (
          is_closed or (author_kind, author_id, author_run_id)
            is distinct from (:author_kind::text, :author_id::text, :author_run_id::text) as is_other
     from artefact_drafts
-   where user_id = :user_id and canvas_id = :canvas_id order by draft_no desc limit 1
+   where account_id = :account_id and canvas_id = :canvas_id order by draft_no desc limit 1
 )
-insert into artefact_drafts (user_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
+insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
                              author_id, author_run_id)
-values (:user_id, :canvas_id, coalesce((select draft_no + is_other::int from newest), 1), :text,
+values (:account_id, :canvas_id, coalesce((select draft_no + is_other::int from newest), 1), :text,
         :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id)
-on conflict (user_id, canvas_id, draft_no) do update
+on conflict (account_id, canvas_id, draft_no) do update
   set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at,
       is_versioned = false;
 
 -- name: compare_hashes
 -- Return the hashes of the newest draft and of the newest version. CT-35
 select (select revision_id from artefact_drafts
-         where user_id = :user_id and canvas_id = :canvas_id
+         where account_id = :account_id and canvas_id = :canvas_id
          order by draft_no desc limit 1) as draft_hash,
        (select revision_id from artefacts
-         where user_id = :user_id and canvas_id = :canvas_id
+         where account_id = :account_id and canvas_id = :canvas_id
          order by version_no desc limit 1) as artefact_hash;
 
 -- name: rt_append_node_to_ref_v1
@@ -135,15 +135,15 @@ select (select revision_id from artefact_drafts
 -- the document. CT-34, CT-35, RS-51
 with newest as (
   select version_no, revision_id from artefacts
-   where user_id = :user_id and canvas_id = :canvas_id order by version_no desc limit 1
+   where account_id = :account_id and canvas_id = :canvas_id order by version_no desc limit 1
 ), due as (
   select *, lag(revision_id, 1, (select revision_id from newest)) over (order by draft_no) as former
     from artefact_drafts
-   where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned
+   where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned
 )
-insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
+insert into artefacts (account_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
                        author_run_id)
-select user_id, canvas_id,
+select account_id, canvas_id,
        coalesce((select version_no from newest), 0) + row_number() over (order by draft_no),
        text, octet_length(text), revision_id, author_kind, author_id, author_run_id
   from due where revision_id is distinct from former;
@@ -151,55 +151,55 @@ select user_id, canvas_id,
 -- name: mark_versioned
 -- Mark the drafts up to a number as versions.
 update artefact_drafts set is_versioned = true
- where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
+ where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
 
 -- name: mark_reported
 -- Mark the drafts up to a number, which are versions, as reported by a hidden message.
 update artefact_drafts set is_closed = true, is_reported = true
- where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
+ where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
 
 -- name: note_unreported
 -- Store whether a draft of a document is not reported. Requires the lock of the document.
 update documents d
    set has_unreported = exists (select 1 from artefact_drafts n
-                                 where n.user_id = d.user_id and n.canvas_id = d.canvas_id
+                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
                                    and not n.is_reported)
- where user_id = :user_id and canvas_id = :canvas_id;
+ where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: delete_reported_drafts
 -- Delete the reported drafts except the newest, which is the base of the next draft.
 delete from artefact_drafts
- where user_id = :user_id and canvas_id = :canvas_id and is_reported
+ where account_id = :account_id and canvas_id = :canvas_id and is_reported
    and draft_no < (select max(draft_no) from artefact_drafts
-                    where user_id = :user_id and canvas_id = :canvas_id and is_reported);
+                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
 
 -- name: trim_versions
 -- Delete the oldest versions, so that `max_versions` are left.
 delete from artefacts
- where user_id = :user_id and canvas_id = :canvas_id
+ where account_id = :account_id and canvas_id = :canvas_id
    and version_no <= (select max(version_no) from artefacts
-                       where user_id = :user_id and canvas_id = :canvas_id) - :max_versions::bigint;
+                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions::bigint;
 
 -- name: end_leases
 -- End the leases of a run that the user cancelled. Requires the lock of the session. CT-18
-select end_leases(:user_id::text, :session_id::text, :run_id::text, :run_id, :payload::text) as canvas_ids;
+select end_leases(:account_id::text, :session_id::text, :run_id::text, :run_id, :payload::text) as canvas_ids;
 
 -- name: renew_leases
 -- Extend the leases of these runs that have not expired. Rows that another transaction has locked are
 -- skipped: that transaction renews or ends the lease itself, or the next activity renews it. CT-14
 with live as (
-  select user_id, canvas_id from documents
+  select account_id, canvas_id from documents
    where lease_id is not null and lease_run_id = any(:run_ids::text[])
      and lease_expires_at > clock_timestamp()
      for update skip locked
 )
 update documents d set lease_expires_at = clock_timestamp() + make_interval(secs => :seconds)
-  from live where d.user_id = live.user_id and d.canvas_id = live.canvas_id;
+  from live where d.account_id = live.account_id and d.canvas_id = live.canvas_id;
 
 -- name: list_leases_of_run
 -- List the documents that a run has a lease of, in the order in which they are locked.
-select user_id, canvas_id from documents
- where lease_id is not null and lease_run_id = :run_id order by user_id, canvas_id collate "C";
+select account_id, canvas_id from documents
+ where lease_id is not null and lease_run_id = :run_id order by account_id, canvas_id collate "C";
 
 -- name: release_lease
 -- End the lease of a run that has ended, unless a later attempt of it has begun. The epoch stays. Requires
@@ -208,20 +208,20 @@ update documents d
    set inspected = '[]', lease_id = null, lease_run_id = null, lease_session_id = null,
        lease_expires_at = null
   from canvases c
- where d.user_id = :user_id and d.canvas_id = :canvas_id and d.lease_run_id = :run_id
-   and c.user_id = :user_id and c.canvas_id = :canvas_id
+ where d.account_id = :account_id and d.canvas_id = :canvas_id and d.lease_run_id = :run_id
+   and c.account_id = :account_id and c.canvas_id = :canvas_id
    and exists (select from runs r where r.run_id = :run_id and r.attempt <= :attempt)
 returning d.epoch, c.revision;
 
 -- name: list_expired_leases
 -- List documents whose lease has expired.
-select user_id, canvas_id from documents
+select account_id, canvas_id from documents
  where lease_id is not null and lease_expires_at <= clock_timestamp() limit :limit;
 
 -- name: close_drafts
 -- Close the drafts of a document that are not reported, so that later texts are other drafts.
 update artefact_drafts set is_closed = true
- where user_id = :user_id and canvas_id = :canvas_id and not is_reported and not is_closed;
+ where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
 
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.
@@ -230,20 +230,20 @@ select * from (
          n.is_reported, d.created_at,
          lag(n.text, 1, ''::text) over (partition by n.canvas_id order by n.draft_no) as before
     from documents d
-    join artefact_drafts n on n.user_id = d.user_id and n.canvas_id = d.canvas_id
-   where d.user_id = :user_id and d.session_id = :session_id and d.has_unreported and d.is_active) u
+    join artefact_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
+   where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active) u
  where not is_reported order by created_at, canvas_id, draft_no;
 
 -- define: document_is_active
--- Whether the document exists for its user.
-exists (select 1 from documents d join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id
-         where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+-- Whether the document exists for its account.
+exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.
 select version_no, revision_id, author_kind, author_id, author_run_id, created_at, size
   from artefacts
- where user_id = :user_id and canvas_id = :canvas_id and version_no < :before
+ where account_id = :account_id and canvas_id = :canvas_id and version_no < :before
    and
    -- include: document_is_active
  order by version_no desc limit :limit;
@@ -252,12 +252,12 @@ select version_no, revision_id, author_kind, author_id, author_run_id, created_a
 -- Return the text of the current draft or of a version by its revision.
 select text
   from (select text, 0 as nth from artefact_drafts
-         where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id
+         where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
            and draft_no = (select max(draft_no) from artefact_drafts
-                            where user_id = :user_id and canvas_id = :canvas_id)
+                            where account_id = :account_id and canvas_id = :canvas_id)
         union all
         (select text, 1 from artefacts
-          where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id limit 1)) found
+          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id limit 1)) found
  where
    -- include: document_is_active
  order by nth limit 1;

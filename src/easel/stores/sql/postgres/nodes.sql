@@ -4,5 +4,5 @@
 update calls set status = 'taken'
  where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp()
    and heard_until > clock_timestamp()
-returning call_id, user_id, target, method, params::text as params,
+returning call_id, account_id, target, method, params::text as params,
           extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;

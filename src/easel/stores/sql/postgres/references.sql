@@ -1,6 +1,6 @@
 -- name: run_references
 -- Return the owner of a run and its references.
-select r.user_id,
+select r.account_id,
        (select coalesce(json_agg(artifact_id), '[]')::text from artifact_refs
          where run_id = r.run_id) as artifact_ids
   from runs r where r.run_id = :run_id;
@@ -26,41 +26,41 @@ union all
 select payload::text from run_events where run_id = :run_id;
 
 -- name: find_releasable
--- Return the next page of canvases of all users, and whether each has a reference whose last mention is
+-- Return the next page of canvases of all accounts, and whether each has a reference whose last mention is
 -- before the start of the log and before all records, or is not known. Scalar subqueries instead of `exists`,
 -- for which Postgres may read all references.
-select c.user_id, c.canvas_id,
+select c.account_id, c.canvas_id,
        (select 1 from artifact_refs r
-         where r.user_id = c.user_id and r.canvas_id = c.canvas_id
+         where r.account_id = c.account_id and r.canvas_id = c.canvas_id
            and r.mentioned_seq < least(c.oldest_seq, c.oldest_record) limit 1) is not null
        or (select 1 from artifact_refs r
-            where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.mentioned_seq is null limit 1)
+            where r.account_id = c.account_id and r.canvas_id = c.canvas_id and r.mentioned_seq is null limit 1)
           is not null as is_old
-  from (select user_id, canvas_id, oldest_seq,
+  from (select account_id, canvas_id, oldest_seq,
                (select min(a.log_seq) from canvas_actions a
-                 where a.user_id = p.user_id and a.canvas_id = p.canvas_id) as oldest_record
+                 where a.account_id = p.account_id and a.canvas_id = p.canvas_id) as oldest_record
           from canvases p
-         where (user_id, canvas_id) > (:user_id::text, :canvas_id::text)
-         order by user_id, canvas_id limit :limit) c
- order by c.user_id, c.canvas_id;
+         where (account_id, canvas_id) > (:account_id::text, :canvas_id::text)
+         order by account_id, canvas_id limit :limit) c
+ order by c.account_id, c.canvas_id;
 
 -- name: canvas_references
 -- Return references of a canvas whose last mention is before the start of the log and before all records, or
 -- is not known.
 with bound as materialized (
   select least(oldest_seq, (select min(a.log_seq) from canvas_actions a
-                             where a.user_id = c.user_id and a.canvas_id = c.canvas_id)) as seq
-    from canvases c where user_id = :user_id and canvas_id = :canvas_id
+                             where a.account_id = c.account_id and a.canvas_id = c.canvas_id)) as seq
+    from canvases c where account_id = :account_id and canvas_id = :canvas_id
 )
 (select artifact_id, mentioned_seq from artifact_refs r
-  where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq < (select seq from bound)
+  where r.account_id = :account_id and r.canvas_id = :canvas_id and r.mentioned_seq < (select seq from bound)
   order by r.mentioned_seq limit :limit)
 union all
 (select artifact_id, mentioned_seq from artifact_refs r
-  where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
+  where r.account_id = :account_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
   limit :limit);
 
 -- name: version_specs
 -- Return the specs of versions of a canvas that mention artifacts.
 select spec::text as spec from canvas_versions
- where user_id = :user_id and canvas_id = :canvas_id and spec is not null and strpos(spec::text, 'art_') > 0;
+ where account_id = :account_id and canvas_id = :canvas_id and spec is not null and strpos(spec::text, 'art_') > 0;

@@ -1,7 +1,7 @@
 -- define: session_is_live
 -- Whether the session of the run is not deleted. A scalar subquery, which always uses the primary key.
 (select s.deleted_at is null from sessions s
-  where s.user_id = runs.user_id and s.session_id = runs.session_id);
+  where s.account_id = runs.account_id and s.session_id = runs.session_id);
 
 -- name: enqueue_run
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
@@ -15,93 +15,93 @@
 -- The message ends the leases of the session's runs. CT-18
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
-   where user_id = :user_id and session_id = :session_id
+   where account_id = :account_id and session_id = :session_id
 ), continued as (
   update sessions
      set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
          title = coalesce(title, :title),
          last_thread_seq = last_thread_seq + :spoken::int
-   where user_id = :user_id and session_id = :session_id and deleted_at is null
+   where account_id = :account_id and session_id = :session_id and deleted_at is null
   returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
 ), created as (
-  insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
-  select :user_id, :session_id, :run_id, :title, ended.seq + 1,
+  insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
+  select :account_id, :session_id, :run_id, :title, ended.seq + 1,
          ended.seq + :spoken::int
     from ended
-   where not exists (select 1 from sessions where user_id = :user_id and session_id = :session_id)
+   where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)
   on conflict do nothing
   returning true as has_turn, last_thread_seq, last_worker_id
 ), place as (
   select * from continued union all select * from created
 ), queued as (
-  insert into runs (run_id, user_id, session_id, status, input_text, max_attempts, idempotency_key,
+  insert into runs (run_id, account_id, session_id, status, input_text, max_attempts, idempotency_key,
                     request_digest, input_attachments,
                     turn_no, turn_at, preferred_worker)
-  select :run_id, :user_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
+  select :run_id, :account_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
          :request_digest, :input_attachments::text::jsonb,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
   returning *
 ), asked as (
-  insert into messages (message_id, user_id, session_id, run_id, role, content, thread_seq, payload)
-  select :message_id::text, :user_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
+  insert into messages (message_id, account_id, session_id, run_id, role, content, thread_seq, payload)
+  select :message_id::text, :account_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
          :payload::text::jsonb from place
    where :message_id is not null
 ), streamed as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
                           thread_seq)
-  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :user_id,
+  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :account_id,
          :session_id, place.last_thread_seq - :spoken + nth
     from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, run_id)
-  select user_id, artifact_id, :run_id from artifacts a, place
-   where user_id = :user_id and artifact_id = any(:refers_to::text[]) and is_stored
+  insert into artifact_refs (account_id, artifact_id, run_id)
+  select account_id, artifact_id, :run_id from artifacts a, place
+   where account_id = :account_id and artifact_id = any(:refers_to::text[]) and is_stored
      for key share of a
 )
 select queued.*, place.last_thread_seq as thread_seq,
        case when :message_id is not null
-            then end_leases(:user_id, :session_id, null, :run_id, :ended_lease::text) end as preempted
+            then end_leases(:account_id, :session_id, null, :run_id, :ended_lease::text) end as preempted
   from queued, place;
 
 -- name: run_by_key
--- Return the run that this user started with this idempotency key.
+-- Return the run that this account started with this idempotency key.
 select * from runs
  where
    -- include: session_is_live
-   and user_id = :user_id and idempotency_key = :idempotency_key;
+   and account_id = :account_id and idempotency_key = :idempotency_key;
 
 -- name: release_key
 -- Let another run use the idempotency key of a run whose session is deleted.
 update runs set idempotency_key = null
  where not
    -- include: session_is_live
-   and user_id = :user_id and idempotency_key = :idempotency_key;
+   and account_id = :account_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
--- Return one run of this user. RX-32
+-- Return one run of this account. RX-32
 select * from runs
  where
    -- include: session_is_live
-   and run_id = :run_id and user_id = :user_id;
+   and run_id = :run_id and account_id = :account_id;
 
 -- name: list_runs
--- List the runs of a user, newest first.
+-- List the runs of an account, newest first.
 select * from runs
- where user_id = :user_id and queue_no < :before
+ where account_id = :account_id and queue_no < :before
    and
    -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
 -- name: list_runs_by_status
--- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- List the runs of an account that have one of these statuses, newest first. Each status is read separately, in
 -- the order of its index.
 select r.*
   from (select distinct unnest(:statuses::text[]) as status) s
  cross join lateral (select * from runs
-                      where user_id = :user_id and status = s.status and queue_no < :before
+                      where account_id = :account_id and status = s.status and queue_no < :before
                         and
                         -- include: session_is_live
                       order by queue_no desc
@@ -112,9 +112,9 @@ select r.*
 -- name: list_session_runs
 -- List the runs of one session, newest first.
 select * from runs
- where user_id = :user_id and session_id = :session_id and queue_no < :before
+ where account_id = :account_id and session_id = :session_id and queue_no < :before
    and exists (select 1 from sessions
-                where user_id = :user_id and session_id = :session_id and deleted_at is null)
+                where account_id = :account_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -124,10 +124,10 @@ select * from runs
 select r.*
   from (select distinct unnest(:statuses::text[]) as status) s
  cross join lateral (select * from runs
-                      where user_id = :user_id and session_id = :session_id and status = s.status
+                      where account_id = :account_id and session_id = :session_id and status = s.status
                         and queue_no < :before
                         and exists (select 1 from sessions
-                                     where user_id = :user_id and session_id = :session_id
+                                     where account_id = :account_id and session_id = :session_id
                                        and deleted_at is null)
                       order by queue_no desc
                       limit :limit) r
@@ -137,14 +137,14 @@ select r.*
 -- name: lock_session
 -- Lock a session. Every transaction that locks both a session and its runs locks the session first, so that
 -- no deadlock occurs.
-select 1 from sessions where user_id = :user_id and session_id = :session_id for update;
+select 1 from sessions where account_id = :account_id and session_id = :session_id for update;
 
 -- name: lock_run
 -- Return a run and lock it until the transaction ends.
 select * from runs
  where
    -- include: session_is_live
-   and run_id = :run_id and user_id = :user_id
+   and run_id = :run_id and account_id = :account_id
    for update;
 
 -- name: flag_cancel
@@ -166,31 +166,31 @@ with ended as (
 ), threaded as (
   update sessions s set last_thread_seq = s.last_thread_seq + :spoken::int
     from ended
-   where :spoken > 0 and s.user_id = ended.user_id and s.session_id = ended.session_id
+   where :spoken > 0 and s.account_id = ended.account_id and s.session_id = ended.session_id
   returning s.last_thread_seq - :spoken as base, s.last_thread_seq
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
                           thread_seq)
   select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility,
          e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then user_id end,
+         case when e.spoken_nth is not null then account_id end,
          case when e.spoken_nth is not null then session_id end, t.base + e.spoken_nth
     from ended
     cross join unnest(:event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
       with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
     left join threaded t on true
 ), answered as (
-  insert into messages (message_id, user_id, session_id, run_id, role, content, status, thread_seq, payload)
-  select :message_id::text, ended.user_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb,
+  insert into messages (message_id, account_id, session_id, run_id, role, content, status, thread_seq, payload)
+  select :message_id::text, ended.account_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb,
          'cancelled', t.last_thread_seq,
          :payload::text::jsonb
     from ended, threaded t
    where :message_id is not null
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, run_id)
-  select a.user_id, a.artifact_id, ended.run_id
+  insert into artifact_refs (account_id, artifact_id, run_id)
+  select a.account_id, a.artifact_id, ended.run_id
     from ended
-    join artifacts a on a.user_id = ended.user_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.account_id = ended.account_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -200,7 +200,7 @@ select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t 
 -- Whether the session of a claimed run has a document. A scalar subquery instead of `exists`, for which
 -- Postgres may read all documents.
 (select true from documents d
-  where d.user_id = taken.user_id and d.session_id = taken.session_id and d.is_active limit 1) is not null;
+  where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active limit 1) is not null;
 
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
@@ -232,7 +232,7 @@ with next as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where :opening is not null
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - (:opening is not null)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
@@ -271,7 +271,7 @@ with lost as (
                    to_jsonb(run_id)), clock_timestamp()
     from taken where opens
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
@@ -298,7 +298,7 @@ with held as materialized (
      and r.lease_until > clock_timestamp()
   returning r.*
 )
-select run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - (:opened::bool and attempt <= max_attempts)::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
@@ -355,11 +355,11 @@ with asked as (
   -- hash join in the next parts.
   select a.run_id, s.last_thread_seq
     from (select *
-            from unnest(:speaking_run_ids::text[], :user_ids::text[], :session_ids::text[])
-                   as a(run_id, user_id, session_id)
-           order by user_id, session_id) a
+            from unnest(:speaking_run_ids::text[], :account_ids::text[], :session_ids::text[])
+                   as a(run_id, account_id, session_id)
+           order by account_id, session_id) a
    cross join lateral (select last_thread_seq from sessions s
-                        where s.user_id = a.user_id and s.session_id = a.session_id
+                        where s.account_id = a.account_id and s.session_id = a.session_id
                           for update skip locked) s
 ), held as (
   -- Counting `placed` makes Postgres lock all sessions before the first run.
@@ -378,18 +378,18 @@ with asked as (
     from held join asked a using (run_id)
    where r.run_id = held.run_id and r.owner_id = a.owner_id and r.attempt = a.attempt
      and r.status = 'running' and r.lease_until > clock_timestamp() and r.batch_no = a.batch_no - 1
-  returning r.run_id, r.user_id, r.session_id, r.last_seq - a.count as base, r.last_seq,
+  returning r.run_id, r.account_id, r.session_id, r.last_seq - a.count as base, r.last_seq,
             r.cancel_requested_at is not null as cancel_requested, a.spoken,
             held.last_thread_seq as thread_base, a.ends_as, a.error, a.message_id, a.content
 ), threaded as (
   update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
-   where g.spoken > 0 and g.ends_as is null and s.user_id = g.user_id and s.session_id = g.session_id
+   where g.spoken > 0 and g.ends_as is null and s.account_id = g.account_id and s.session_id = g.session_id
 ), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
                           thread_seq)
   select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then g.user_id end,
+         case when e.spoken_nth is not null then g.account_id end,
          case when e.spoken_nth is not null then g.session_id end,
          g.thread_base + e.spoken_nth
     from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[],
@@ -397,17 +397,17 @@ with asked as (
       as e(run_id, nth, event_type, visibility, payload, spoken_nth)
     join grown g using (run_id)
 ), answered as (
-  insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message,
+  insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                         thread_seq)
-  select message_id, user_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error,
+  select message_id, account_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error,
          thread_base + spoken from grown
    where message_id is not null
 ), referred as (
-  insert into artifact_refs (user_id, artifact_id, run_id)
-  select a.user_id, a.artifact_id, g.run_id
+  insert into artifact_refs (account_id, artifact_id, run_id)
+  select a.account_id, a.artifact_id, g.run_id
     from unnest(:referring_run_ids::text[], :refers_to::text[]) as r(run_id, artifact_id)
     join grown g using (run_id)
-    join artifacts a on a.user_id = g.user_id and a.artifact_id = r.artifact_id and a.is_stored
+    join artifacts a on a.account_id = g.account_id and a.artifact_id = r.artifact_id and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -437,26 +437,26 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 -- end of the thread and the worker of the ended run, so that the session row is updated once. Requires the
 -- locks of the sessions.
 with ended as (
-  select * from unnest(:user_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
+  select * from unnest(:account_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
                        :worker_ids::text[])
-    as e(user_id, session_id, run_id, thread_seq, worker_id)
+    as e(account_id, session_id, run_id, thread_seq, worker_id)
 ), passed as (
   update sessions s
      set updated_at = now(), last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
          last_worker_id = coalesce(e.worker_id, s.last_worker_id),
          active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
                            (select w.run_id from runs w
-                             where w.user_id = s.user_id and w.session_id = s.session_id
+                             where w.account_id = s.account_id and w.session_id = s.session_id
                                and w.status = 'queued' and w.turn_no is null
                              order by w.queue_no limit 1) end
     from ended e
-   where s.user_id = e.user_id and s.session_id = e.session_id
+   where s.account_id = e.account_id and s.session_id = e.session_id
   returning s.active_run_id, s.last_worker_id
 )
 update runs r
    set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), preferred_worker = passed.last_worker_id
   from passed where r.run_id = passed.active_run_id and r.turn_no is null
-returning r.user_id, r.session_id, r.preferred_worker;
+returning r.account_id, r.session_id, r.preferred_worker;
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:
@@ -468,12 +468,12 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
+-- Return the first and the last position of a log, and the status of its run, for the account that owns the run.
 -- RX-54
 select oldest_seq, last_seq, status from runs
  where
    -- include: session_is_live
-   and run_id = :run_id and user_id = :user_id;
+   and run_id = :run_id and account_id = :account_id;
 
 -- name: log_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
@@ -496,7 +496,7 @@ select count(*) filter (where status = 'queued' and turn_no is not null) as read
 
 -- name: list_prunable_runs
 -- List runs that ended long ago and whose logs are not trimmed.
-select run_id, user_id, session_id from runs
+select run_id, account_id, session_id from runs
  where not is_trimmed and finished_at < statement_timestamp() - make_interval(secs => :seconds)
  order by finished_at limit :limit;
 
@@ -505,7 +505,7 @@ select run_id, user_id, session_id from runs
 -- start of the thread past them. The last event of a log is kept. Deletes nothing if another transaction has
 -- locked the session.
 with place as (
-  select 1 from sessions where user_id = :user_id and session_id = :session_id for update skip locked
+  select 1 from sessions where account_id = :account_id and session_id = :session_id for update skip locked
 ), held as (
   -- Counting `place` makes Postgres lock the session before the first run.
   select run_id, oldest_seq, last_seq from runs
@@ -529,7 +529,7 @@ with place as (
 ), forgotten as (
   update sessions s set oldest_thread_seq = greatest(s.oldest_thread_seq, g.up_to + 1)
     from (select max(thread_seq) as up_to from gone) g
-   where s.user_id = :user_id and s.session_id = :session_id and g.up_to is not null
+   where s.account_id = :account_id and s.session_id = :session_id and g.up_to is not null
 )
 select run_id, is_trimmed, size > 0 as had_events from shortened;
 

@@ -1,9 +1,9 @@
 -- name: list_sessions
--- List the sessions of a user, latest message first. All filters are applied before the limit.
+-- List the sessions of an account, latest message first. All filters are applied before the limit.
 select
   -- include: session
   from sessions
- where user_id = :user_id and deleted_at is null
+ where account_id = :account_id and deleted_at is null
    and (last_message_at, session_id) < (coalesce(:before_at::timestamptz, 'infinity'),
                                         coalesce(:before_id::text, ''))
    and (:search::text = '' or title ~ :search or session_id ~ :search)
@@ -12,8 +12,8 @@ select
 
 -- name: thread_heads
 -- Return the last position of each of these threads. An instance polls once for all its subscribers.
-select user_id, session_id, last_thread_seq
+select account_id, session_id, last_thread_seq
   from sessions
   join json_array_elements(:threads::text::json) as wanted
-    on user_id = wanted->>0 and session_id = wanted->>1
+    on account_id = wanted->>0 and session_id = wanted->>1
  where deleted_at is null;

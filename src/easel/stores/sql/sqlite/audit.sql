@@ -5,8 +5,8 @@ select last_seq, last_hash from audit_head;
 
 -- name: add_record
 -- Append one record to the audit chain. CC-06
-insert into audit (seq, user_id, at, storage_class, action, record, hash)
-values (:seq, :user_id, :at, :storage_class, :action, :record, :hash);
+insert into audit (seq, account_id, at, storage_class, action, record, hash)
+values (:seq, :account_id, :at, :storage_class, :action, :record, :hash);
 
 -- name: move_head
 -- Store the seq and the hash of the last record. CC-06
@@ -34,7 +34,7 @@ delete from audit where seq <= :seq;
 -- name: records_after
 -- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is
 -- replaced by the nearest valid one.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+select seq, account_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit
  where seq > :seq and seq <= :last
@@ -43,7 +43,7 @@ select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
 
 -- name: list_records
 -- List records, newest first. All filters are applied before the limit.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+select seq, account_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit
  where seq < :before
@@ -55,7 +55,7 @@ select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
 
 -- name: list_records_of_action
 -- List the records of one action, newest first. This separate statement uses the index on the action.
-select seq, user_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+select seq, account_id, min(max(at, -62135510400000000), 253402128000000000) as at,
        storage_class, action, record, hash
   from audit
  where action = :action and seq < :before

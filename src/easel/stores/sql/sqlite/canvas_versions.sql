@@ -1,38 +1,38 @@
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec only if the change
 -- replaces the spec, or if it is stored completely. Returns the number of the version.
-insert into canvas_versions (user_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
+insert into canvas_versions (account_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
                              is_complete, is_accepted, tool_hints, written_by, written_at, changed,
                              next_changed)
-select c.user_id, c.canvas_id,
+select c.account_id, c.canvas_id,
        coalesce((select max(version_no) from canvas_versions v
-                  where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1,
+                  where v.account_id = c.account_id and v.canvas_id = c.canvas_id), 0) + 1,
        c.revision, c.title, c.titled_by,
        coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),
        iif(:has_spec, c.spec, null), :is_complete, c.is_accepted, c.tool_hints, c.written_by, c.written_at,
        (select next_changed from canvas_versions v
-         where v.user_id = c.user_id and v.canvas_id = c.canvas_id order by version_no desc limit 1),
+         where v.account_id = c.account_id and v.canvas_id = c.canvas_id order by version_no desc limit 1),
        :next_changed
-  from canvases c where c.user_id = :user_id and c.canvas_id = :canvas_id
+  from canvases c where c.account_id = :account_id and c.canvas_id = :canvas_id
 returning version_no;
 
 -- name: keep_version_asset
 -- Store an asset of a version that the next version replaces or removes; without a blob, one that it adds.
-insert into canvas_version_assets (user_id, canvas_id, version_no, path, blob_key, size)
-values (:user_id, :canvas_id, :version, :path, :blob_key, :size);
+insert into canvas_version_assets (account_id, canvas_id, version_no, path, blob_key, size)
+values (:account_id, :canvas_id, :version, :path, :blob_key, :size);
 
 -- define: lasting_versions
 -- The newest versions by a person, and the newest accepted ones, that a change by another author or without
 -- acceptance has replaced: they are stored completely and never pruned. RS-72
 (select max(z.version_no) from canvas_versions z
-  where z.user_id = :user_id and z.canvas_id = :canvas_id and z.is_complete
+  where z.account_id = :account_id and z.canvas_id = :canvas_id and z.is_complete
   group by z.written_by like 'person %', z.is_accepted)
 
 -- name: prune_version_assets
 -- Delete the assets of the versions of a canvas up to this number, except of lasting ones. Returns the keys
 -- of their blobs, some of which may still be in use.
 delete from canvas_version_assets
- where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
+ where account_id = :account_id and canvas_id = :canvas_id and version_no <= :version
    and version_no not in
   -- include: lasting_versions
 returning blob_key;
@@ -40,7 +40,7 @@ returning blob_key;
 -- name: prune_versions
 -- Delete the versions of a canvas up to this number, except lasting ones.
 delete from canvas_versions
- where user_id = :user_id and canvas_id = :canvas_id and version_no <= :version
+ where account_id = :account_id and canvas_id = :canvas_id and version_no <= :version
    and version_no not in
   -- include: lasting_versions
 ;
@@ -56,20 +56,20 @@ select distinct found.value as blob_key
 -- name: current_version
 -- Return the present version of a canvas: its number follows that of the last stored version.
 select coalesce((select max(version_no) from canvas_versions v
-                  where v.user_id = c.user_id and v.canvas_id = c.canvas_id), 0) + 1 as version_no,
+                  where v.account_id = c.account_id and v.canvas_id = c.canvas_id), 0) + 1 as version_no,
        c.revision, c.title, c.titled_by,
        coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main') as session_key,
        c.is_accepted, c.written_by, c.written_at,
        (select next_changed from canvas_versions v
-         where v.user_id = c.user_id and v.canvas_id = c.canvas_id
+         where v.account_id = c.account_id and v.canvas_id = c.canvas_id
          order by version_no desc limit 1) as changed
-  from canvases c where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
+  from canvases c where c.account_id = :account_id and c.canvas_id = :canvas_id and c.deleted_at is null;
 
 -- name: list_versions
 -- Return a page of the versions of a canvas, or of the accepted ones, newest first, without their content.
 select version_no, revision, title, titled_by, session_key, is_accepted, written_by, written_at, changed
   from canvas_versions
- where user_id = :user_id and canvas_id = :canvas_id and version_no < :before
+ where account_id = :account_id and canvas_id = :canvas_id and version_no < :before
    and is_accepted >= :only_accepted
  order by version_no desc limit :limit;
 
@@ -81,27 +81,27 @@ select v.version_no, v.revision, v.title, v.titled_by, v.session_key, v.is_accep
        v.written_at, v.changed, v.tool_hints, c.revision as canvas_revision,
        c.written_at as canvas_written_at,
        coalesce((select s.spec from canvas_versions s
-                  where s.user_id = c.user_id and s.canvas_id = c.canvas_id
+                  where s.account_id = c.account_id and s.canvas_id = c.canvas_id
                     and s.version_no >= v.version_no and s.spec is not null
                   order by s.version_no limit 1), c.spec) as spec,
        (select json_group_array(json_array(path, blob_key, size))
           from (select path, blob_key, size
                   from (select path, blob_key, size, min(a.version_no) from canvas_version_assets a
-                         where a.user_id = :user_id and a.canvas_id = :canvas_id
+                         where a.account_id = :account_id and a.canvas_id = :canvas_id
                            and a.version_no between :version and coalesce(last_part, a.version_no)
                          group by path)
                  where blob_key is not null
                 union all
                 select path, blob_key, size from canvas_assets p
-                 where p.user_id = :user_id and p.canvas_id = :canvas_id and last_part is null
+                 where p.account_id = :account_id and p.canvas_id = :canvas_id and last_part is null
                    and p.path not in (select a.path from canvas_version_assets a
-                                       where a.user_id = :user_id and a.canvas_id = :canvas_id
+                                       where a.account_id = :account_id and a.canvas_id = :canvas_id
                                          and a.version_no >= :version)
                  order by path)) as assets
   from canvases c
   join canvas_versions v
-    on v.user_id = c.user_id and v.canvas_id = c.canvas_id and v.version_no = :version
+    on v.account_id = c.account_id and v.canvas_id = c.canvas_id and v.version_no = :version
   join (select (select s.version_no from canvas_versions s
-                 where s.user_id = :user_id and s.canvas_id = :canvas_id and s.is_complete
+                 where s.account_id = :account_id and s.canvas_id = :canvas_id and s.is_complete
                    and s.version_no >= :version order by s.version_no limit 1) as last_part) last
- where c.user_id = :user_id and c.canvas_id = :canvas_id and c.deleted_at is null;
+ where c.account_id = :account_id and c.canvas_id = :canvas_id and c.deleted_at is null;

@@ -8,21 +8,21 @@ returning 1;
 -- name: purge_canvas_events
 -- Delete some events of a deleted canvas.
 delete from canvas_events
- where (user_id, canvas_id, seq) in (select user_id, canvas_id, seq from canvas_events
-                                     where user_id = :user_id and canvas_id = :canvas_id limit :limit)
+ where (account_id, canvas_id, seq) in (select account_id, canvas_id, seq from canvas_events
+                                     where account_id = :account_id and canvas_id = :canvas_id limit :limit)
 returning 1;
 
 -- name: purge_executions
 -- Delete some executions of a deleted canvas.
 delete from canvas_actions
- where (user_id, event_id) in (select user_id, event_id from canvas_actions
-                                where user_id = :user_id and canvas_id = :canvas_id limit :limit)
+ where (account_id, event_id) in (select account_id, event_id from canvas_actions
+                                where account_id = :account_id and canvas_id = :canvas_id limit :limit)
 returning 1;
 
 -- name: purge_canvas_version_assets
 -- Delete some assets of versions of a deleted canvas.
 delete from canvas_version_assets
- where (user_id, canvas_id, version_no, path) in
-       (select user_id, canvas_id, version_no, path from canvas_version_assets
-         where user_id = :user_id and canvas_id = :canvas_id limit :limit)
+ where (account_id, canvas_id, version_no, path) in
+       (select account_id, canvas_id, version_no, path from canvas_version_assets
+         where account_id = :account_id and canvas_id = :canvas_id limit :limit)
 returning 1;

@@ -1,13 +1,13 @@
 -- name: open_document
 -- Create or update the document of a canvas of mode `markdown`. Without effect for another canvas.
-insert into documents (user_id, canvas_id, session_id, created_at)
-select user_id, canvas_id,
+insert into documents (account_id, canvas_id, session_id, created_at)
+select account_id, canvas_id,
        iif(substr(session_key, 1, 11) = 'agent:main:', substr(session_key, 12), session_key), created_at
   from (select *, coalesce(owner_session_key, 'agent:' || agent_id || ':' || 'main') as session_key
           from canvases
-         where user_id = :user_id and canvas_id = :canvas_id and deleted_at is null)
+         where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null)
  where json_extract(spec, '$.mode') = 'markdown'
-on conflict (user_id, canvas_id) do update set session_id = excluded.session_id, is_active = 1
+on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = 1
 returning canvas_id;
 
 -- name: close_document
@@ -15,28 +15,28 @@ returning canvas_id;
 update documents
    set is_active = 0, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
        lease_session_id = null, lease_expires_at = null
- where user_id = :user_id and canvas_id = :canvas_id and is_active;
+ where account_id = :account_id and canvas_id = :canvas_id and is_active;
 
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
-select d.user_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
+select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
        d.lease_expires_at, d.interrupted_run_ids, d.inspected, c.revision as canvas_revision, c.last_seq,
        n.text, n.revision_id,
        (select a.revision_id from artefacts a
-         where a.user_id = d.user_id and a.canvas_id = d.canvas_id
+         where a.account_id = d.account_id and a.canvas_id = d.canvas_id
          order by a.version_no desc limit 1) as artefact_revision_id
   from documents d
-  join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id and c.deleted_at is null
+  join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
   left join artefact_drafts n
-    on n.user_id = d.user_id and n.canvas_id = d.canvas_id
+    on n.account_id = d.account_id and n.canvas_id = d.canvas_id
    and n.draft_no = (select max(draft_no) from artefact_drafts l
-                      where l.user_id = d.user_id and l.canvas_id = d.canvas_id)
- where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active;
+                      where l.account_id = d.account_id and l.canvas_id = d.canvas_id)
+ where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active;
 
 -- name: list_newest_documents
 -- Return the newest documents whose canvas belongs to the session.
 select canvas_id from documents indexed by documents_session_idx
- where user_id = :user_id and session_id = :session_id and is_active
+ where account_id = :account_id and session_id = :session_id and is_active
  order by created_at desc, canvas_id desc limit :limit;
 
 -- name: read_claimed_run
@@ -44,13 +44,13 @@ select canvas_id from documents indexed by documents_session_idx
 -- that of the document has a later message. RX-13, CT-19, RS-79
 select cancel_requested_at,
        exists (select 1 from runs l indexed by runs_session_idx
-                where l.user_id = r.user_id and l.queue_no > r.queue_no
+                where l.account_id = r.account_id and l.queue_no > r.queue_no
                   and l.session_id in (r.session_id, (select d.session_id from documents d
-                                                       where d.user_id = :user_id
+                                                       where d.account_id = :account_id
                                                          and d.canvas_id = :canvas_id)))
          as has_later_message
   from runs r
- where run_id = :run_id and user_id = :user_id and owner_id = :worker_id and attempt = :attempt
+ where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > :lease_now;
 
 -- name: change_document
@@ -60,79 +60,79 @@ update documents
        lease_session_id = :lease_session_id, lease_expires_at = :lease_expires_at,
        interrupted_run_ids = :interrupted_run_ids, inspected = :inspected,
        has_unreported = has_unreported or :has_new_text
- where user_id = :user_id and canvas_id = :canvas_id;
+ where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: rt_save_artefact_draft
 -- Store a text. It replaces the newest draft if that is of the same author and is not closed. CT-33, RS-51
-insert into artefact_drafts (user_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
+insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
                              author_id, author_run_id, updated_at)
-select :user_id, :canvas_id, coalesce(max(n.draft_no), 0)
+select :account_id, :canvas_id, coalesce(max(n.draft_no), 0)
          + coalesce(n.is_closed or n.author_kind <> :author_kind or n.author_id <> :author_id
                     or n.author_run_id is not :author_run_id, 1),
        :text, :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id, :now
-  from artefact_drafts n where n.user_id = :user_id and n.canvas_id = :canvas_id
-on conflict (user_id, canvas_id, draft_no) do update
+  from artefact_drafts n where n.account_id = :account_id and n.canvas_id = :canvas_id
+on conflict (account_id, canvas_id, draft_no) do update
   set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at,
       is_versioned = 0;
 
 -- name: compare_hashes
 -- Return the hashes of the newest draft and of the newest version. CT-35
 select (select revision_id from artefact_drafts
-         where user_id = :user_id and canvas_id = :canvas_id
+         where account_id = :account_id and canvas_id = :canvas_id
          order by draft_no desc limit 1) as draft_hash,
        (select revision_id from artefacts
-         where user_id = :user_id and canvas_id = :canvas_id
+         where account_id = :account_id and canvas_id = :canvas_id
          order by version_no desc limit 1) as artefact_hash;
 
 -- name: rt_append_node_to_ref_v1
 -- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
 -- run's batch reports, in the transaction of the batch, or all when a person promotes. CT-34, CT-35, RS-51
-insert into artefacts (user_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
+insert into artefacts (account_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
                        author_run_id, created_at)
-select user_id, canvas_id,
+select account_id, canvas_id,
        coalesce((select max(version_no) from artefacts
-                  where user_id = :user_id and canvas_id = :canvas_id), 0)
+                  where account_id = :account_id and canvas_id = :canvas_id), 0)
          + row_number() over (order by draft_no),
        text, length(cast(text as blob)), revision_id, author_kind, author_id, author_run_id, :now
   from (select *,
                lag(revision_id, 1, (select revision_id from artefacts
-                                     where user_id = :user_id and canvas_id = :canvas_id
+                                     where account_id = :account_id and canvas_id = :canvas_id
                                      order by version_no desc limit 1)) over (order by draft_no) as former
           from artefact_drafts
-         where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned)
+         where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned)
  where revision_id is not former;
 
 -- name: mark_versioned
 -- Mark the drafts up to a number as versions.
 update artefact_drafts set is_versioned = 1
- where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
+ where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
 
 -- name: mark_reported
 -- Mark the drafts up to a number, which are versions, as reported by a hidden message.
 update artefact_drafts set is_closed = 1, is_reported = 1
- where user_id = :user_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
+ where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
 
 -- name: note_unreported
 -- Store whether a draft of a document is not reported.
 update documents as d
    set has_unreported = exists (select 1 from artefact_drafts n
-                                 where n.user_id = d.user_id and n.canvas_id = d.canvas_id
+                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
                                    and not n.is_reported)
- where user_id = :user_id and canvas_id = :canvas_id;
+ where account_id = :account_id and canvas_id = :canvas_id;
 
 -- name: delete_reported_drafts
 -- Delete the reported drafts except the newest, which is the base of the next draft.
 delete from artefact_drafts
- where user_id = :user_id and canvas_id = :canvas_id and is_reported
+ where account_id = :account_id and canvas_id = :canvas_id and is_reported
    and draft_no < (select max(draft_no) from artefact_drafts
-                    where user_id = :user_id and canvas_id = :canvas_id and is_reported);
+                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
 
 -- name: trim_versions
 -- Delete the oldest versions, so that `max_versions` are left.
 delete from artefacts
- where user_id = :user_id and canvas_id = :canvas_id
+ where account_id = :account_id and canvas_id = :canvas_id
    and version_no <= (select max(version_no) from artefacts
-                       where user_id = :user_id and canvas_id = :canvas_id) - :max_versions;
+                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions;
 
 -- name: end_leases
 -- End the leases of one run, or those that runs of a session hold or that are of documents of the session,
@@ -142,7 +142,7 @@ update documents
        lease_run_id = null, lease_session_id = null, lease_expires_at = null
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and :session_id in (lease_session_id, session_id)
-                    and user_id = :user_id and (:run_id is null or lease_run_id = :run_id))
+                    and account_id = :account_id and (:run_id is null or lease_run_id = :run_id))
 returning canvas_id, epoch;
 
 -- name: renew_leases
@@ -160,17 +160,17 @@ update documents
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and lease_run_id = :run_id)
    and exists (select 1 from runs where run_id = :run_id and attempt <= :attempt)
-returning user_id, canvas_id, epoch;
+returning account_id, canvas_id, epoch;
 
 -- name: list_expired_leases
 -- List documents whose lease has expired.
-select user_id, canvas_id from documents indexed by documents_leased_idx
+select account_id, canvas_id from documents indexed by documents_leased_idx
  where lease_id is not null and lease_expires_at <= :now limit :limit;
 
 -- name: close_drafts
 -- Close the drafts of a document that are not reported, so that later texts are other drafts.
 update artefact_drafts set is_closed = 1
- where user_id = :user_id and canvas_id = :canvas_id and not is_reported and not is_closed;
+ where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
 
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.
@@ -179,20 +179,20 @@ select * from (
          n.is_reported, d.created_at,
          lag(n.text, 1, '') over (partition by n.canvas_id order by n.draft_no) as before
     from documents d indexed by documents_unreported_idx
-    cross join artefact_drafts n on n.user_id = d.user_id and n.canvas_id = d.canvas_id
-   where d.user_id = :user_id and d.session_id = :session_id and d.has_unreported and d.is_active)
+    cross join artefact_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
+   where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active)
  where not is_reported order by created_at, canvas_id, draft_no;
 
 -- define: document_is_active
--- Whether the document exists for its user.
-exists (select 1 from documents d join canvases c on c.user_id = d.user_id and c.canvas_id = d.canvas_id
-         where d.user_id = :user_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+-- Whether the document exists for its account.
+exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.
 select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id, v.created_at, v.size
   from artefacts v
- where v.user_id = :user_id and v.canvas_id = :canvas_id and v.version_no < :before
+ where v.account_id = :account_id and v.canvas_id = :canvas_id and v.version_no < :before
    and
    -- include: document_is_active
  order by v.version_no desc limit :limit;
@@ -201,12 +201,12 @@ select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id,
 -- Return the text of the current draft or of a version by its revision.
 select text from (
   select text, 0 as nth from artefact_drafts
-   where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id
+   where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
      and draft_no = (select max(draft_no) from artefact_drafts
-                      where user_id = :user_id and canvas_id = :canvas_id)
+                      where account_id = :account_id and canvas_id = :canvas_id)
   union all
   select text, 1 from artefacts indexed by artefacts_revision_idx
-   where user_id = :user_id and canvas_id = :canvas_id and revision_id = :revision_id)
+   where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id)
  where
    -- include: document_is_active
  order by nth limit 1;

@@ -4,4 +4,4 @@
 update calls set status = 'taken'
  where target in (select value from json_each(:targets)) and status = 'asked' and deadline > :now
    and heard_until > :now
-returning call_id, user_id, target, method, params, (deadline - :now) / 1000000.0 as seconds_left;
+returning call_id, account_id, target, method, params, (deadline - :now) / 1000000.0 as seconds_left;

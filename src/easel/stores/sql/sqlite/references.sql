@@ -1,6 +1,6 @@
 -- name: run_references
 -- Return the owner of a run and its references.
-select r.user_id,
+select r.account_id,
        (select json_group_array(artifact_id) from artifact_refs where run_id = r.run_id) as artifact_ids
   from runs r where r.run_id = :run_id;
 
@@ -24,42 +24,42 @@ union all
 select payload from run_events where run_id = :run_id;
 
 -- name: find_releasable
--- Return the next page of canvases of all users, and whether each has a reference whose last mention is
+-- Return the next page of canvases of all accounts, and whether each has a reference whose last mention is
 -- before the start of the log and before all records, or is not known.
-select c.user_id, c.canvas_id,
+select c.account_id, c.canvas_id,
        exists (select 1 from artifact_refs r
-                where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
+                where r.account_id = c.account_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
                   and r.mentioned_seq < min(c.oldest_seq, coalesce(c.oldest_record, c.oldest_seq)))
        or exists (select 1 from artifact_refs r
-                   where r.user_id = c.user_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
+                   where r.account_id = c.account_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
                      and r.mentioned_seq is null) as is_old
-  from (select user_id, canvas_id, oldest_seq,
+  from (select account_id, canvas_id, oldest_seq,
                (select min(a.log_seq) from canvas_actions a
-                 where a.user_id = p.user_id and a.canvas_id = p.canvas_id) as oldest_record
+                 where a.account_id = p.account_id and a.canvas_id = p.canvas_id) as oldest_record
           from canvases p
-         where (user_id, canvas_id) > (:user_id, :canvas_id)
-         order by user_id, canvas_id limit :limit) c
- order by c.user_id, c.canvas_id;
+         where (account_id, canvas_id) > (:account_id, :canvas_id)
+         order by account_id, canvas_id limit :limit) c
+ order by c.account_id, c.canvas_id;
 
 -- name: canvas_references
 -- Return references of a canvas whose last mention is before the start of the log and before all records, or
 -- is not known.
 select * from (
   select artifact_id, mentioned_seq from artifact_refs r
-   where r.user_id = :user_id and r.canvas_id = :canvas_id
+   where r.account_id = :account_id and r.canvas_id = :canvas_id
      and r.mentioned_seq < (select min(c.oldest_seq, coalesce((select min(a.log_seq) from canvas_actions a
-                                                                where a.user_id = c.user_id
+                                                                where a.account_id = c.account_id
                                                                   and a.canvas_id = c.canvas_id),
                                                               c.oldest_seq))
-                              from canvases c where c.user_id = :user_id and c.canvas_id = :canvas_id)
+                              from canvases c where c.account_id = :account_id and c.canvas_id = :canvas_id)
    order by r.mentioned_seq limit :limit)
 union all
 select * from (
   select artifact_id, mentioned_seq from artifact_refs r
-   where r.user_id = :user_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
+   where r.account_id = :account_id and r.canvas_id = :canvas_id and r.mentioned_seq is null
    limit :limit);
 
 -- name: version_specs
 -- Return the specs of versions of a canvas that mention artifacts.
 select spec from canvas_versions
- where user_id = :user_id and canvas_id = :canvas_id and spec is not null and instr(spec, 'art_') > 0;
+ where account_id = :account_id and canvas_id = :canvas_id and spec is not null and instr(spec, 'art_') > 0;

@@ -1,18 +1,18 @@
 -- define: session_is_live
 -- Whether the session of the run is not deleted. A scalar subquery, which always uses the primary key.
 (select s.deleted_at is null from sessions s
-  where s.user_id = runs.user_id and s.session_id = runs.session_id);
+  where s.account_id = runs.account_id and s.session_id = runs.session_id);
 
 -- name: open_session
 -- Create the session if needed. The run gets the turn if no other run has it; its message gets the next
 -- position in the thread. Returns the last worker of the session, or no row if the session is deleted and
 -- not purged yet. RX-31, SB-12
-insert into sessions (user_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
+insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
                       created_at, updated_at, last_message_at)
-select :user_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
+select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
        coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
-  from ended_threads where user_id = :user_id and session_id = :session_id
-on conflict (user_id, session_id) do update
+  from ended_threads where account_id = :account_id and session_id = :session_id
+on conflict (account_id, session_id) do update
   set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id),
       updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
@@ -22,9 +22,9 @@ returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
 -- Store a message at its position in the thread.
-insert into messages (message_id, user_id, session_id, run_id, role, content, status, error_message,
+insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                       thread_seq, payload, created_at)
-values (:message_id, :user_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
+values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
         :now);
 
 -- name: add_hidden_message
@@ -36,14 +36,14 @@ select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows
 -- name: extend_thread
 -- Take the next `count` positions in the thread of a session.
 update sessions set last_thread_seq = last_thread_seq + :count
- where user_id = :user_id and session_id = :session_id
+ where account_id = :account_id and session_id = :session_id
 returning last_thread_seq;
 
 -- name: add_reference
 -- Store a reference from a run to an artifact, which is then kept as long as the run.
-insert into artifact_refs (user_id, artifact_id, run_id)
-select user_id, artifact_id, :run_id from artifacts
- where user_id = :user_id and artifact_id = :artifact_id and is_stored
+insert into artifact_refs (account_id, artifact_id, run_id)
+select account_id, artifact_id, :run_id from artifacts
+ where account_id = :account_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
 -- name: take_numbers
@@ -53,53 +53,53 @@ returning queue_no, turn_no;
 
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
-insert into runs (run_id, user_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
+insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
                   request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
-values (:run_id, :user_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
+values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
 -- name: run_by_key
--- Return the run that this user started with this idempotency key.
+-- Return the run that this account started with this idempotency key.
 select * from runs
  where
    -- include: session_is_live
-   and user_id = :user_id and idempotency_key = :idempotency_key;
+   and account_id = :account_id and idempotency_key = :idempotency_key;
 
 -- name: release_key
 -- Let another run use the idempotency key of a run whose session is deleted.
 update runs set idempotency_key = null
  where not
    -- include: session_is_live
-   and user_id = :user_id and idempotency_key = :idempotency_key;
+   and account_id = :account_id and idempotency_key = :idempotency_key;
 
 -- name: get_run
--- Return one run of this user. RX-32
+-- Return one run of this account. RX-32
 select * from runs
  where
    -- include: session_is_live
-   and run_id = :run_id and user_id = :user_id;
+   and run_id = :run_id and account_id = :account_id;
 
 -- name: list_runs
--- List the runs of a user, newest first.
+-- List the runs of an account, newest first.
 select * from runs indexed by runs_listing_idx
- where user_id = :user_id and queue_no < :before
+ where account_id = :account_id and queue_no < :before
    and
    -- include: session_is_live
  order by queue_no desc
  limit :limit;
 
 -- name: list_runs_by_status
--- List the runs of a user that have one of these statuses, newest first. Each status is read separately, in
+-- List the runs of an account that have one of these statuses, newest first. Each status is read separately, in
 -- the order of its index, and at most to the end of the page.
 select runs.*
   from (select distinct value as wanted from json_each(:statuses))
  cross join runs indexed by runs_status_listing_idx
- where user_id = :user_id and status = wanted and queue_no < :before
+ where account_id = :account_id and status = wanted and queue_no < :before
    and queue_no >= coalesce((select queue_no from runs indexed by runs_status_listing_idx
-                              where user_id = :user_id and status = wanted and queue_no < :before
+                              where account_id = :account_id and status = wanted and queue_no < :before
                                 and
                                 -- include: session_is_live
                               order by queue_no desc
@@ -112,9 +112,9 @@ select runs.*
 -- name: list_session_runs
 -- List the runs of one session, newest first.
 select * from runs indexed by runs_session_idx
- where user_id = :user_id and session_id = :session_id and queue_no < :before
+ where account_id = :account_id and session_id = :session_id and queue_no < :before
    and exists (select 1 from sessions
-                where user_id = :user_id and session_id = :session_id and deleted_at is null)
+                where account_id = :account_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -124,14 +124,14 @@ select * from runs indexed by runs_session_idx
 select runs.*
   from (select distinct value as wanted from json_each(:statuses))
  cross join runs indexed by runs_session_status_idx
- where user_id = :user_id and session_id = :session_id and status = wanted and queue_no < :before
+ where account_id = :account_id and session_id = :session_id and status = wanted and queue_no < :before
    and queue_no >= coalesce((select queue_no from runs indexed by runs_session_status_idx
-                              where user_id = :user_id and session_id = :session_id and status = wanted
+                              where account_id = :account_id and session_id = :session_id and status = wanted
                                 and queue_no < :before
                               order by queue_no desc
                               limit 1 offset :limit - 1), 0)
    and exists (select 1 from sessions
-                where user_id = :user_id and session_id = :session_id and deleted_at is null)
+                where account_id = :account_id and session_id = :session_id and deleted_at is null)
  order by queue_no desc
  limit :limit;
 
@@ -164,7 +164,7 @@ update runs
                      and (preferred_worker <> :worker_id and turn_at > :prefers_since
                           and turn_at <= :now) is not true
                    order by turn_no limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -183,7 +183,7 @@ update runs
                      and (:last_chance is null
                           or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
                    order by lease_until limit :capacity)
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -197,7 +197,7 @@ update runs
                    where status = 'running' and lease_until > :lease_now and owner_id = :worker_id
                      and batch_no = 0
                      and run_id not in (select value from json_each(:acknowledged)))
-returning run_id, attempt, user_id, session_id, input_text, input_attachments, max_attempts,
+returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
           cancel_requested_at;
@@ -239,9 +239,9 @@ returning last_seq, cancel_requested_at;
 
 -- name: add_event
 -- Store one event at its position in the log of a run. RX-25
-insert into run_events (run_id, seq, event_type, visibility, payload, created_at, user_id, session_id,
+insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
                         thread_seq)
-values (:run_id, :seq, :event_type, :visibility, :payload, :now, :user_id, :session_id, :thread_seq);
+values (:run_id, :seq, :event_type, :visibility, :payload, :now, :account_id, :session_id, :thread_seq);
 
 -- name: open_log
 -- Store the opening event of a claimed run, with the attempt and the run id filled in.
@@ -264,10 +264,10 @@ select batch_seq as last_seq, cancel_requested_at,
 update sessions
    set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
-                         where w.user_id = sessions.user_id and w.session_id = sessions.session_id
+                         where w.account_id = sessions.account_id and w.session_id = sessions.session_id
                            and w.status = 'queued' and w.turn_no is null
                          order by w.queue_no limit 1)
- where user_id = :user_id and session_id = :session_id and active_run_id = :run_id
+ where account_id = :account_id and session_id = :session_id and active_run_id = :run_id
 returning active_run_id, last_worker_id;
 
 -- name: give_turn
@@ -286,12 +286,12 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a log, and the status of its run, for the user who owns the run.
+-- Return the first and the last position of a log, and the status of its run, for the account that owns the run.
 -- RX-54
 select oldest_seq, last_seq, status from runs
  where
    -- include: session_is_live
-   and run_id = :run_id and user_id = :user_id;
+   and run_id = :run_id and account_id = :account_id;
 
 -- name: log_heads
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
@@ -331,7 +331,7 @@ update sessions
    set oldest_thread_seq = max(oldest_thread_seq, 1 + coalesce(
          (select max(thread_seq) from run_events
            where run_id = :run_id and seq < :oldest_seq and thread_seq is not null), 0))
- where (user_id, session_id) in (select user_id, session_id from runs where run_id = :run_id);
+ where (account_id, session_id) in (select account_id, session_id from runs where run_id = :run_id);
 
 -- name: delete_events
 -- Delete the events before the start of a run's log.

@@ -6,6 +6,6 @@ select run_id, input_text, status, error_message, oldest_seq = 1 as has_log,
        (select json_group_array(json_array(follows_answer, json(content)))
           from (select * from hidden_messages h where h.run_id = r.run_id order by h.hidden_no)) as hidden
   from runs r indexed by runs_session_idx
- where user_id = :user_id and session_id = :session_id and finished_at is not null
+ where account_id = :account_id and session_id = :session_id and finished_at is not null
    and queue_no < (select queue_no from runs where run_id = :run_id)
  order by queue_no desc limit :limit;
