@@ -82,7 +82,7 @@ async def limit_answer(response: httpx2.Response) -> None:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A stream within limits. Its generators are closed with it, not by a garbage collection in any thread."""
+    """A stream within limits. Its generators are closed with it, and not by the garbage collector."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, limit: Callable[[_Body], _Body]) -> None:
         self._stream = stream
