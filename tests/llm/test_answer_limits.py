@@ -3,11 +3,13 @@
 import asyncio
 import gzip
 import itertools
+import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import httpx2
 import pytest
 
 from easel.core.run.conversation import Conversation
@@ -54,10 +56,7 @@ class HostileServer:
 
     def _answer(self, client: socket.socket) -> None:
         try:
-            request = b""
-            while b"\r\n\r\n" not in request:
-                request += client.recv(65_536)
-            self.requests.append(request.lower())
+            self.requests.append(_read_request(client))
             client.sendall(b"HTTP/1.1 " + self._head + b"\r\nconnection: close\r\n\r\n")
             for chunk in self._body():
                 client.sendall(chunk)
@@ -66,6 +65,16 @@ class HostileServer:
                     return
         except OSError:
             pass  # the client closed the connection
+
+
+def _read_request(client: socket.socket) -> bytes:
+    """Read a request with its body: closing a socket with unread bytes would reset the connection."""
+    with client.makefile("rb") as lines:
+        head = b""
+        while (line := lines.readline()) not in (b"\r\n", b""):
+            head += line.lower()
+        length = re.search(rb"content-length: (\d+)", head)
+        return head + lines.read(int(length[1]) if length else 0).lower()
 
 
 @contextmanager
@@ -192,6 +201,29 @@ def _read(body: bytes, size: int) -> None:
     counted = answer_limits.AnswerSize()
     for start in range(0, len(body), size):
         counted.add(body[start : start + size])
+
+
+async def test_stream_that_is_read_in_part_is_closed_with_its_answer():
+    closed = list[str]()
+
+    class Pieces(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"piece"
+            finally:
+                closed.append("generator")
+
+        async def aclose(self) -> None:
+            closed.append("stream")
+
+    response = httpx2.Response(200, stream=Pieces(), request=httpx2.Request("POST", "http://127.0.0.1"))
+    await answer_limits.limit_answer(response)
+    pieces = response.aiter_raw()
+    assert await anext(pieces) == b"piece"
+    await response.aclose()
+    assert closed == ["generator", "stream"]
+    await pieces.aclose()
 
 
 async def test_refusal_by_the_content_filter_is_not_repeated(

@@ -5,8 +5,8 @@ wire has up to 70 bytes for each byte that is kept. Imported only with a provide
 """
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import aclosing, contextmanager
 
 import httpx2
 
@@ -23,6 +23,7 @@ MAX_EVENT_LINES = 1_000
 MAX_EVENT_ITEMS = 200_000  # `[`, `{` and `,`: two bytes on the wire can be an object of 60
 MAX_ERROR_BYTES = 64 * 2**10  # the rest of the body is not read
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_Body = AsyncGenerator[bytes, None]
 
 
 async def request_plain_answer(request: httpx2.Request) -> None:
@@ -81,33 +82,49 @@ async def limit_answer(response: httpx2.Response) -> None:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    def __init__(
-        self, stream: httpx2.AsyncByteStream, limit: Callable[[AsyncIterable[bytes]], AsyncIterator[bytes]]
-    ) -> None:
+    """A stream within limits. Its generators are closed with it, and not by the garbage collector."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: Callable[[_Body], _Body]) -> None:
         self._stream = stream
         self._limit = limit
+        self._pieces: _Body | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._limit(self._stream)
+        self._pieces = self._limit(_read(self._stream))
+        return self._pieces
 
     async def aclose(self) -> None:
+        if self._pieces is not None:
+            await self._pieces.aclose()
         await self._stream.aclose()
 
 
-async def _beginning(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _read(stream: httpx2.AsyncByteStream) -> _Body:
+    pieces = aiter(stream)
+    try:
+        async for piece in pieces:
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+async def _beginning(body: _Body) -> _Body:
     left = MAX_ERROR_BYTES
-    async for chunk in body:
-        yield chunk[:left]
-        left -= len(chunk)
-        if left <= 0:
-            break
+    async with aclosing(body):
+        async for chunk in body:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                break
 
 
-async def _within_limits(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _within_limits(body: _Body) -> _Body:
     size = AnswerSize()
-    async for chunk in body:
-        size.add(chunk)
-        yield chunk
+    async with aclosing(body):
+        async for chunk in body:
+            size.add(chunk)
+            yield chunk
 
 
 class AnswerSize:
