@@ -33,7 +33,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "after": ("", "c5"),
     "after_artifact": ("", "artifact5"),
     "after_turn": (0,),
-    "after_user": ("", "owner"),
+    "after_account": ("", "owner"),
     "agent_id": ("nobody",),
     "answer": ("{}",),
     "arrivals": (1,),

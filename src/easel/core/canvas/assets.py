@@ -139,7 +139,8 @@ def asset_key(account_id: AccountId, agent_id: str, canvas_id: CanvasId, name: s
 
     `name` is new for every version, so that removing an old version never removes a new one. RS-10
     """
-    return f"accounts/{account_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
+    folder = f"accounts/{account_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}"
+    return f"{folder}{name}/{path.removeprefix(FOLDER)}"
 
 
 def version_name(name: str, content: bytes) -> str:

@@ -62,7 +62,7 @@ class SqlArtifacts:
         )
 
     async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
-        page = {"after_user": after[0], "after_artifact": after[1], "limit": limit}
+        page = {"after_account": after[0], "after_artifact": after[1], "limit": limit}
         rows = await self._sql.rows("find_orphans", **page, seconds=older_than_seconds)
         keys: list[ArtifactKey] = [
             (AccountId(row["account_id"]), ArtifactId(row["artifact_id"])) for row in rows

@@ -40,8 +40,9 @@ on conflict do nothing;
 select a.account_id, a.artifact_id,
        a.touched_at < now() - make_interval(secs => :seconds)
          and (select 1 from artifact_refs r
-               where r.account_id = a.account_id and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
+               where r.account_id = a.account_id
+                 and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
   from artifacts a
- where (a.account_id, a.artifact_id) > (:after_user, :after_artifact)
+ where (a.account_id, a.artifact_id) > (:after_account, :after_artifact)
  order by a.account_id, a.artifact_id
  limit :limit;

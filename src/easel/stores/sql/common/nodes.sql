@@ -72,7 +72,8 @@ returning call_id;
 
 -- name: delete_call
 -- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
-delete from calls where call_id = :call_id and account_id = :account_id and status <> 'taken' returning call_id;
+delete from calls where call_id = :call_id and account_id = :account_id and status <> 'taken'
+returning call_id;
 
 -- name: cancel_call
 -- Mark a taken call as cancelled, so that the instance that runs the call stops it.

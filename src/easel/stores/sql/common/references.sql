@@ -40,5 +40,6 @@ delete from artifact_refs
 -- Record that the canvas may mention these artifacts up to the end of its log. Requires the lock of the
 -- canvas.
 update artifact_refs
-   set mentioned_seq = (select last_seq from canvases where account_id = :account_id and canvas_id = :canvas_id)
+   set mentioned_seq = (select last_seq from canvases
+                         where account_id = :account_id and canvas_id = :canvas_id)
  where account_id = :account_id and canvas_id = :canvas_id and artifact_id = any(:kept::text[]);

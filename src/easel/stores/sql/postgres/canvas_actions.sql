@@ -135,7 +135,8 @@ with due as (
    where next_at <= statement_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
      and ((:unwatched::boolean and not only_watched) or exists (
            select 1 from canvas_views v
-            where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
+            where v.account_id = r.account_id and v.canvas_id = r.canvas_id
+              and v.expires_at > clock_timestamp()))
      and (account_id, canvas_id, refresh_id) not in (
            select * from unnest(:account_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
    order by next_at limit :capacity
@@ -155,7 +156,8 @@ select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
  where (lease_until is null or lease_until <= clock_timestamp())
    and ((:unwatched::boolean and not only_watched) or exists (
          select 1 from canvas_views v
-          where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
+          where v.account_id = r.account_id and v.canvas_id = r.canvas_id
+            and v.expires_at > clock_timestamp()));
 
 -- name: renew_refreshes
 -- Extend the claims of these refresh jobs. A claim that has expired is extended too, unless another instance
@@ -176,4 +178,5 @@ update canvas_refreshes r set lease_until = clock_timestamp() + make_interval(se
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
        next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()
- where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;
+ where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id
+   and owner_id = :owner_id;

@@ -3,8 +3,8 @@
 -- the spec, and the assets that the change replaces, removes or adds (without a blob); or all of it. Requires
 -- the lock of the canvas. Returns the number of the version.
 with kept as (
-  insert into canvas_versions (account_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
-                               is_complete, is_accepted, tool_hints, written_by, written_at, changed,
+  insert into canvas_versions (account_id, canvas_id, version_no, revision, title, titled_by, session_key,
+                               spec, is_complete, is_accepted, tool_hints, written_by, written_at, changed,
                                next_changed)
   select c.account_id, c.canvas_id, coalesce(last.version_no, 0) + 1, c.revision, c.title, c.titled_by,
          coalesce(c.owner_session_key, 'agent:' || c.agent_id || ':' || 'main'),

@@ -8,8 +8,8 @@ with ended as (
 ), made as (
   insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                         tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
-  select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, :state::text::jsonb,
-         :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
+  select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, 
+         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)
@@ -34,7 +34,8 @@ with ended as (
   insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
   select a.account_id, a.artifact_id, made.canvas_id, made.last_seq
     from made
-    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:refers_to::text[])
+     and a.is_stored
      for key share of a
 )
 select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
@@ -266,7 +267,8 @@ on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob
 
 -- name: remove_assets
 -- Delete the assets at these paths.
-delete from canvas_assets where account_id = :account_id and canvas_id = :canvas_id and path = any(:paths::text[]);
+delete from canvas_assets where account_id = :account_id and canvas_id = :canvas_id
+   and path = any(:paths::text[]);
 
 -- name: find_unknown_assets
 -- Return those of these blob keys that were created long ago and belong to no asset of a canvas or a version.
@@ -319,7 +321,8 @@ select oldest_seq, last_seq from canvases
 -- Return the last position of each of these logs. An instance polls once for all its subscribers.
 select account_id, canvas_id, last_seq
   from canvases
-  join unnest(:account_ids::text[], :canvas_ids::text[]) as w(account_id, canvas_id) using (account_id, canvas_id)
+  join unnest(:account_ids::text[], :canvas_ids::text[]) as w(account_id, canvas_id)
+    using (account_id, canvas_id)
  where deleted_at is null;
 
 -- name: canvas_after
@@ -337,7 +340,8 @@ select c.account_id, c.canvas_id,
   from (select * from canvases
          where (account_id, canvas_id) > (:account_id::text, :canvas_id::text)
          order by account_id, canvas_id limit :limit) c
-  left join canvas_events e on e.account_id = c.account_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
+  left join canvas_events e
+    on e.account_id = c.account_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.account_id, c.canvas_id;
 
 -- name: trim_canvas_log

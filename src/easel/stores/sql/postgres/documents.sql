@@ -6,7 +6,8 @@ select account_id, canvas_id,
        regexp_replace(coalesce(owner_session_key, 'agent:' || agent_id || ':' || 'main'), '^agent:main:', ''),
        created_at
   from canvases
- where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null and spec->>'mode' = 'markdown'
+ where account_id = :account_id and canvas_id = :canvas_id
+   and deleted_at is null and spec->>'mode' = 'markdown'
 on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = true
 returning canvas_id;
 
@@ -32,7 +33,8 @@ select cancel_requested_at is not null
          or (select 1 from runs l
               where l.account_id = r.account_id and l.queue_no > r.queue_no
                 and l.session_id in (r.session_id, (select d.session_id from documents d
-                                                     where d.account_id = :account_id and d.canvas_id = :canvas_id))
+                                                     where d.account_id = :account_id
+                                                       and d.canvas_id = :canvas_id))
               limit 1) is not null as is_interrupted
   from runs r
  where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
@@ -112,8 +114,8 @@ with newest as (
     from artefact_drafts
    where account_id = :account_id and canvas_id = :canvas_id order by draft_no desc limit 1
 )
-insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
-                             author_id, author_run_id)
+insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id,
+                             author_kind, author_id, author_run_id)
 values (:account_id, :canvas_id, coalesce((select draft_no + is_other::int from newest), 1), :text,
         :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id)
 on conflict (account_id, canvas_id, draft_no) do update
@@ -237,7 +239,8 @@ select * from (
 -- define: document_is_active
 -- Whether the document exists for its account.
 exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
+           and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.
@@ -257,7 +260,8 @@ select text
                             where account_id = :account_id and canvas_id = :canvas_id)
         union all
         (select text, 1 from artefacts
-          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id limit 1)) found
+          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
+          limit 1)) found
  where
    -- include: document_is_active
  order by nth limit 1;

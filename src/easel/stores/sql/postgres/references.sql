@@ -34,7 +34,8 @@ select c.account_id, c.canvas_id,
          where r.account_id = c.account_id and r.canvas_id = c.canvas_id
            and r.mentioned_seq < least(c.oldest_seq, c.oldest_record) limit 1) is not null
        or (select 1 from artifact_refs r
-            where r.account_id = c.account_id and r.canvas_id = c.canvas_id and r.mentioned_seq is null limit 1)
+            where r.account_id = c.account_id and r.canvas_id = c.canvas_id
+              and r.mentioned_seq is null limit 1)
           is not null as is_old
   from (select account_id, canvas_id, oldest_seq,
                (select min(a.log_seq) from canvas_actions a
@@ -63,4 +64,5 @@ union all
 -- name: version_specs
 -- Return the specs of versions of a canvas that mention artifacts.
 select spec::text as spec from canvas_versions
- where account_id = :account_id and canvas_id = :canvas_id and spec is not null and strpos(spec::text, 'art_') > 0;
+ where account_id = :account_id and canvas_id = :canvas_id
+   and spec is not null and strpos(spec::text, 'art_') > 0;

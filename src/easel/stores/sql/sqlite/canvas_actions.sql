@@ -160,4 +160,5 @@ update canvas_refreshes set lease_until = :until
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at,
        put_off_at = :now
- where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id and owner_id = :owner_id;
+ where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id
+   and owner_id = :owner_id;

@@ -272,8 +272,10 @@ select seq, event_type, visibility, created_at, payload,
 -- Return the next page of canvases of all accounts, and whether the first event of each log is old.
 select c.account_id, c.canvas_id, c.oldest_seq < c.last_seq and coalesce(e.created_at < :before, 0) as is_old
   from (select * from canvases
-         where (account_id, canvas_id) > (:account_id, :canvas_id) order by account_id, canvas_id limit :limit) c
-  left join canvas_events e on e.account_id = c.account_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
+         where (account_id, canvas_id) > (:account_id, :canvas_id)
+         order by account_id, canvas_id limit :limit) c
+  left join canvas_events e
+    on e.account_id = c.account_id and e.canvas_id = c.canvas_id and e.seq = c.oldest_seq
  order by c.account_id, c.canvas_id;
 
 -- name: trim_canvas_log

@@ -64,8 +64,8 @@ update documents
 
 -- name: rt_save_artefact_draft
 -- Store a text. It replaces the newest draft if that is of the same author and is not closed. CT-33, RS-51
-insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
-                             author_id, author_run_id, updated_at)
+insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id,
+                             author_kind, author_id, author_run_id, updated_at)
 select :account_id, :canvas_id, coalesce(max(n.draft_no), 0)
          + coalesce(n.is_closed or n.author_kind <> :author_kind or n.author_id <> :author_id
                     or n.author_run_id is not :author_run_id, 1),
@@ -99,7 +99,8 @@ select account_id, canvas_id,
                                      where account_id = :account_id and canvas_id = :canvas_id
                                      order by version_no desc limit 1)) over (order by draft_no) as former
           from artefact_drafts
-         where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned)
+         where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no
+           and not is_versioned)
  where revision_id is not former;
 
 -- name: mark_versioned
@@ -186,7 +187,8 @@ select * from (
 -- define: document_is_active
 -- Whether the document exists for its account.
 exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
+           and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.

@@ -24,8 +24,8 @@ returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 -- Store a message at its position in the thread.
 insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                       thread_seq, payload, created_at)
-values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
-        :now);
+values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq,
+        :payload, :now);
 
 -- name: add_hidden_message
 -- Store a message that only the model reads. CT-51
@@ -53,8 +53,8 @@ returning queue_no, turn_no;
 
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
-insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
-                  request_digest, input_attachments,
+insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
+                  idempotency_key, request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments,
@@ -92,8 +92,8 @@ select * from runs indexed by runs_listing_idx
  limit :limit;
 
 -- name: list_runs_by_status
--- List the runs of an account that have one of these statuses, newest first. Each status is read separately, in
--- the order of its index, and at most to the end of the page.
+-- List the runs of an account that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index, and at most to the end of the page.
 select runs.*
   from (select distinct value as wanted from json_each(:statuses))
  cross join runs indexed by runs_status_listing_idx
@@ -286,8 +286,8 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a log, and the status of its run, for the account that owns the run.
--- RX-54
+-- Return the first and the last position of a log, and the status of its run, for the account that owns the
+-- run. RX-54
 select oldest_seq, last_seq, status from runs
  where
    -- include: session_is_live
