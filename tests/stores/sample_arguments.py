@@ -48,7 +48,6 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "ats": ([SOON, SOON],),
     "attempt": (1,),
     "attempts": ([1, 1],),
-    "base_revision_id": ("revision",),
     "batch_no": (1,),
     "batch_nos": ([1, 1],),
     "before": (LAST_CURSOR, 100),

@@ -61,7 +61,7 @@ class Asset:
 
     @property
     def digest(self) -> str | None:
-        """The SHA-256 of the content, from the blob key; None for an asset of an older version."""
+        """The SHA-256 of the content, from the blob key; None if the key has none."""
         match = _KEY.fullmatch(self.blob_key)
         return _decode_digest(match[2]) if match and match[2] else None
 

@@ -113,7 +113,7 @@ class CanvasVersionStore(Protocol):
         ...
 
 
-class CanvasActionStore(Protocol):
+class ExecutionStore(Protocol):
     """Executions of actions, and refresh jobs. `CanvasStore.change` makes the transitions of an execution."""
 
     async def get(self, account_id: AccountId, event_id: str) -> Execution | None: ...

@@ -63,16 +63,16 @@ class PostgresDocuments:
             if change is None:
                 return before
             if change.promotes_before and await document_changes.promote(connection, ids, self.max_versions):
-                before = replace(before, artefact_revision_id=before.revision_id)
+                before = replace(before, version_revision_id=before.revision_id)
             after = apply_change(before, change)
             has_new_text = after.revision_id != before.revision_id
             arguments = {**lease_arguments(after), **columns(change.events)}
             await fetch_all(connection, "change_document", has_new_text=has_new_text, **ids, **arguments)
             if has_new_text:
-                draft = draft_arguments(before, after, change.author)
+                draft = draft_arguments(after, change.author)
                 await fetch_all(connection, "rt_save_artefact_draft", **ids, **draft)
             if change.promotes and await document_changes.promote(connection, ids, self.max_versions):
-                return replace(after, artefact_revision_id=after.revision_id)
+                return replace(after, version_revision_id=after.revision_id)
             return after
 
     async def renew_leases(self, run_ids: Sequence[RunId], seconds: float) -> None:

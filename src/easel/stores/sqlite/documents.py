@@ -67,18 +67,18 @@ class SqliteDocuments:
             if change is None:
                 return before
             if change.promotes_before and document_changes.promote(connection, ids, self.max_versions, now):
-                before = replace(before, artefact_revision_id=before.revision_id)
+                before = replace(before, version_revision_id=before.revision_id)
             after = apply_change(before, change)
             has_new_text = after.revision_id != before.revision_id
             fetch_all(
                 connection, "change_document", has_new_text=has_new_text, **ids, **_lease_columns(after)
             )
             if has_new_text:
-                draft = draft_arguments(before, after, change.author)
+                draft = draft_arguments(after, change.author)
                 fetch_all(connection, "rt_save_artefact_draft", now=now, **ids, **draft)
             canvas_log.append_events(connection, ids, change.events, now)
             if change.promotes and document_changes.promote(connection, ids, self.max_versions, now):
-                return replace(after, artefact_revision_id=after.revision_id)
+                return replace(after, version_revision_id=after.revision_id)
             return after
 
         return await self._database.write(work)

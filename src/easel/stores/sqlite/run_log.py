@@ -57,13 +57,13 @@ def append(
     if batch.answer is not None and thread_seq is not None:
         add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
-    _add_hidden_messages(connection, batch, now)
+    _add_hidden_messages(connection, batch)
     report_drafts(connection, claim.account_id, batch.reported, max_versions, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 
 
-def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int) -> None:
+def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch) -> None:
     """Store the hidden messages of a batch: after the answer if the batch ends the run. CT-51"""
     for message in batch.hidden:
         fetch_all(
@@ -73,7 +73,6 @@ def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int)
             message_id=message.message_id,
             content=message.content,
             follows_answer=int(batch.ends_as is not None),
-            now=now,
         )
         add_references(connection, batch.claim, message.refers_to)
 
@@ -193,7 +192,7 @@ class PassedTurn(NamedTuple):
 def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> PassedTurn | None:
     """Pass the turn of the session to its oldest waiting run. Returns None if no run waits."""
     worker_id = ended.worker_id if isinstance(ended, Claim) else None
-    session = fetch_one(connection, "pass_turn", worker_id=worker_id, now=now, **run_key(ended))
+    session = fetch_one(connection, "pass_turn", worker_id=worker_id, **run_key(ended))
     if session is None or session["active_run_id"] is None:
         return None
     passed = PassedTurn(session["last_worker_id"])

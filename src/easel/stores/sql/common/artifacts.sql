@@ -7,8 +7,8 @@ returning blob_key;
 -- name: complete_upload
 -- Store the row of an uploaded artifact. An existing row gets the blob of this upload if it has no stored
 -- blob, or if its blob has the key `missing_key`; otherwise it keeps its own blob.
-insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
-values (:account_id, :artifact_id, :size, :media_type, :blob_key, true, now(), now())
+insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, touched_at)
+values (:account_id, :artifact_id, :size, :media_type, :blob_key, true, now())
 on conflict (account_id, artifact_id) do update
    set touched_at = excluded.touched_at,
        blob_key = case when artifacts.is_stored and coalesce(artifacts.blob_key <> :missing_key::text, true)

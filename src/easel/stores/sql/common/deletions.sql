@@ -74,8 +74,8 @@ returning 1;
 
 -- name: purge_versions
 -- Delete some versions of the document of a deleted canvas.
-delete from artefacts
- where ctid = any(array(select ctid from artefacts
+delete from document_versions
+ where ctid = any(array(select ctid from document_versions
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
@@ -88,8 +88,8 @@ returning 1;
 
 -- name: purge_drafts
 -- Delete some drafts of the document of a deleted canvas.
-delete from artefact_drafts
- where ctid = any(array(select ctid from artefact_drafts
+delete from document_drafts
+ where ctid = any(array(select ctid from document_drafts
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 

@@ -7,8 +7,8 @@ account_id, session_id, title, active_run_id, oldest_thread_seq, last_thread_seq
 -- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
 -- end would read a number from before the deletion. RS-34
 insert into sessions (account_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at,
-                      updated_at, last_message_at)
-select :account_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now(), now()
+                      last_message_at)
+select :account_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now()
   from (select coalesce(max(last_thread_seq), 0) as seq from ended_threads
          where account_id = :account_id and session_id = :session_id) as ended
  where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)

@@ -4,12 +4,11 @@ select name, value, encrypted, key_id from settings where account_id = :account_
 
 -- name: set_setting
 -- Store a setting of an existing account, or replace it. RX-19
-insert into settings (account_id, name, value, encrypted, key_id, updated_at)
-select account_id, :name, :value, :encrypted, :key_id, clock_timestamp() from accounts
+insert into settings (account_id, name, value, encrypted, key_id)
+select account_id, :name, :value, :encrypted, :key_id from accounts
  where account_id = :account_id
 on conflict (account_id, name) do update
-   set value = excluded.value, encrypted = excluded.encrypted, key_id = excluded.key_id,
-       updated_at = excluded.updated_at;
+   set value = excluded.value, encrypted = excluded.encrypted, key_id = excluded.key_id;
 
 -- name: delete_setting
 -- Delete a setting of an account, so that the default is used again.

@@ -40,7 +40,7 @@ select substr(record, position(',' in record) + 1) as rest
 with moved as (
   insert into audit_checkpoint (seq, hash, signature) values (:seq, :hash, :signature)
   on conflict (only_row) do update
-     set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = now()
+     set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature
    where audit_checkpoint.seq < excluded.seq
   returning seq
 ), removed as (

@@ -8,7 +8,7 @@ with ended as (
 ), made as (
   insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                         tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
-  select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb, 
+  select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb,
          :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
          ended.seq + 1, ended.seq + 1
     from ended
@@ -23,10 +23,9 @@ with ended as (
   select made.account_id, made.canvas_id, a.path, a.blob_key, a.size
     from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
 ), refreshed as (
-  insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
-                                put_off_at)
+  insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at)
   select made.account_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
-         clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
+         clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
     from made,
          unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
@@ -202,15 +201,15 @@ select revision, last_seq, spec_revision, is_accepted, updated_at from grown;
 
 -- name: count_pending_executions
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
-select count(*) as waiting from canvas_actions
+select count(*) as waiting from executions
  where account_id = :account_id and canvas_id = :canvas_id and status = 'asked'
    and created_at > clock_timestamp() - make_interval(secs => :seconds);
 
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
-insert into canvas_actions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id, log_seq,
-                            started_at, ended_at, lease_until)
+insert into executions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
+                        actor, tool, resolved, answer, revision, owner_id, log_seq,
+                        started_at, ended_at, lease_until)
 values (:account_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id, :log_seq,
@@ -223,7 +222,7 @@ returning event_id;
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
 -- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
-update canvas_actions
+update executions
    set status = :status::text, answer = coalesce(:answer::text::json, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
        resolved = case when :status in ('asked', 'running') then resolved end,
@@ -250,10 +249,9 @@ delete from canvas_refreshes c
 
 -- name: add_refreshes
 -- Add the refresh jobs of the new spec. Existing jobs keep their due times.
-insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
-                              put_off_at)
+insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at)
 select :account_id, :canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
-       clock_timestamp() + make_interval(secs => r.every_ms / 1000.0), clock_timestamp()
+       clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
   from unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
          as r(refresh_id, action_id, every_ms, only_watched)
 on conflict do nothing;

@@ -14,8 +14,8 @@ returning 1;
 
 -- name: purge_executions
 -- Delete some executions of a deleted canvas.
-delete from canvas_actions
- where ctid = any(array(select ctid from canvas_actions
+delete from executions
+ where ctid = any(array(select ctid from executions
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 

@@ -38,7 +38,7 @@ select c.account_id, c.canvas_id,
               and r.mentioned_seq is null limit 1)
           is not null as is_old
   from (select account_id, canvas_id, oldest_seq,
-               (select min(a.log_seq) from canvas_actions a
+               (select min(a.log_seq) from executions a
                  where a.account_id = p.account_id and a.canvas_id = p.canvas_id) as oldest_record
           from canvases p
          where (account_id, canvas_id) > (:account_id::text, :canvas_id::text)
@@ -49,7 +49,7 @@ select c.account_id, c.canvas_id,
 -- Return references of a canvas whose last mention is before the start of the log and before all records, or
 -- is not known.
 with bound as materialized (
-  select least(oldest_seq, (select min(a.log_seq) from canvas_actions a
+  select least(oldest_seq, (select min(a.log_seq) from executions a
                              where a.account_id = c.account_id and a.canvas_id = c.canvas_id)) as seq
     from canvases c where account_id = :account_id and canvas_id = :canvas_id
 )

@@ -18,7 +18,7 @@ with ended as (
    where account_id = :account_id and session_id = :session_id
 ), continued as (
   update sessions
-     set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
+     set active_run_id = coalesce(active_run_id, :run_id), last_message_at = now(),
          title = coalesce(title, :title),
          last_thread_seq = last_thread_seq + :spoken::int
    where account_id = :account_id and session_id = :session_id and deleted_at is null
@@ -444,7 +444,7 @@ with ended as (
     as e(account_id, session_id, run_id, thread_seq, worker_id)
 ), passed as (
   update sessions s
-     set updated_at = now(), last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
+     set last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
          last_worker_id = coalesce(e.worker_id, s.last_worker_id),
          active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
                            (select w.run_id from runs w

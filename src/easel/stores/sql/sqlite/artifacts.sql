@@ -1,10 +1,10 @@
 -- name: claim_artifacts
 -- Create the rows of new artifacts before their blobs are written. Existing rows get a new touched_at, so
 -- that no sweep deletes them.
-insert into artifacts (account_id, artifact_id, size, media_type, blob_key, created_at, touched_at)
+insert into artifacts (account_id, artifact_id, size, media_type, blob_key, touched_at)
 select :account_id, new.value, json_extract(:sizes, '$[' || new.key || ']'),
        json_extract(:media_types, '$[' || new.key || ']'), json_extract(:blob_keys, '$[' || new.key || ']'),
-       :now, :now
+       :now
   from json_each(:artifact_ids) as new where true
 on conflict (account_id, artifact_id) do update set touched_at = excluded.touched_at
 returning account_id, artifact_id, size, media_type, blob_key, is_stored;

@@ -20,10 +20,9 @@ select substr(record, instr(record, ',') + 1) as rest
 
 -- name: store_checkpoint
 -- Store a checkpoint. Returns no row if a later checkpoint is stored. RS-69
-insert into audit_checkpoint (only_row, seq, hash, signature, cut_at)
-values (1, :seq, :hash, :signature, :now)
+insert into audit_checkpoint (seq, hash, signature) values (:seq, :hash, :signature)
 on conflict (only_row) do update
-   set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = excluded.cut_at
+   set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature
  where audit_checkpoint.seq < excluded.seq
 returning seq;
 

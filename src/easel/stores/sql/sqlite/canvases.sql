@@ -48,7 +48,7 @@ select
 -- Return a page of this account's canvases of one agent in order of id. CV-33
 select
   -- include: summary_columns
-  from canvases indexed by canvases_agent_idx
+  from canvases indexed by canvases_agent_listing_idx
  where account_id = :account_id and agent_id = :agent_id and canvas_id > :after
    and deleted_at is null
  order by canvas_id limit :limit;
@@ -61,7 +61,7 @@ select canvas_id from canvases
 
 -- name: find_agent_canvas_at
 -- Return the id of the canvas at an offset of the list of one agent. RS-67
-select canvas_id from canvases indexed by canvases_agent_idx
+select canvas_id from canvases indexed by canvases_agent_listing_idx
  where account_id = :account_id and agent_id = :agent_id and deleted_at is null
  order by canvas_id limit 1 offset :offset;
 
@@ -74,7 +74,7 @@ select count(*) as found
 -- name: count_agent_canvases
 -- Count this account's canvases of one agent, up to a limit. RS-67
 select count(*) as found
-  from (select 1 from canvases indexed by canvases_agent_idx
+  from (select 1 from canvases indexed by canvases_agent_listing_idx
          where account_id = :account_id and agent_id = :agent_id and deleted_at is null
          order by canvas_id limit :limit) as listed;
 
@@ -140,14 +140,14 @@ returning last_seq, revision;
 
 -- name: count_pending_executions
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
-select count(*) as waiting from canvas_actions
+select count(*) as waiting from executions
  where account_id = :account_id and canvas_id = :canvas_id and status = 'asked' and created_at > :since;
 
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
-insert into canvas_actions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
-                            actor, tool, resolved, answer, revision, owner_id, log_seq,
-                            created_at, started_at, ended_at, lease_until)
+insert into executions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
+                        actor, tool, resolved, answer, revision, owner_id, log_seq,
+                        created_at, started_at, ended_at, lease_until)
 values (:account_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status, :actor, :tool,
         :resolved, :answer, :revision, :owner_id, :log_seq,
         :now, iif(:status <> 'asked', :now, null),
@@ -158,7 +158,7 @@ on conflict do nothing;
 -- name: advance_execution
 -- Change the status of an execution, if it still has the expected status. A running execution must belong to
 -- the given owner. The resolved call is deleted at the end: it may contain a secret that a person typed.
-update canvas_actions
+update executions
    set status = :status, answer = coalesce(:answer, answer), revision = :revision,
        confirmed_by = coalesce(:confirmed_by, confirmed_by),
        resolved = iif(:status in ('asked', 'running'), resolved, null),
@@ -177,10 +177,8 @@ delete from canvas_refreshes
 
 -- name: add_refresh
 -- Add a refresh job of the new spec. An existing job keeps its due time.
-insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at,
-                              put_off_at)
-values (:account_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000,
-        :now)
+insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at)
+values (:account_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000)
 on conflict do nothing;
 
 -- name: put_asset

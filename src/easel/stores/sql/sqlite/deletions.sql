@@ -14,8 +14,8 @@ returning 1;
 
 -- name: purge_executions
 -- Delete some executions of a deleted canvas.
-delete from canvas_actions
- where (account_id, event_id) in (select account_id, event_id from canvas_actions
+delete from executions
+ where (account_id, event_id) in (select account_id, event_id from executions
                                 where account_id = :account_id and canvas_id = :canvas_id limit :limit)
 returning 1;
 

@@ -34,7 +34,7 @@ select c.account_id, c.canvas_id,
                    where r.account_id = c.account_id and r.canvas_id = c.canvas_id and r.canvas_id is not null
                      and r.mentioned_seq is null) as is_old
   from (select account_id, canvas_id, oldest_seq,
-               (select min(a.log_seq) from canvas_actions a
+               (select min(a.log_seq) from executions a
                  where a.account_id = p.account_id and a.canvas_id = p.canvas_id) as oldest_record
           from canvases p
          where (account_id, canvas_id) > (:account_id, :canvas_id)
@@ -47,7 +47,7 @@ select c.account_id, c.canvas_id,
 select * from (
   select artifact_id, mentioned_seq from artifact_refs r
    where r.account_id = :account_id and r.canvas_id = :canvas_id
-     and r.mentioned_seq < (select min(c.oldest_seq, coalesce((select min(a.log_seq) from canvas_actions a
+     and r.mentioned_seq < (select min(c.oldest_seq, coalesce((select min(a.log_seq) from executions a
                                                                 where a.account_id = c.account_id
                                                                   and a.canvas_id = c.canvas_id),
                                                               c.oldest_seq))

@@ -8,13 +8,12 @@
 -- position in the thread. Returns the last worker of the session, or no row if the session is deleted and
 -- not purged yet. RX-31, SB-12
 insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
-                      created_at, updated_at, last_message_at)
+                      created_at, last_message_at)
 select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
-       coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
+       coalesce(max(last_thread_seq), 0) + :spoken, :now, :now
   from ended_threads where account_id = :account_id and session_id = :session_id
 on conflict (account_id, session_id) do update
   set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id),
-      updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
       last_thread_seq = sessions.last_thread_seq + :spoken
   where sessions.deleted_at is null
@@ -29,8 +28,8 @@ values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status
 
 -- name: add_hidden_message
 -- Store a message that only the model reads. CT-51
-insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer, created_at)
-select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows_answer, :now
+insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer)
+select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows_answer
   from hidden_messages where run_id = :run_id;
 
 -- name: extend_thread
@@ -262,7 +261,7 @@ select batch_seq as last_seq, cancel_requested_at,
 -- Pass the turn of an ended run to the oldest waiting run of its session, if there is one. Also stores the
 -- worker of the ended run.
 update sessions
-   set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
+   set last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
                          where w.account_id = sessions.account_id and w.session_id = sessions.session_id
                            and w.status = 'queued' and w.turn_no is null

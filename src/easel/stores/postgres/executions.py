@@ -16,10 +16,10 @@ from easel.stores.rows.canvases import to_execution
 if TYPE_CHECKING:
     from easel.stores.postgres.database import PostgresDatabase
 
-SQL = named_sql.load("postgres", "canvas_actions")
+SQL = named_sql.load("postgres", "executions")
 
 
-class PostgresCanvasActions:
+class PostgresExecutions:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
 

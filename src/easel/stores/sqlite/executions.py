@@ -18,10 +18,10 @@ from easel.stores.sqlite.times import microseconds, to_datetime
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
-SQL = named_sql.load("sqlite", "canvas_actions")
+SQL = named_sql.load("sqlite", "executions")
 
 
-class SqliteCanvasActions:
+class SqliteExecutions:
     def __init__(self, database: "SqliteDatabase") -> None:
         self._database = database
 

@@ -28,7 +28,7 @@ from tests.stores.harness import CONSTRAINT_ERRORS, Store, new_run
 from tests.support.artifacts import new as an_artifact
 
 if TYPE_CHECKING:
-    from easel.host.ports import CanvasActionStore, CanvasStore
+    from easel.host.ports import CanvasStore, ExecutionStore
 
 NAME = CanvasId("cockpit")
 ANN = AccountId("ann")
@@ -43,8 +43,8 @@ def canvases(store: Store) -> CanvasStore:
 
 
 @pytest.fixture
-def actions(store: Store) -> CanvasActionStore:
-    return store.database.canvas_actions
+def actions(store: Store) -> ExecutionStore:
+    return store.database.executions
 
 
 async def create_canvas(canvases: CanvasStore, name: str = NAME, user: AccountId = OWNER) -> None:
@@ -122,7 +122,7 @@ def confirm_transition(
     )
 
 
-async def get_execution(actions: CanvasActionStore, execution: Execution) -> Execution:
+async def get_execution(actions: ExecutionStore, execution: Execution) -> Execution:
     stored = await actions.get(execution.account_id, execution.event_id)
     assert stored is not None
     return stored
@@ -139,7 +139,7 @@ async def get_canvas(canvases: CanvasStore) -> tuple[int, Any, int]:
 
 @rule("CV-48", "RS-15")
 async def test_record_has_actor_call_times_and_outcome(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(request_id="r1"))
@@ -173,7 +173,7 @@ async def test_record_has_actor_call_times_and_outcome(
     [(ExecutionStatus.RUNNING, True), (ExecutionStatus.COMPLETED, True), (ExecutionStatus.REFUSED, False)],
 )
 async def test_confirmed_execution_starts_when_it_is_confirmed(
-    canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus, starts: bool
+    canvases: CanvasStore, actions: ExecutionStore, status: ExecutionStatus, starts: bool
 ) -> None:
     """A state patch is completed by its first transition; a refused execution has no start."""
     await create_canvas(canvases)
@@ -192,9 +192,7 @@ async def test_confirmed_execution_starts_when_it_is_confirmed(
 
 @rule("CV-22")
 @case("X6")
-async def test_resolved_call_is_read_back_unchanged(
-    canvases: CanvasStore, actions: CanvasActionStore
-) -> None:
+async def test_resolved_call_is_read_back_unchanged(canvases: CanvasStore, actions: ExecutionStore) -> None:
     await create_canvas(canvases)
     text = '{"z":1,"a":[1.0,1e2,12345678901234567890,-0.0,0.1],"é":"\\u2028\\"","b":{"y":null,"x":""}}'
     resolved = msgspec.json.decode(text)
@@ -210,7 +208,7 @@ async def test_resolved_call_is_read_back_unchanged(
 
 @rule("CV-36")
 async def test_repeated_request_id_stores_no_second_execution(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     await create_canvas(canvases, "other")
@@ -242,14 +240,14 @@ async def test_concurrent_requests_with_one_id_start_once(canvases: CanvasStore,
     ]
     ends = await asyncio.gather(*tries, return_exceptions=True)
     assert sorted(type(end).__name__ for end in ends) == ["DuplicateRequest"] * 19 + ["NoneType"]
-    assert len(await store.sql("select event_id from canvas_actions")) == 1
+    assert len(await store.sql("select event_id from executions")) == 1
     assert (await get_canvas(canvases))[2] == 2
 
 
 @rule("CV-22")
 @case("X6")
 async def test_concurrent_confirmations_start_the_execution_once(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(ExecutionStatus.ASKED))
@@ -270,7 +268,7 @@ async def test_concurrent_confirmations_start_the_execution_once(
 
 @rule("CV-23", "CV-42")
 async def test_execution_ends_once_and_a_late_result_is_not_stored(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases)
@@ -305,7 +303,7 @@ async def test_execution_ends_once_and_a_late_result_is_not_stored(
     ],
 )
 async def test_transition_from_another_status_changes_nothing(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store, transition: Any
+    canvases: CanvasStore, actions: ExecutionStore, store: Store, transition: Any
 ) -> None:
     await create_canvas(canvases)
     await store.add_user(ANN)
@@ -323,7 +321,7 @@ async def test_transition_from_another_status_changes_nothing(
 
 @rule("CV-42")
 async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     kept, dropped, ended, pending = [
@@ -337,7 +335,7 @@ async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
     ]
     await store_transition(canvases, end_transition(ended))
     assert await actions.find_orphaned([], LEASE, 10) == [], "their claims have not expired"
-    await store.sql(f"update canvas_actions set lease_until = {store.ago(1)} where status = 'running'")
+    await store.sql(f"update executions set lease_until = {store.ago(1)} where status = 'running'")
     returned = await actions.renew(HERE, [kept.event_id, ended.event_id, pending.event_id], LEASE)
     assert returned == {kept.event_id}, "the instance must stop those that are not returned"
     assert await actions.renew(THERE, [dropped.event_id], LEASE) == set()
@@ -358,7 +356,7 @@ async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
 
 @rule("CV-22", "CV-48")
 async def test_unanswered_confirmation_is_orphaned_after_its_time(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     late, early, answered = [
@@ -366,7 +364,7 @@ async def test_unanswered_confirmation_is_orphaned_after_its_time(
     ]
     await store_transition(canvases, confirm_transition(answered))
     await store.sql(
-        f"update canvas_actions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'"
+        f"update executions set created_at = {store.ago(300)} where event_id <> '{early.event_id}'"
     )
     assert await actions.find_orphaned([], 400, 10) == []
     [lost] = await actions.find_orphaned([], 200, 10)
@@ -388,7 +386,7 @@ async def test_unanswered_confirmation_is_orphaned_after_its_time(
 
 @rule("CV-37", "CV-42")
 async def test_output_is_stored_only_while_the_execution_runs(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases)
@@ -437,7 +435,7 @@ async def test_output_is_stored_only_while_the_execution_runs(
 
 @rule("CV-42")
 async def test_executions_of_a_named_owner_are_orphaned_at_once(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     mine, theirs = (
@@ -460,7 +458,7 @@ async def test_executions_of_a_named_owner_are_orphaned_at_once(
 @rule("CV-43", "CV-42")
 @case("D1")
 async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     sent, unsent, called = [
@@ -472,7 +470,7 @@ async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
     )
     assert await actions.adopt(sent, [], THERE, LEASE) is None, "it is not orphaned"
     assert await actions.adopt(sent, [THERE], THERE, LEASE) is None, "it belongs to another user"
-    await store.sql(f"update canvas_actions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
+    await store.sql(f"update executions set lease_until = {store.ago(1)}, started_at = {store.ago(60)}")
     for other in (unsent, called):
         assert await actions.adopt(other, [], THERE, LEASE) is None, "it has not started a run"
     taken = await asyncio.gather(*(actions.adopt(sent, [], f"ins_{n}", LEASE) for n in range(8)))
@@ -496,7 +494,7 @@ async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
 
 @rule("CV-34", "CV-23")
 async def test_execution_is_deleted_with_its_canvas_and_its_result_not_stored_in_a_new_one(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(request_id="r1"))
@@ -515,7 +513,7 @@ async def test_execution_is_deleted_with_its_canvas_and_its_result_not_stored_in
 
 @rule("CV-08", "CV-48")
 async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     await create_canvas(canvases, "other")
@@ -551,14 +549,14 @@ async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
 
 
 async def test_prune_deletes_old_executions_and_keeps_unfinished_ones(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     old, running, pending = [
         await start_execution(canvases, new_execution(status))
         for status in (ExecutionStatus.FAILED, ExecutionStatus.RUNNING, ExecutionStatus.ASKED)
     ]
-    await store.sql(f"update canvas_actions set ended_at = {store.ago(100)} where status = 'failed'")
+    await store.sql(f"update executions set ended_at = {store.ago(100)} where status = 'failed'")
     young = await start_execution(canvases, new_execution(ExecutionStatus.COMPLETED))
     await actions.prune(50)
     assert await actions.get(OWNER, old.event_id) is None
@@ -586,7 +584,7 @@ async def test_database_refuses_an_impossible_execution(
     await create_canvas(canvases)
     await start_execution(canvases)
     with pytest.raises(CONSTRAINT_ERRORS):
-        await store.sql(f"update canvas_actions set {change}")
+        await store.sql(f"update executions set {change}")
 
 
 @rule("CV-42")
@@ -598,7 +596,7 @@ async def test_constraints_of_the_database_match_the_table_of_transitions(
     await start_execution(canvases)
     for status in EXECUTION_TRANSITIONS:
         for ended_at in ("null", "created_at"):
-            change = f"update canvas_actions set status = '{status}', ended_at = {ended_at}"
+            change = f"update executions set status = '{status}', ended_at = {ended_at}"
             if (ended_at == "null") == (status not in TERMINAL):
                 await store.sql(change)
             else:

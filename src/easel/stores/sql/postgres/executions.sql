@@ -1,7 +1,7 @@
 -- define: canvas_is_live
 -- Whether the canvas of the execution is not deleted. A scalar subquery, which always uses the primary key.
 (select c.deleted_at is null from canvases c
-  where c.account_id = canvas_actions.account_id and c.canvas_id = canvas_actions.canvas_id);
+  where c.account_id = executions.account_id and c.canvas_id = executions.canvas_id);
 
 -- define: execution_columns
 -- The columns of an execution, without its resolved call and its answer, which can be large.
@@ -14,7 +14,7 @@ extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
-  from canvas_actions
+  from executions
  where
    -- include: canvas_is_live
    and account_id = :account_id and event_id = :event_id;
@@ -24,7 +24,7 @@ select
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
-  from canvas_actions
+  from executions
  where
    -- include: canvas_is_live
    and account_id = :account_id and canvas_id = :canvas_id and request_id = :request_id;
@@ -34,7 +34,7 @@ select
 select
   -- include: execution_columns
        , resolved::text as resolved, answer::text as answer
-  from canvas_actions
+  from executions
  where account_id = :account_id and canvas_id = :canvas_id and event_id < coalesce(:before::text, 'evu')
    and exists (select 1 from canvases
                 where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null)
@@ -49,7 +49,7 @@ select e.*
        select
          -- include: execution_columns
               , resolved::text as resolved, answer::text as answer
-         from canvas_actions
+         from executions
         where account_id = :account_id and canvas_id = :canvas_id and status = wanted
           and event_id < coalesce(:before::text, 'evu')
           and exists (select 1 from canvases
@@ -62,14 +62,14 @@ select e.*
 -- ended or has another owner now. One that another transaction has locked is skipped, so that it does not
 -- delay the others; the next renewal extends it.
 with held as (
-  select account_id, event_id from canvas_actions
+  select account_id, event_id from executions
    where owner_id = :owner_id and status = 'running' and event_id = any(:event_ids::text[])
      for update skip locked
 ), renewed as (
-  update canvas_actions a set lease_until = clock_timestamp() + make_interval(secs => :seconds)
+  update executions a set lease_until = clock_timestamp() + make_interval(secs => :seconds)
     from held where a.account_id = held.account_id and a.event_id = held.event_id
 )
-select event_id from canvas_actions
+select event_id from executions
  where
    -- include: canvas_is_live
    and owner_id = :owner_id and status = 'running' and event_id = any(:event_ids);
@@ -81,7 +81,7 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions
+    from executions
    where status = 'running' and (lease_until <= clock_timestamp() or owner_id = any(:owner_ids::text[]))
      and
      -- include: canvas_is_live
@@ -91,7 +91,7 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions
+    from executions
    where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
      and
      -- include: canvas_is_live
@@ -100,7 +100,7 @@ select * from (
 -- name: adopt_execution
 -- Claim an orphaned execution that has started a run, and return that run. The idempotency key of the run is
 -- the id of the execution.
-update canvas_actions a
+update executions a
    set owner_id = :owner_id, lease_until = clock_timestamp() + make_interval(secs => :seconds)
   from runs r
  where a.account_id = :account_id and a.event_id = :event_id and a.status = 'running'
@@ -114,12 +114,12 @@ returning r.run_id, extract(epoch from clock_timestamp() - a.started_at)::float8
 
 -- name: other_active_owners
 -- List the other instances that own running executions.
-select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
+select distinct owner_id from executions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
 -- Delete up to 500 executions that ended long ago. Rows that another transaction has locked are skipped.
-delete from canvas_actions
- where ctid = any(array(select ctid from canvas_actions
+delete from executions
+ where ctid = any(array(select ctid from executions
                          where ended_at < statement_timestamp() - make_interval(secs => :seconds)
                          order by ended_at limit 500
                            for update skip locked))
@@ -177,6 +177,6 @@ update canvas_refreshes r set lease_until = clock_timestamp() + make_interval(se
 -- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.
 update canvas_refreshes
    set owner_id = null, lease_until = null, failures = :failures, error = :error::text,
-       next_at = clock_timestamp() + make_interval(secs => :delay), put_off_at = clock_timestamp()
+       next_at = clock_timestamp() + make_interval(secs => :delay)
  where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id
    and owner_id = :owner_id;

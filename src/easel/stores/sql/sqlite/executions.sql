@@ -1,7 +1,7 @@
 -- define: canvas_is_live
 -- Whether the canvas of the execution is not deleted. A scalar subquery, which always uses the primary key.
 (select c.deleted_at is null from canvases c
-  where c.account_id = canvas_actions.account_id and c.canvas_id = canvas_actions.canvas_id);
+  where c.account_id = executions.account_id and c.canvas_id = executions.canvas_id);
 
 -- define: execution_columns
 -- The columns of an execution, without its resolved call and its answer, which can be large.
@@ -14,7 +14,7 @@ owner_id, confirmed_by, revision, created_at, started_at, ended_at,
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions
+  from executions
  where
    -- include: canvas_is_live
    and account_id = :account_id and event_id = :event_id;
@@ -24,7 +24,7 @@ select
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions
+  from executions
  where
    -- include: canvas_is_live
    and account_id = :account_id and canvas_id = :canvas_id and request_id = :request_id;
@@ -34,7 +34,7 @@ select
 select
   -- include: execution_columns
        , resolved, answer
-  from canvas_actions indexed by canvas_actions_listing_idx
+  from executions indexed by executions_listing_idx
  where account_id = :account_id and canvas_id = :canvas_id and event_id < coalesce(:before, 'evu')
    and exists (select 1 from canvases
                 where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null)
@@ -47,10 +47,10 @@ select
   -- include: execution_columns
        , resolved, answer
   from (select distinct value as wanted from json_each(:statuses))
- cross join canvas_actions indexed by canvas_actions_status_idx
+ cross join executions indexed by executions_status_idx
  where account_id = :account_id and canvas_id = :canvas_id and status = wanted
    and event_id < coalesce(:before, 'evu')
-   and event_id >= coalesce((select event_id from canvas_actions indexed by canvas_actions_status_idx
+   and event_id >= coalesce((select event_id from executions indexed by executions_status_idx
                               where account_id = :account_id and canvas_id = :canvas_id and status = wanted
                                 and event_id < coalesce(:before, 'evu')
                               order by event_id desc limit 1 offset :limit - 1), '')
@@ -61,7 +61,7 @@ select
 -- name: renew_executions
 -- Extend the claims of these executions. Returns the renewed ones; a missing one has ended or has another
 -- owner now.
-update canvas_actions set lease_until = :until
+update executions set lease_until = :until
  where owner_id = :owner_id and status = 'running' and event_id in (select value from json_each(:event_ids))
    and
    -- include: canvas_is_live
@@ -74,7 +74,7 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions
+    from executions
    where status = 'running' and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
      and
      -- include: canvas_is_live
@@ -84,7 +84,7 @@ select * from (
   select
     -- include: execution_columns
          , null as resolved, null as answer
-    from canvas_actions where status = 'asked' and created_at <= :asked_before
+    from executions where status = 'asked' and created_at <= :asked_before
      and
      -- include: canvas_is_live
    order by created_at limit :limit) as unanswered;
@@ -92,29 +92,29 @@ select * from (
 -- name: adopt_execution
 -- Claim an orphaned execution that has started a run, and return that run. The idempotency key of the run is
 -- the id of the execution.
-update canvas_actions
+update executions
    set owner_id = :owner_id, lease_until = :until
  where account_id = :account_id and event_id = :event_id and status = 'running'
    and (lease_until <= :now or owner_id in (select value from json_each(:owner_ids)))
    and exists (select 1 from runs r
-                where r.account_id = canvas_actions.account_id and r.idempotency_key = canvas_actions.event_id
+                where r.account_id = executions.account_id and r.idempotency_key = executions.event_id
                   and (select s.deleted_at is null from sessions s
                         where s.account_id = r.account_id and s.session_id = r.session_id))
    and
    -- include: canvas_is_live
 returning (select run_id from runs r
-            where r.account_id = canvas_actions.account_id
-              and r.idempotency_key = canvas_actions.event_id) as run_id,
+            where r.account_id = executions.account_id
+              and r.idempotency_key = executions.event_id) as run_id,
           (:now - started_at) / 1e6 as seconds;
 
 -- name: other_active_owners
 -- List the other instances that own running executions.
-select distinct owner_id from canvas_actions where status = 'running' and owner_id <> :owner_id;
+select distinct owner_id from executions where status = 'running' and owner_id <> :owner_id;
 
 -- name: prune_executions
 -- Delete up to 500 executions that ended long ago.
-delete from canvas_actions
- where (account_id, event_id) in (select account_id, event_id from canvas_actions
+delete from executions
+ where (account_id, event_id) in (select account_id, event_id from executions
                                 where ended_at < :before order by ended_at limit 500)
 returning event_id;
 
@@ -158,7 +158,6 @@ update canvas_refreshes set lease_until = :until
 -- name: finish_refresh
 -- Release the claim of a refresh job. Stores when the job is due again, its failure count and its error.
 update canvas_refreshes
-   set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at,
-       put_off_at = :now
+   set owner_id = null, lease_until = null, failures = :failures, error = :error, next_at = :next_at
  where account_id = :account_id and canvas_id = :canvas_id and refresh_id = :refresh_id
    and owner_id = :owner_id;
