@@ -7,11 +7,9 @@ import asyncpg
 from easel.core.canvas import versions
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.boards import PostgresBoards
-from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.documents import PostgresDocuments
-from easel.stores.postgres.executions import PostgresExecutions
 from easel.stores.postgres.notifier import PostgresNotifier
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
@@ -57,8 +55,6 @@ async def open_postgres(
     check_version(await database.server_version())
     database.runs = PostgresRuns(database)
     database.canvases = PostgresCanvases(database, max_canvas_versions)
-    database.canvas_versions = PostgresCanvasVersions(database)
-    database.executions = PostgresExecutions(database)
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)
     database.boards = PostgresBoards(database)

@@ -16,9 +16,11 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import AccountId, CanvasId, scoped_key
 from easel.stores import named_sql
+from easel.stores.nouns.canvas_versions import find_unused_blobs, keep_version
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
-from easel.stores.postgres import canvas_versions, document_changes
+from easel.stores.postgres import document_changes
 from easel.stores.postgres.run_arguments import columns
+from easel.stores.postgres.statements import run_steps
 from easel.stores.rows.canvases import (
     all_blob_keys,
     build_outcome,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "canvases")
+VERSIONS_SQL = named_sql.load("postgres", "canvas_versions")
 
 
 class PostgresCanvases:
@@ -122,7 +125,8 @@ class PostgresCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            released = await canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
+            keep = keep_version(snapshot, change, self._max_versions)
+            released = await run_steps(connection, VERSIONS_SQL, keep)
             arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,
@@ -138,7 +142,7 @@ class PostgresCanvases:
                 await _store_transition(connection, change.transition, stored, seconds)
             outcome = build_outcome(snapshot, change, **stored)
             blob_keys = [*outcome.orphaned_blobs, *released]
-            unused = await canvas_versions.find_unused_blobs(connection, blob_keys)
+            unused = await run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys))
             return replace(outcome, orphaned_blobs=unused)
 
     async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:

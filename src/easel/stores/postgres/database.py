@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.boards import PostgresBoards
-    from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.documents import PostgresDocuments
-    from easel.stores.postgres.executions import PostgresExecutions
     from easel.stores.postgres.notifier import PostgresNotifier
     from easel.stores.postgres.runs import PostgresRuns
 
@@ -77,8 +75,6 @@ class PostgresDatabase(NounStores):
 
     runs: "PostgresRuns"
     canvases: "PostgresCanvases"
-    canvas_versions: "PostgresCanvasVersions"
-    executions: "PostgresExecutions"
     documents: "PostgresDocuments"
     audit: "PostgresAudit"
     boards: "PostgresBoards"

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from easel.core.audit.chain import ChainPosition, Checkpoint, Link, link_entries
+from easel.core.audit.chain import ChainPosition, Link, link_entries
 from easel.core.audit.record import Entry
 from easel.stores import named_sql
 from easel.stores.nouns.audit import MAX_COMPARED, SqlAudit
@@ -22,20 +22,6 @@ class SqliteAudit(SqlAudit):
     async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
         if entries:
             await self._database.write(lambda connection: _append(connection, entries, is_repeat=is_repeat))
-
-    async def shorten(self, checkpoint: Checkpoint) -> int:
-        return await self._database.write(lambda connection: _shorten(connection, checkpoint))
-
-
-def _shorten(connection: sqlite3.Connection, checkpoint: Checkpoint) -> int:
-    stored = {
-        "seq": checkpoint.position.seq,
-        "hash": checkpoint.position.hash,
-        "signature": checkpoint.signature,
-    }
-    if not connection.execute(SQL["store_checkpoint"].sql, stored).fetchall():
-        return 0
-    return connection.execute(SQL["remove_records"].sql, {"seq": checkpoint.position.seq}).rowcount
 
 
 def _append(connection: sqlite3.Connection, entries: Sequence[Entry], *, is_repeat: bool) -> None:

@@ -21,6 +21,7 @@ from easel.core.stream.log import Bounds, LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import AccountId, CanvasId, scoped_key
 from easel.stores import named_sql
+from easel.stores.nouns.canvas_versions import find_unused_blobs, keep_version
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.rows.canvases import (
     Mentions,
@@ -34,13 +35,15 @@ from easel.stores.rows.canvases import (
 )
 from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
-from easel.stores.sqlite import canvas_log, canvas_versions, document_changes
+from easel.stores.sqlite import canvas_log, document_changes
+from easel.stores.sqlite.statements import run_steps
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
 SQL = named_sql.load("sqlite", "canvases")
+VERSIONS_SQL = named_sql.load("sqlite", "canvas_versions")
 
 
 class SqliteCanvases:
@@ -131,7 +134,8 @@ class SqliteCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            released = canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
+            keep = keep_version(snapshot, change, self._max_versions)
+            released = run_steps(connection, VERSIONS_SQL, keep, now)
             arguments, mentions = change_arguments(change)
             [stored] = _rows(
                 connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
@@ -160,7 +164,8 @@ class SqliteCanvases:
                 is_accepted=bool(stored["is_accepted"]),
                 updated_at=to_datetime(stored["updated_at"]),
             )
-            unused = canvas_versions.find_unused_blobs(connection, [*outcome.orphaned_blobs, *released])
+            blob_keys = [*outcome.orphaned_blobs, *released]
+            unused = run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys), now)
             return replace(outcome, orphaned_blobs=unused)
 
         return await self._database.write(work)

@@ -20,11 +20,9 @@ from easel.stores.nouns import NounStores
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.boards import SqliteBoards
-from easel.stores.sqlite.canvas_versions import SqliteCanvasVersions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
 from easel.stores.sqlite.documents import SqliteDocuments
-from easel.stores.sqlite.executions import SqliteExecutions
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.notifier import LocalNotifier
 from easel.stores.sqlite.runs import SqliteRuns
@@ -77,8 +75,6 @@ class SqliteDatabase(NounStores):
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
         self.runs = SqliteRuns(self)
         self.canvases = SqliteCanvases(self, max_canvas_versions)
-        self.canvas_versions = SqliteCanvasVersions(self)
-        self.executions = SqliteExecutions(self)
         self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
         self.boards = SqliteBoards(self)

@@ -267,7 +267,7 @@ create table executions (
   constraint running_means_held check (status <> 'running'
     or (owner_id is not null and lease_until is not null and started_at is not null)),
   constraint ended_means_over check ((ended_at is not null) = (status in ('completed', 'failed', 'refused')))
-) strict, without rowid;
+) strict;
 create index executions_listing_idx on executions(account_id, canvas_id, event_id desc);
 create index executions_status_idx on executions(account_id, canvas_id, status, event_id desc);
 create unique index executions_request_idx on executions(account_id, canvas_id, request_id)

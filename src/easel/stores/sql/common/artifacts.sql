@@ -46,3 +46,23 @@ select a.account_id, a.artifact_id,
  where (a.account_id, a.artifact_id) > (:after_account, :after_artifact)
  order by a.account_id, a.artifact_id
  limit :limit;
+
+-- name: lock_artifacts
+-- Lock orphans, so that no reference to them is added during the sweep. Rows that another transaction has
+-- locked are skipped.
+select artifacts.account_id, artifacts.artifact_id
+  from artifacts
+  join json_array_elements(:keys::text::json) as orphan
+    on artifacts.account_id = orphan->>0 and artifacts.artifact_id = orphan->>1
+ order by artifacts.account_id, artifacts.artifact_id
+   for update of artifacts skip locked;
+
+-- name: sweep_artifacts
+-- Delete those of these artifacts that are still old and have no reference. Returns their blob keys.
+delete from artifacts
+ where (account_id, artifact_id) in (select orphan->>0, orphan->>1
+                                       from json_array_elements(:keys::text::json) as orphan)
+   and touched_at < now() - make_interval(secs => :seconds)
+   and (select 1 from artifact_refs r
+         where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id limit 1) is null
+returning blob_key;

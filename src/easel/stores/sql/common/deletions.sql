@@ -102,3 +102,10 @@ on conflict (account_id, canvas_id) do update set last_seq = excluded.last_seq;
 -- name: delete_canvas
 -- Delete a canvas whose events, executions and references are deleted.
 delete from canvases where account_id = :account_id and canvas_id = :canvas_id;
+
+-- name: purge_executions
+-- Delete some executions of a deleted canvas.
+delete from executions
+ where ctid = any(array(select ctid from executions
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
+returning 1;

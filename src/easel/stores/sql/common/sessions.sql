@@ -93,3 +93,11 @@ select thread_seq, event_type, visibility, created_at, payload::text as payload
                 where account_id = :account_id and session_id = :session_id and deleted_at is null)
  order by thread_seq
  limit :limit;
+
+-- name: thread_heads
+-- Return the last position of each of these threads. An instance polls once for all its subscribers.
+select account_id, session_id, last_thread_seq
+  from sessions
+  join json_array_elements(:threads::text::json) as wanted
+    on account_id = wanted->>0 and session_id = wanted->>1
+ where deleted_at is null;

@@ -17,21 +17,6 @@ update artifacts set is_stored = 1, touched_at = :now
    and blob_key in (select value from json_each(:blob_keys))
 returning artifact_id;
 
--- name: lock_artifacts
--- Return the orphans. There is one writer, so no reference to them is added during the sweep.
-select json_extract(value, '$[0]') as account_id, json_extract(value, '$[1]') as artifact_id
-  from json_each(:keys);
-
--- name: sweep_artifacts
--- Delete those of the artifacts that are still old and have no reference. Returns their blob keys.
-delete from artifacts
- where (account_id, artifact_id) in
-       (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:keys))
-   and touched_at < :now - cast(:seconds * 1000000 as integer)
-   and not exists (select 1 from artifact_refs r
-                    where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id)
-returning blob_key;
-
 -- name: find_unknown_blobs
 -- Return those of these blob keys that were created long ago and belong to no artifact.
 select found.key as blob_key
