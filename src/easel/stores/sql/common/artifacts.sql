@@ -66,3 +66,10 @@ delete from artifacts
    and (select 1 from artifact_refs r
          where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id limit 1) is null
 returning blob_key;
+
+-- name: find_unknown_blobs
+-- Return those of these blob keys that were created long ago and belong to no artifact.
+select found->>0 as blob_key
+  from json_array_elements(:keys::text::json) as found
+ where (found->>1)::float8 < extract(epoch from now() - make_interval(secs => :seconds))::float8
+   and not exists (select 1 from artifacts where artifacts.blob_key = found->>0);

@@ -10,8 +10,8 @@ coalesce((select max(version_no) from canvas_versions v
 
 -- name: keep_version
 -- Store the present content of a canvas as a version, before it is changed: its spec only if the change
--- replaces the spec, or if it is stored completely. Requires the lock of the canvas. Returns the number of the
--- version.
+-- replaces the spec, or if it is stored completely. Requires the lock of the canvas. Returns the number of
+-- the version.
 insert into canvas_versions (account_id, canvas_id, version_no, revision, title, titled_by, session_key, spec,
                              is_complete, is_accepted, tool_hints, written_by, written_at, changed,
                              next_changed)
@@ -27,7 +27,8 @@ select c.account_id, c.canvas_id, 1 +
 returning version_no;
 
 -- name: keep_version_assets
--- Store the assets of a version that the next version replaces or removes; without a blob, those that it adds.
+-- Store the assets of a version that the next version replaces or removes; without a blob, those that it
+-- adds.
 insert into canvas_version_assets (account_id, canvas_id, version_no, path, blob_key, size)
 select :account_id, :canvas_id, :version::bigint, asset->>0, asset->>1, (asset->>2)::bigint
   from json_array_elements(:assets::text::json) as asset;

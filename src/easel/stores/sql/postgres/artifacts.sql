@@ -24,10 +24,3 @@ update artifacts set is_stored = true, touched_at = now()
   from put
  where artifacts.account_id = put.account_id and artifacts.artifact_id = put.artifact_id
 returning artifacts.artifact_id;
-
--- name: find_unknown_blobs
--- Return those of these blob keys that were created long ago and belong to no artifact.
-select found.key as blob_key
-  from json_each_text(:keys::text::json) as found
- where to_timestamp(found.value::float8) < now() - make_interval(secs => :seconds)
-   and not exists (select 1 from artifacts where artifacts.blob_key = found.key);

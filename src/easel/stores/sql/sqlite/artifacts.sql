@@ -16,10 +16,3 @@ update artifacts set is_stored = 1, touched_at = :now
  where account_id = :account_id and artifact_id in (select value from json_each(:artifact_ids))
    and blob_key in (select value from json_each(:blob_keys))
 returning artifact_id;
-
--- name: find_unknown_blobs
--- Return those of these blob keys that were created long ago and belong to no artifact.
-select found.key as blob_key
-  from json_each(:keys) as found
- where found.value * 1000000 < :now - :seconds * 1000000
-   and not exists (select 1 from artifacts where artifacts.blob_key = found.key);

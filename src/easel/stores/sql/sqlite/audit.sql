@@ -1,6 +1,7 @@
 -- define: link
 -- The columns of a record. A time that Python cannot represent is replaced by the nearest valid one.
-seq, account_id, min(max(at, -62135510400000000), 253402128000000000) as at, storage_class, action, record, hash;
+seq, account_id, min(max(at, -62135510400000000), 253402128000000000) as at,
+storage_class, action, record, hash;
 
 -- name: head
 -- Return the seq and the hash of the last record. There is one writer, so they do not change before the
