@@ -15,7 +15,9 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
-from easel.stores.sqlite.document_changes import report_drafts
+from easel.stores.nouns.documents import report_drafts
+from easel.stores.sqlite import document_changes
+from easel.stores.sqlite.statements import run_steps
 
 SQL = named_sql.load("sqlite", "runs")
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
@@ -58,7 +60,9 @@ def append(
         add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
     _add_hidden_messages(connection, batch)
-    report_drafts(connection, claim.account_id, batch.reported, max_versions, now)
+    if batch.reported:
+        report = report_drafts(claim.account_id, batch.reported, max_versions)
+        run_steps(connection, document_changes.SQL, report, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 

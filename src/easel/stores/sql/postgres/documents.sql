@@ -11,13 +11,6 @@ select account_id, canvas_id,
 on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = true
 returning canvas_id;
 
--- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
-update documents
-   set is_active = false, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
-       lease_session_id = null, lease_expires_at = null
- where account_id = :account_id and canvas_id = :canvas_id and is_active;
-
 -- name: lock_sessions
 -- Lock the session of a claim and that of the document, so that no message arrives during a change. RS-79
 select 1 from sessions
@@ -40,15 +33,6 @@ select cancel_requested_at is not null
  where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > clock_timestamp()
    for share;
-
--- name: lock_document
--- Lock a canvas and then its document until the transaction ends.
-with canvas as (
-  select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id for update
-)
-select 1 from documents
- where account_id = :account_id and canvas_id = :canvas_id and (select count(*) from canvas) >= 0
-   for update;
 
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
@@ -121,15 +105,6 @@ values (:account_id, :canvas_id, coalesce((select draft_no + is_other::int from 
 on conflict (account_id, canvas_id, draft_no) do update
   set text = excluded.text, revision_id = excluded.revision_id, is_versioned = false;
 
--- name: compare_hashes
--- Return the hashes of the newest draft and of the newest version. CT-35
-select (select revision_id from document_drafts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by draft_no desc limit 1) as draft_hash,
-       (select revision_id from document_versions
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by version_no desc limit 1) as artefact_hash;
-
 -- name: rt_append_node_to_ref_v1
 -- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
 -- run's batch reports, in the transaction of the batch, or all when a person promotes. Requires the lock of
@@ -148,38 +123,6 @@ select account_id, canvas_id,
        coalesce((select version_no from newest), 0) + row_number() over (order by draft_no),
        text, octet_length(text), revision_id, author_kind, author_id, author_run_id
   from due where revision_id is distinct from previous;
-
--- name: mark_versioned
--- Mark the drafts up to a number as versions.
-update document_drafts set is_versioned = true
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
-
--- name: mark_reported
--- Mark the drafts up to a number, which are versions, as reported by a hidden message.
-update document_drafts set is_closed = true, is_reported = true
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
-
--- name: note_unreported
--- Store whether a draft of a document is not reported. Requires the lock of the document.
-update documents d
-   set has_unreported = exists (select 1 from document_drafts n
-                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
-                                   and not n.is_reported)
- where account_id = :account_id and canvas_id = :canvas_id;
-
--- name: delete_reported_drafts
--- Delete the reported drafts except the newest, which is the base of the next draft.
-delete from document_drafts
- where account_id = :account_id and canvas_id = :canvas_id and is_reported
-   and draft_no < (select max(draft_no) from document_drafts
-                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
-
--- name: trim_versions
--- Delete the oldest versions, so that `max_versions` are left.
-delete from document_versions
- where account_id = :account_id and canvas_id = :canvas_id
-   and version_no <= (select max(version_no) from document_versions
-                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions::bigint;
 
 -- name: end_leases
 -- End the leases of a run that the user cancelled. Requires the lock of the session. CT-18
@@ -218,11 +161,6 @@ returning d.epoch, c.revision;
 -- List documents whose lease has expired.
 select account_id, canvas_id from documents
  where lease_id is not null and lease_expires_at <= clock_timestamp() limit :limit;
-
--- name: close_drafts
--- Close the drafts of a document that are not reported, so that later texts are other drafts.
-update document_drafts set is_closed = true
- where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
 
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.

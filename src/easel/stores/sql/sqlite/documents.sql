@@ -10,13 +10,6 @@ select account_id, canvas_id,
 on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = 1
 returning canvas_id;
 
--- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
-update documents
-   set is_active = 0, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
-       lease_session_id = null, lease_expires_at = null
- where account_id = :account_id and canvas_id = :canvas_id and is_active;
-
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
 select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
@@ -74,15 +67,6 @@ select :account_id, :canvas_id, coalesce(max(n.draft_no), 0)
 on conflict (account_id, canvas_id, draft_no) do update
   set text = excluded.text, revision_id = excluded.revision_id, is_versioned = 0;
 
--- name: compare_hashes
--- Return the hashes of the newest draft and of the newest version. CT-35
-select (select revision_id from document_drafts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by draft_no desc limit 1) as draft_hash,
-       (select revision_id from document_versions
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by version_no desc limit 1) as artefact_hash;
-
 -- name: rt_append_node_to_ref_v1
 -- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
 -- run's batch reports, in the transaction of the batch, or all when a person promotes. CT-34, CT-35, RS-51
@@ -101,38 +85,6 @@ select account_id, canvas_id,
          where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no
            and not is_versioned)
  where revision_id is not previous;
-
--- name: mark_versioned
--- Mark the drafts up to a number as versions.
-update document_drafts set is_versioned = 1
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
-
--- name: mark_reported
--- Mark the drafts up to a number, which are versions, as reported by a hidden message.
-update document_drafts set is_closed = 1, is_reported = 1
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
-
--- name: note_unreported
--- Store whether a draft of a document is not reported.
-update documents as d
-   set has_unreported = exists (select 1 from document_drafts n
-                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
-                                   and not n.is_reported)
- where account_id = :account_id and canvas_id = :canvas_id;
-
--- name: delete_reported_drafts
--- Delete the reported drafts except the newest, which is the base of the next draft.
-delete from document_drafts
- where account_id = :account_id and canvas_id = :canvas_id and is_reported
-   and draft_no < (select max(draft_no) from document_drafts
-                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
-
--- name: trim_versions
--- Delete the oldest versions, so that `max_versions` are left.
-delete from document_versions
- where account_id = :account_id and canvas_id = :canvas_id
-   and version_no <= (select max(version_no) from document_versions
-                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions;
 
 -- name: end_leases
 -- End the leases of one run, or those that runs of a session hold or that are of documents of the session,
@@ -166,11 +118,6 @@ returning account_id, canvas_id, epoch;
 -- List documents whose lease has expired.
 select account_id, canvas_id from documents indexed by documents_leased_idx
  where lease_id is not null and lease_expires_at <= :now limit :limit;
-
--- name: close_drafts
--- Close the drafts of a document that are not reported, so that later texts are other drafts.
-update document_drafts set is_closed = 1
- where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
 
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.
