@@ -9,7 +9,7 @@ with ended as (
   insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                         tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
   select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb,
-         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, clock_timestamp(),
+         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, now(),
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)
