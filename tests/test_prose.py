@@ -35,8 +35,6 @@ PARTICIPLES = re.compile(
 SUPERLATIVE = re.compile(r"_?(?:MOST|LONGEST|DEEPEST|LEAST|FEWEST|SHORTEST|LARGEST|SMALLEST|WIDEST)_")
 MESSAGE_ARGUMENTS = frozenset({"problem", "reason", "help"})
 
-# The first migration is what every database began with, its comments included.
-UNCHANGED = "0001_"
 # This file names the markers.
 EXEMPT = frozenset({Path(__file__).resolve()})
 
@@ -94,7 +92,7 @@ def count_markers(text: str) -> int:
 
 def files(folder: str, suffix: str) -> list[Path]:
     found = sorted((PROJECT / folder).rglob(f"*{suffix}"))
-    return [path for path in found if path not in EXEMPT and not path.name.startswith(UNCHANGED)]
+    return [path for path in found if path not in EXEMPT]
 
 
 def odd_names(source: str) -> list[str]:

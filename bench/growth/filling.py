@@ -238,7 +238,7 @@ def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
         ),
         Rows("canvas_events", count, {**event, "canvas_id": big, "seq": "n", "created_at": big_at}),
         Rows(
-            "canvas_actions",
+            "executions",
             s.canvases,
             {
                 **record,
@@ -250,7 +250,7 @@ def _canvas_rows(d: Dialect, s: Size) -> list[Rows]:
             each=EVENTS_PER_CANVAS,
         ),
         Rows(
-            "canvas_actions",
+            "executions",
             count,
             {
                 **record,
@@ -278,7 +278,6 @@ def _artifact_rows(d: Dialect, s: Size) -> list[Rows]:
                 "media_type": "'image/png'",
                 "blob_key": "'accounts/owner/artifacts/' || n",
                 "is_stored": "true",
-                "created_at": at,
                 "touched_at": at,
             },
         ),

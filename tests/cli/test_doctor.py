@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from easel.stores import migrations
+from easel.stores.migrations import Migration
 from tests.cli.commands import SECRET, invoke_easel
 from tests.support.postgres import create_database, drop_database
 
@@ -45,21 +47,33 @@ def test_unknown_setting_is_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_old_database_is_a_warning_and_is_not_migrated(tmp_path: Path) -> None:
+def test_old_database_is_a_warning_and_is_not_migrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert invoke_easel("migrate", DATA=str(tmp_path)).returncode == 0
+    before = contents(tmp_path)
+    ours = migrations.available("sqlite")
+    monkeypatch.setattr(migrations, "available", lambda _: [*ours, Migration(2, "moods", "")])
+    done = invoke_easel("doctor", DATA=str(tmp_path), PORT="0")
+    assert "warn Database: SQLite, schema version 1; the next start migrates it to 2." in done.stdout
+    assert contents(tmp_path) == before
+    assert done.returncode == 0, done.stdout
+
+
+def test_database_of_another_development_version_fails_and_is_not_changed(tmp_path: Path) -> None:
     assert invoke_easel("migrate", DATA=str(tmp_path)).returncode == 0
     with contextlib.closing(sqlite3.connect(tmp_path / "easel.db")) as database:
-        newest = database.execute("select max(version) from schema_migrations").fetchone()[0]
-        database.execute("delete from schema_migrations where version = ?", (newest,))
-        older = database.execute("select max(version) from schema_migrations").fetchone()[0]
+        database.execute("update schema_migrations set name = 'spine'")
         database.commit()
     before = contents(tmp_path)
     done = invoke_easel("doctor", DATA=str(tmp_path), PORT="0")
-    assert (
-        f"warn Database: SQLite, schema version {older}; the next start migrates it to {newest}."
-        in done.stdout
-    )
-    assert contents(tmp_path) == before
-    assert done.returncode == 0, done.stdout
+    assert "fail Database: " in done.stdout
+    for command in (["up"], ["migrate"], ["token", "list"], ["audit", "verify"]):
+        refused = invoke_easel(*command, DATA=str(tmp_path), PORT="0")
+        assert refused.returncode != 0, command
+        assert "its migration 0001 spine differs from this version's 0001 schema" in refused.stderr, command
+        assert "`easel canvas export`" in refused.stderr
+    assert contents(tmp_path)[str(tmp_path / "easel.db")] == before[str(tmp_path / "easel.db")]
 
 
 def test_postgres_is_inspected_and_not_changed(

@@ -95,6 +95,6 @@ async def harness(
     database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
     harness = ArtifactHarness(database, location, clock)
-    await harness.sql("insert into accounts (account_id, name) values ('mallory', 'mallory')")
+    await harness.sql("insert into accounts (account_id, kind, name) values ('mallory', 'person', 'mallory')")
     yield harness
     await database.close()

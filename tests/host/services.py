@@ -87,7 +87,7 @@ class HostServices:
             memory=TailMemory(10_000_000),
             **times,
         )
-        records, artifacts = database.canvas_actions, harness.artifacts
+        records, artifacts = database.executions, harness.artifacts
         limits = ActionLimits(max_running, 100_000, claim_seconds, 0.05, 900, Confirm.NEVER)
         self.transitions = transitions = ExecutionTransitions(
             records, changes, artifacts, self.tools, audit=audit, limits=limits, instance_id=instance
@@ -114,7 +114,7 @@ class HostServices:
         )
         refresh_limits = RefreshLimits(CLAIM_SECONDS, poll_seconds, unwatched)
         self.refresh = RefreshScheduler(
-            database.canvas_actions,
+            database.executions,
             self.actions,
             changes,
             audit,

@@ -100,7 +100,7 @@ def canvas_event_rows(count: int = ROWS, /, **columns: str) -> Rows:
 def execution_rows(count: int = ROWS, /, **columns: str) -> Rows:
     common = {"account_id": "'owner'", "action_id": "'action'", "actor": "'{}'", "created_at": PAST}
     ended = {"status": "'completed'", "started_at": PAST, "ended_at": PAST}
-    return rows("canvas_actions", count, **{**common, **ended, **columns})
+    return rows("executions", count, **{**common, **ended, **columns})
 
 
 def document_rows(count: int = ROWS, /, **columns: str) -> Rows:
@@ -112,13 +112,15 @@ AUTHOR = {"author_kind": "'person'", "author_id": "'owner'"}
 
 
 def draft_rows(count: int = ROWS, /, **columns: str) -> Rows:
-    text = {"text": "'text'", "revision_id": "'revision' || n", "base_revision_id": "'base'"}
-    return rows("artefact_drafts", count, account_id="'owner'", updated_at=PAST, **AUTHOR, **text, **columns)
+    text = {"text": "'text'", "revision_id": "'revision' || n"}
+    return rows("document_drafts", count, account_id="'owner'", **AUTHOR, **text, **columns)
 
 
 def version_rows(count: int = ROWS, /, **columns: str) -> Rows:
     text = {"text": "'text'", "size": "4", "revision_id": "'revision' || n"}
-    return rows("artefacts", count, account_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns)
+    return rows(
+        "document_versions", count, account_id="'owner'", created_at=PAST, **AUTHOR, **text, **columns
+    )
 
 
 def canvas_version_rows(count: int = ROWS, /, **columns: str) -> Rows:
@@ -132,7 +134,8 @@ def canvas_version_asset_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 
 FILL = [
-    rows("accounts", 1_000, account_id="'user' || n", name="'user' || n"),
+    rows("accounts", 1_000, account_id="'user' || n", kind="'person'", name="'user' || n"),
+    rows("people", 1_000, user_id="'user' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
     session_rows(1, session_id="'big'", title="'big'", last_thread_seq=f"{BIG}"),
     run_rows(run_id="'r' || n", session_id="'s' || n", idempotency_key="'key' || n"),
@@ -163,7 +166,6 @@ FILL = [
     rows(
         "boards",
         run_id="'r' || n",
-        account_id="'owner'",
         board="'blackboard'",
         edge_id="'edge'",
         key="'key'",
@@ -172,6 +174,7 @@ FILL = [
         version="1",
         agent_id="'main'",
         node_id="'node'",
+        kind="'agent'",
     ),
     canvas_rows(canvas_id="'c' || n", last_seq="1"),
     canvas_rows(1, canvas_id="'big'", last_seq=f"{BIG}"),
@@ -200,7 +203,6 @@ FILL = [
         message_id="'h' || n",
         content="'\"text\"'",
         follows_answer="true",
-        created_at=PAST,
     ),
     rows("ended_canvases", account_id="'owner'", canvas_id="'e' || n", last_seq="n"),
     rows(
@@ -305,7 +307,7 @@ FILL = [
         status="'taken'",
         deadline=FUTURE,
     ),
-    rows("settings", account_id="'user' || n", name="'provider'", value="'scripted'", updated_at=PAST),
+    rows("settings", account_id="'user' || n", name="'provider'", value="'scripted'"),
     rows(
         "secrets",
         account_id="'user' || n",

@@ -93,7 +93,7 @@ class Store:
         await self.sql(f"update runs set finished_at = {self.ago(seconds)} where run_id = '{run_id}'")
 
     async def add_user(self, name: str) -> AccountId:
-        await self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        await self.sql(f"insert into accounts (account_id, kind, name) values ('{name}', 'person', '{name}')")
         return AccountId(name)
 
     async def purge(self) -> int:

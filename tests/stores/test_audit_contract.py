@@ -24,7 +24,8 @@ from easel.ids import AccountId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.sqlite import SqliteDatabase
-from easel.stores.sqlite.audit import AuditReader, SqliteAudit
+from easel.stores.sqlite.audit import SqliteAudit
+from easel.stores.sqlite.shared_access import SharedSqlite
 from tests.requirements import case, rule
 from tests.stores.harness import open_store
 
@@ -329,17 +330,15 @@ async def test_every_action_is_stored_and_an_unknown_storage_class_refused(store
         await store.sql("update audit set storage_class = 'public'")
 
 
-async def test_audit_reader_reads_the_chain_while_another_process_writes_it(
+async def test_command_reads_the_chain_while_another_process_writes_it(
     database: SqliteDatabase,
 ) -> None:
     await database.audit.append([new_entry(), new_entry()])
-    reader = AuditReader(database.path)
+    reader = SharedSqlite(database.path)
     try:
         assert await verified_length(reader.audit) == 2
         await database.audit.append([new_entry()])
         assert await verified_length(reader.audit) == 3
-        with pytest.raises(NotImplementedError):
-            await reader.audit.append([new_entry()])
     finally:
         await reader.close()
 

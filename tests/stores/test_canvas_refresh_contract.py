@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from easel.core.canvas.refresh import Due, Failing, Job
-    from easel.host.ports import CanvasActionStore
+    from easel.host.ports import ExecutionStore
     from tests.stores.harness import Store
 
 NAME = CanvasId("cockpit")
@@ -32,8 +32,8 @@ POLL, WATCH = (
 
 
 @pytest.fixture
-def jobs(store: Store) -> CanvasActionStore:
-    return store.database.canvas_actions
+def jobs(store: Store) -> ExecutionStore:
+    return store.database.executions
 
 
 @pytest_asyncio.fixture(autouse=True)
@@ -57,22 +57,16 @@ async def create_canvas(store: Store, *refreshes: Refresh, name: str = NAME, use
 async def advance_clock(store: Store, seconds: float) -> None:
     """Move the due times of all jobs into the past."""
     if store.kind == "sqlite":
-        columns = {
-            name: f"{name} - {round(seconds * 1_000_000)}"
-            for name in ("next_at", "put_off_at", "lease_until")
-        }
+        columns = {name: f"{name} - {round(seconds * 1_000_000)}" for name in ("next_at", "lease_until")}
     else:
-        columns = {
-            name: f"{name} - interval '{seconds} seconds'"
-            for name in ("next_at", "put_off_at", "lease_until")
-        }
+        columns = {name: f"{name} - interval '{seconds} seconds'" for name in ("next_at", "lease_until")}
     await store.sql(
         "update canvas_refreshes set " + ", ".join(f"{name} = {then}" for name, then in columns.items())
     )
 
 
 async def claim_jobs(
-    jobs: CanvasActionStore,
+    jobs: ExecutionStore,
     owner: str = HERE,
     *,
     capacity: int = 10,
@@ -92,7 +86,7 @@ async def open_view(store: Store, seconds: float = LEASE) -> None:
 
 @rule("CV-19")
 async def test_job_is_due_one_interval_after_creation_and_after_each_run(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
@@ -112,7 +106,7 @@ async def test_job_is_due_one_interval_after_creation_and_after_each_run(
 
 @rule("RS-45", "CV-51")
 async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await store.add_user("ann")
     await create_canvas(store, POLL, WATCH, name="other")
@@ -141,7 +135,7 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     assert await failing(store) == []
 
 
-async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: CanvasActionStore) -> None:
+async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     [due] = await claim_jobs(jobs)
     await jobs.finish_refresh(HERE, due, failures=1, delay=100, error={"message": "no"})
@@ -168,14 +162,14 @@ async def failing(store: Store, name: str = NAME, user: AccountId = OWNER) -> li
 
 @rule("CV-19")
 @case("X9")
-async def test_concurrent_claims_give_a_job_to_one_owner(store: Store, jobs: CanvasActionStore) -> None:
+async def test_concurrent_claims_give_a_job_to_one_owner(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     found = await asyncio.gather(*(claim_jobs(jobs, f"ins_{number}") for number in range(10)))
     assert sorted(map(len, found)) == [0] * 9 + [1]
 
 
 @case("X9")
-async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: CanvasActionStore) -> None:
+async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     [due] = await claim_jobs(jobs)
     assert await jobs.next_refresh(unwatched=True) is None, (
@@ -191,7 +185,7 @@ async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: CanvasAct
 
 @case("X9")
 async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs_it(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await create_canvas(store, POLL, name="other")
     await advance_clock(store, EVERY)
@@ -206,7 +200,7 @@ async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs
 
 
 @rule("CV-19")
-async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: CanvasActionStore) -> None:
+async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: ExecutionStore) -> None:
     for name in ("lost", "stolen"):
         await create_canvas(store, POLL, name=name)
     await advance_clock(store, EVERY)
@@ -222,7 +216,7 @@ async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: Canv
 
 
 @rule("CV-19")
-async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: CanvasActionStore) -> None:
+async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: ExecutionStore) -> None:
     await create_canvas(store, POLL, WATCH, name="other")
     await advance_clock(store, EVERY)
     found = {due.job for due in await claim_jobs(jobs)}
@@ -240,7 +234,7 @@ async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: CanvasA
 
 @rule("CV-19")
 async def test_no_job_is_due_without_a_view_where_unwatched_jobs_are_off(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await store.add_user("ann")
     await create_canvas(store, POLL, user=AccountId("ann"))
@@ -263,13 +257,13 @@ async def test_unchanged_job_keeps_its_due_time_under_a_new_spec(store: Store) -
         assert await store.database.canvases.change(OWNER, NAME, lambda _: change) is not None
         return [
             tuple(row.values())
-            for row in await store.sql("select refresh_id, only_watched, put_off_at from canvas_refreshes")
+            for row in await store.sql("select refresh_id, only_watched, next_at from canvas_refreshes")
         ]
 
     [(_, _, before)] = await new_spec(POLL)
     [(_, _, after)] = await new_spec(POLL)
     assert after == before
-    [(_, only_watched, put_off)] = await new_spec(
+    [(_, only_watched, next_at)] = await new_spec(
         Refresh("poll", 60_000, "look", is_enabled=True, only_watched=True)
     )
-    assert (bool(only_watched), put_off > before) == (True, True)
+    assert (bool(only_watched), next_at > before) == (True, True)

@@ -22,7 +22,8 @@ from tests.stores.harness import (
     delta_batch,
 )
 from tests.stores.test_boards_contract import whiteboard_write
-from tests.stores.test_canvas_actions_contract import (
+from tests.stores.test_canvases_contract import set_state
+from tests.stores.test_executions_contract import (
     HERE,
     LEASE,
     create_canvas,
@@ -31,7 +32,6 @@ from tests.stores.test_canvas_actions_contract import (
     start_execution,
     store_transition,
 )
-from tests.stores.test_canvases_contract import set_state
 from tests.stores.test_sessions_contract import answer_batch, question_run
 from tests.support.artifacts import id_of
 from tests.support.artifacts import new as an_artifact
@@ -113,7 +113,7 @@ SESSION_TABLES = ("sessions", "runs", "run_events", "messages", "boards", "artif
 CANVAS_TABLES = (
     "canvases",
     "canvas_events",
-    "canvas_actions",
+    "executions",
     "canvas_assets",
     "canvas_views",
     "canvas_refreshes",
@@ -221,7 +221,7 @@ async def test_older_code_cannot_enqueue_into_a_session_that_is_being_purged(sto
 async def test_deleted_canvas_is_not_found_before_and_after_its_rows_are_purged(
     store: Store, small_steps: None
 ) -> None:
-    canvases, actions = store.database.canvases, store.database.canvas_actions
+    canvases, actions = store.database.canvases, store.database.executions
     await create_canvas(canvases)
     running = await start_execution(canvases, new_execution(request_id="r1"))
     asked = await start_execution(canvases, new_execution(ExecutionStatus.ASKED))
@@ -260,7 +260,7 @@ async def test_deleted_canvas_is_not_found_before_and_after_its_rows_are_purged(
 async def test_canvas_is_created_again_at_once_and_has_no_old_data(
     store: Store, small_steps: None, steps: int
 ) -> None:
-    canvases, actions = store.database.canvases, store.database.canvas_actions
+    canvases, actions = store.database.canvases, store.database.executions
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(request_id="r1"))
     for n in range(12):

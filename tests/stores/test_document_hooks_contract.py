@@ -300,7 +300,7 @@ def update(text: str) -> Any:
 
 
 async def reported_rows(store: Store) -> list[tuple[int, bool]]:
-    rows = await store.sql("select draft_no, is_reported from artefact_drafts order by draft_no")
+    rows = await store.sql("select draft_no, is_reported from document_drafts order by draft_no")
     return [(row["draft_no"], bool(row["is_reported"])) for row in rows]
 
 
@@ -400,7 +400,7 @@ async def test_report_of_promoted_drafts_makes_no_version(
     assert [draft.text for draft in drafts] == ["by the assistant", "by a person"], "still to be reported"
     await runs.append(Batch(claim, 1, [], reported=[Reported(NAME, 1)]))
     assert await list_authors(documents) == versions
-    assert (await get_document(documents)).artefact_revision_id == revision_of("by a person")
+    assert (await get_document(documents)).version_revision_id == revision_of("by a person")
     await change(documents, write("by a person again"))
     [*_, last] = await documents.list_unreported(OWNER, SESSION)
     await runs.append(Batch(claim, 2, [], reported=[Reported(NAME, last.draft_no)]))

@@ -87,7 +87,7 @@ async def test_new_markdown_canvas_has_an_empty_document(
     document = await get_document(documents)
     assert (document.text, document.revision_id) == ("", revision_of(""))
     assert (document.session_id, document.canvas_revision) == (SESSION, 1)
-    assert (document.lease, document.inspected, document.artefact_revision_id) == (Free(0), (), None)
+    assert (document.lease, document.inspected, document.version_revision_id) == (Free(0), (), None)
     assert abs(document.now - datetime.now(UTC)) < timedelta(minutes=5)
     assert await documents.get(AccountId("ann"), NAME) is None
     assert await documents.get(OWNER, CanvasId("none")) is None
@@ -157,31 +157,6 @@ async def test_newest_document_of_a_session_is_found_and_claims_name_it(
     assert await documents.list_newest(OWNER, SESSION, 1) == ["z-old"]
 
 
-async def test_migration_creates_the_documents_of_existing_canvases(own_store: Store) -> None:
-    store, canvases = own_store, own_store.database.canvases
-    await create_document(canvases, "plan")
-    await create_document(canvases, "coder", owner_session_key=None, agent_id="coder")
-    await create_document(canvases, "main", owner_session_key=None)
-    await create_document(canvases, "page", spec={"mode": "html"})
-    await create_document(canvases, "gone")
-    assert await canvases.delete(OWNER, CanvasId("gone"), lambda _: None) is not None
-    for table in ("artefacts", "artefact_drafts", "documents", "hidden_messages", "settings"):
-        await store.sql(f"drop table {table}")
-    if store.kind == "postgres":
-        await store.sql("drop function end_leases")
-    await store.sql("delete from schema_migrations where version in (24, 25, 26)")
-    assert "0024 documents" in await store.database.migrate()
-    rows = await store.sql("select canvas_id, session_id, created_at, is_active from documents")
-    created = await store.sql("select canvas_id, created_at from canvases")
-    assert {row["canvas_id"]: row["session_id"] for row in rows} == {
-        "plan": SESSION,
-        "coder": "agent:coder:main",
-        "main": "main",
-    }
-    times = {row["canvas_id"]: row["created_at"] for row in created}
-    assert all(row["is_active"] and row["created_at"] == times[row["canvas_id"]] for row in rows)
-
-
 async def test_deleted_canvas_has_no_document_and_its_rows_are_purged(
     store: Store, canvases: CanvasStore, documents: DocumentStore, runs: RunStore
 ) -> None:
@@ -194,7 +169,7 @@ async def test_deleted_canvas_has_no_document_and_its_rows_are_purged(
     await expire_leases(store)
     assert await documents.list_expired_leases(9) == []
     await store.purge()
-    for table in ("documents", "artefact_drafts", "artefacts"):
+    for table in ("documents", "document_drafts", "document_versions"):
         assert await store.sql(f"select * from {table}") == [], table
     await create_document(canvases)
     assert (await get_document(documents)).text == ""
@@ -234,7 +209,7 @@ async def test_refused_or_empty_change_stores_nothing(
         await documents.change(OWNER, NAME, refuse)
     assert (await change(documents, lambda _: None)).text == "first"
     assert (await change(documents, write("first"))).revision_id == before.revision_id
-    assert len(await store.sql("select * from artefact_drafts")) == 1
+    assert len(await store.sql("select * from document_drafts")) == 1
 
 
 async def test_new_text_without_an_author_is_an_error(
@@ -294,8 +269,6 @@ async def test_successive_texts_of_one_author_are_one_draft(
         (3, assistant("run_2"), "abcd", "abcde"),
         (4, BOB, "abcde", "abcdef"),
     ]
-    bases = await store.sql("select base_revision_id as base from artefact_drafts order by draft_no")
-    assert [row["base"] for row in bases] == [revision_of(text) for text in ("", "ab", "abcd", "abcde")]
     assert await documents.list_versions(OWNER, NAME, before=None, limit=9) == []
     assert await store.sql("select * from messages") == []
 
@@ -350,16 +323,16 @@ async def test_text_is_promoted_only_if_it_differs_from_the_newest_version(
     canvases: CanvasStore, documents: DocumentStore
 ) -> None:
     await create_document(canvases)
-    assert (await change(documents, lambda _: DocumentChange(promotes=True))).artefact_revision_id is None
+    assert (await change(documents, lambda _: DocumentChange(promotes=True))).version_revision_id is None
     first = await change(documents, write("ü", promotes=True))
-    assert first.artefact_revision_id == first.revision_id
+    assert first.version_revision_id == first.revision_id
     await change(documents, lambda _: DocumentChange(promotes=True))
     await change(documents, write("other", assistant("run_1")))
     await change(documents, write("ü", BOB, promotes=True))
     assert len(await documents.list_versions(OWNER, NAME, before=None, limit=9)) == 1
     await change(documents, write("mine", BOB))
     second = await change(documents, write("mine too", BOB, promotes=True))
-    assert (await get_document(documents)).artefact_revision_id == second.revision_id
+    assert (await get_document(documents)).version_revision_id == second.revision_id
     versions = await documents.list_versions(OWNER, NAME, before=None, limit=9)
     assert [(v.version_no, v.revision_id, v.author, v.size) for v in versions] == [
         (3, revision_of("mine too"), BOB, 8),
@@ -394,10 +367,10 @@ async def test_change_can_make_the_text_before_it_a_version(
     def replace_text(text: str, author: Author) -> Any:
         return lambda _: DocumentChange(text=text, author=author, promotes_before=True)
 
-    assert (await change(documents, replace_text("one", ANN))).artefact_revision_id is None
+    assert (await change(documents, replace_text("one", ANN))).version_revision_id is None
     stored = await change(documents, replace_text("two", ANN))
-    assert (stored.text, stored.artefact_revision_id) == ("two", revision_of("one"))
-    assert (await get_document(documents)).artefact_revision_id == revision_of("one")
+    assert (stored.text, stored.version_revision_id) == ("two", revision_of("one"))
+    assert (await get_document(documents)).version_revision_id == revision_of("one")
     await change(documents, replace_text("three", BOB))
     assert [revision for revision, _ in await list_authors(documents)] == [
         revision_of("one"),
@@ -608,10 +581,10 @@ IMPOSSIBLE = [
     ("lease_is_complete",     "documents", "lease_expires_at = null"),
     ("leased_means_active",   "documents", "is_active = false"),
     ("epoch_from_zero",       "documents", "epoch = -1"),
-    ("author_is_known",       "artefact_drafts", "author_kind = 'nobody'"),
-    ("reported_means_closed", "artefact_drafts", "is_reported = true, is_closed = false"),
-    ("author_is_known",       "artefacts", "author_kind = 'nobody'"),
-    ("version_no_from_one",   "artefacts", "version_no = 0"),
+    ("author_is_known",       "document_drafts", "author_kind = 'nobody'"),
+    ("reported_means_closed", "document_drafts", "is_reported = true, is_closed = false"),
+    ("author_is_known",       "document_versions", "author_kind = 'nobody'"),
+    ("version_no_from_one",   "document_versions", "version_no = 0"),
 ]  # fmt: skip
 
 

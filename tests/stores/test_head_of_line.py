@@ -193,7 +193,8 @@ async def test_prune_deletes_a_bounded_number_of_events_per_transaction(
 async def test_prune_reads_only_old_logs_that_are_not_trimmed(store: Store) -> None:
     await store.runs.enqueue(new_run("a"))
     await store.sql(
-        "insert into runs (run_id, account_id, session_id, status, input_text, turn_no, finished_at, is_trimmed)"
+        "insert into runs (run_id, account_id, session_id, status, input_text, turn_no, finished_at,"
+        " is_trimmed)"
         " select 'run_' || n, 'owner', 'a', 'completed', '', n, clock_timestamp() - n * interval '1 hour',"
         " n > 90"
         " from generate_series(1, 5000) n"

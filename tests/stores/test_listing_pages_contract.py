@@ -148,7 +148,7 @@ EXECUTION_FILTERS: list[tuple[list[ExecutionStatus], set[int]]] = [
 
 async def test_pages_of_executions(filled: Store):
     async def page(before: str | None, limit: int, statuses: list[ExecutionStatus]) -> list[Execution]:
-        found = await filled.database.canvas_actions.list_executions(
+        found = await filled.database.executions.list_executions(
             OWNER, CanvasId("c1"), statuses=statuses, before=before, limit=limit
         )
         return [replace(execution, age_seconds=0.0) for execution in found]

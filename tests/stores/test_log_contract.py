@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -50,6 +51,17 @@ async def test_events_have_no_gap(runs: RunStore) -> None:
     assert [(event.seq, decode_payload(event)["text"]) for event in log] == list(enumerate("abcde", start=1))
     assert [event.at for event in log] == sorted(event.at for event in log)
     assert (await get_run(runs, claim.run_id)).last_seq == 5
+
+
+@rule("RX-17")
+async def test_tail_gets_the_text_of_the_database_unparsed(store: Store, runs: RunStore) -> None:
+    claim = await start_run(runs)
+    assert_stored(await runs.append(delta_batch(claim, 1, "a", "ü")))
+    stored = await store.sql("select cast(payload as text) as text from run_events order by seq")
+    unused = Mock(side_effect=AssertionError)
+    with patch("json.loads", unused), patch("json.dumps", unused), patch("msgspec.json", unused):
+        page = await runs.events_after(claim.run_id, 0, 10)
+    assert [event.data for event in page] == [row["text"] for row in stored]
 
 
 async def test_event_is_read_back_as_sealed(runs: RunStore) -> None:

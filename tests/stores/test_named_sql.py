@@ -31,8 +31,8 @@ def test_statement_has_name_purpose_and_parameters() -> None:
         "Find the thing of this user, by the first of its names.",
     )
     assert (
-        find.sql
-        == "select name::text from things\n where account_id = :account_id and (name = :name or alias = :name)"
+        find.sql == "select name::text from things\n"
+        " where account_id = :account_id and (name = :name or alias = :name)"
     )
     assert find.order == ("account_id", "name")
     assert find.arguments({"name": "n", "account_id": "u", "more": "m"}) == ["u", "n"]

@@ -131,16 +131,16 @@ DROPPED = [
     ("runs_listing_idx", "runs.list_runs"),
     ("runs_status_listing_idx", "runs.list_runs_by_status"),
     ("runs_session_status_idx", "runs.list_session_runs_by_status"),
-    ("canvas_actions_listing_idx", "canvas_actions.list_executions"),
-    ("canvas_actions_status_idx", "canvas_actions.list_executions_by_status"),
-    ("canvas_actions_ended_idx", "canvas_actions.prune_executions"),
+    ("executions_listing_idx", "executions.list_executions"),
+    ("executions_status_idx", "executions.list_executions_by_status"),
+    ("executions_ended_idx", "executions.prune_executions"),
     ("canvases_listing_idx", "canvases.list_canvases"),
     ("canvases_agent_listing_idx", "canvases.list_agent_canvases"),
     ("audit_action_idx", "audit.list_records_of_action"),
     ("documents_session_idx", "documents.list_newest_documents"),
     ("documents_unreported_idx", "documents.list_unreported_drafts"),
     ("documents_leased_idx", "documents.list_expired_leases"),
-    ("artefacts_revision_idx", "documents.read_revision"),
+    ("document_versions_revision_idx", "documents.read_revision"),
     ("messages_answer_idx", "turns.list_turns"),
 ]
 
@@ -173,8 +173,8 @@ async def test_function_that_ends_leases_scans_no_table(
 def test_sqlite_check_fails_without_an_index(filled_sqlite: sqlite3.Connection):
     changed = sqlite3.connect(":memory:", isolation_level=None)
     filled_sqlite.backup(changed)
-    changed.execute("drop index canvas_actions_ended_idx")
-    statement = dict(all_statements("sqlite"))["canvas_actions.prune_executions"]
+    changed.execute("drop index executions_ended_idx")
+    statement = dict(all_statements("sqlite"))["executions.prune_executions"]
     assert check_sqlite(changed, "prune_executions", statement)
     changed.close()
 
@@ -216,12 +216,12 @@ PINNED = [
     ("canvases", "agent_id", "canvases.list_agent_canvases", "select 1"),
     ("runs", "session_id", "runs.list_session_runs", bloat("runs_session_idx")),
     ("runs", "status", "runs.list_runs_by_status", "delete from runs where status <> 'completed'"),
-    ("canvas_actions", "canvas_id", "canvas_actions.execution_by_request", "select 1"),
+    ("executions", "canvas_id", "executions.execution_by_request", "select 1"),
     (
-        "canvas_actions",
+        "executions",
         "status",
-        "canvas_actions.list_executions_by_status",
-        f"delete from canvas_actions where status <> 'completed'; {bloat('canvas_actions_status_idx')}",
+        "executions.list_executions_by_status",
+        f"delete from executions where status <> 'completed'; {bloat('executions_status_idx')}",
     ),
 ]
 

@@ -160,7 +160,7 @@ async def test_preference_is_per_session_and_user(store: Store):
 
 @rule("SB-12")
 async def test_preference_never_excludes_other_workers(store: Store):
-    """A clock that was set back, and a turn given by older code."""
+    """A clock that was set back, and a turn without a time."""
     runs = store.runs
     for session, turn_at in (("future", store.ago(-3 * PREFER_SECONDS)), ("unknown", "null")):
         await run_once(runs, A, session)

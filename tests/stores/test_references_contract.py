@@ -132,7 +132,7 @@ class Shots:
         await CanvasLogRetention(self.canvases, DAY).once()
 
     async def forget_positions(self) -> None:
-        """Let all references be as those of an older release."""
+        """Let the last mentions of all references be unknown."""
         await self._store.sql("update artifact_refs set mentioned_seq = null")
 
 
@@ -266,7 +266,7 @@ async def test_picture_in_a_record_or_pending_confirmation_is_kept_as_long_as_th
     await shots.trim_log()
     assert await release.once() == 0
     assert await references(store) == {picture}
-    await store.sql("delete from canvas_actions")  # as retention does after its end
+    await store.sql("delete from executions")  # as retention does after its end
     assert await release.once() == 1
 
 
@@ -291,14 +291,14 @@ async def test_record_of_an_older_release_keeps_all_references(
 ) -> None:
     await shots.create()
     await store.sql(
-        "insert into canvas_actions (account_id, canvas_id, event_id, action_id, status, actor, created_at)"
+        "insert into executions (account_id, canvas_id, event_id, action_id, status, actor, created_at)"
         f" values ('owner', '{NAME}', 'evt_old', 'a', 'asked', '{{}}', {store.ago(0)})"
     )
     await shots.replace_picture()
     await shots.replace_picture()
     await shots.trim_log()
     assert await release.once() == 0
-    await store.sql("delete from canvas_actions")
+    await store.sql("delete from executions")
     assert await release.once() == 1
 
 
@@ -355,7 +355,7 @@ async def test_release_waits_for_a_change_of_the_canvas_and_sees_its_mention(
         await other.execute(f"select from canvases where canvas_id = '{NAME}' for update")
         releasing = asyncio.create_task(release.once())
         await wait_for_blocked_statement(other)
-        # An older release adds no position, and leaves the reference that exists as it is.
+        # A mention without a position, which leaves the reference that exists as it is.
         await other.execute(
             f"update canvases set state = jsonb_build_object('shot', '{picture}'::text)"
             f" where canvas_id = '{NAME}'"

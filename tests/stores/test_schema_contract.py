@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from easel.core.run.status import MOVES, TERMINAL, Status
+from easel.errors import BadSettings
 from easel.ids import OWNER
 from easel.stores import migrations
+from easel.stores.migrations import Migration
 from tests.requirements import case, rule
 from tests.stores.harness import (
     CLAIM_SECONDS,
     CONSTRAINT_ERRORS,
+    KINDS,
     A,
     Store,
     assert_stored,
@@ -44,6 +47,18 @@ TYPES = {
         "timestamptz": "timestamp with time zone",
     },
 }
+
+OURS = {kind: migrations.available(kind) for kind in KINDS}
+ADDITIVE = Migration(
+    2,
+    "moods",
+    """
+    alter table runs add column mood text;
+    alter table run_events add column weight integer;
+    alter table sessions add column mood text default 'calm';
+    create table moods (mood text primary key);
+    """,
+)
 
 RUNS = [
     # column, type, required
@@ -201,26 +216,24 @@ async def test_database_constraints_match_the_transition_table(store: Store, run
 
 
 async def test_migration_is_applied_once(store: Store) -> None:
-    applied = [f"{migration.version:04} {migration.name}" for migration in migrations.available(store.kind)]
-    assert applied[0] == "0001 spine"
+    assert [migration.title for migration in migrations.available(store.kind)] == ["0001 schema"]
     assert await store.database.migrate() == []
     assert await store.database.schema_version() == migrations.available(store.kind)[-1].version
 
 
 @case("D6")
-async def test_code_runs_on_a_newer_schema(own_store: Store) -> None:
-    """Another instance has applied a newer migration while this store is open."""
+async def test_code_runs_on_a_newer_schema(own_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance of the next release applies an additive migration while this store is open."""
     store, runs = own_store, own_store.runs
     before = await start_run(runs, "before")
     assert_stored(await runs.append(delta_batch(before, 1, "old")))
-    await store.sql("alter table runs add column mood text")
-    await store.sql("alter table run_events add column weight integer")
-    await store.sql("alter table sessions add column mood text default 'calm'")
-    await store.sql("create table moods (mood text primary key)")
-    await store.sql("insert into schema_migrations (version, name) values (9999, 'moods')")
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "available", lambda _: [*OURS[store.kind], ADDITIVE])
+        assert await store.database.migrate() == ["0002 moods"]
 
     assert await store.database.migrate() == []
-    assert await store.database.schema_version() == 9999
+    assert await store.database.is_migrated()
+    assert await store.database.schema_version() == 2
     assert_stored(await runs.append(ending_batch(before, 2)))
     queued = (await runs.enqueue(new_run("after"))).run
     [claim] = await runs.claim_queued(A, 5, CLAIM_SECONDS, 0)
@@ -231,3 +244,20 @@ async def test_code_runs_on_a_newer_schema(own_store: Store) -> None:
     assert_stored(await runs.append(ending_batch(claim, 1)))
     assert await event_types(runs, claim.run_id) == ["message.completed", "run.status", "done"]
     assert len(await runs.list_runs(OWNER, session_id=None, statuses=[], before=None, limit=10)) == 3
+
+
+FOREIGN = [
+    # id                                  change of the records
+    ("another first migration", "update schema_migrations set name = 'spine'"),
+    ("another text of it", "update schema_migrations set checksum = 'other'"),
+    ("records without checksums", "alter table schema_migrations drop column checksum"),
+    ("a gap", "update schema_migrations set version = 2"),
+]
+
+
+@pytest.mark.parametrize("change", [row[1] for row in FOREIGN], ids=[row[0] for row in FOREIGN])
+async def test_database_of_another_development_version_is_refused(own_store: Store, change: str) -> None:
+    await own_store.sql(change)
+    for use in (own_store.database.migrate, own_store.database.is_migrated):
+        with pytest.raises(BadSettings, match=r"another development version.*`easel canvas export`"):
+            await use()

@@ -66,12 +66,11 @@ async def test_secret_is_stored_encrypted_and_read_back(settings: SettingStore, 
 
 
 async def test_row_has_a_value_or_a_secret_with_its_key(store: Store) -> None:
-    columns = "insert into settings (account_id, name, value, encrypted, key_id, updated_at) values "
+    columns = "insert into settings (account_id, name, value, encrypted, key_id) values "
     text = "x'00'" if store.kind == "sqlite" else r"'\x00'"
-    now = store.ago(0)
     for values in (f"'v', {text}, 'k'", "null, null, null", f"null, {text}, null", "'v', null, 'k'"):
         with pytest.raises(Exception, match=r"value_or_encrypted|encrypted_has_key"):
-            await store.sql(f"{columns} ('owner', 'api_key', {values}, {now})")
+            await store.sql(f"{columns} ('owner', 'api_key', {values})")
 
 
 async def test_secrets_of_other_keys_are_listed_and_replaced(settings: SettingStore) -> None:

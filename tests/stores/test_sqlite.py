@@ -64,7 +64,7 @@ def count(connection: sqlite3.Connection, table: str) -> int:
 
 def add_user(name: str) -> Any:
     return lambda connection: connection.execute(
-        "insert into accounts (account_id, name) values (?, ?)", (name, name)
+        "insert into accounts (account_id, kind, name) values (?, 'person', ?)", (name, name)
     ).fetchall()
 
 

@@ -79,7 +79,7 @@ async def test_failed_migration_is_rolled_back_completely(
     )
     database = await open_sqlite(path)
     assert await database.schema_version() == 0
-    assert await database.migrate() == [f"{migration.version:04} {migration.name}" for migration in first]
+    assert await database.migrate() == [migration.title for migration in first]
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "available", lambda _: [*first, wrong])
         with pytest.raises(sqlite3.OperationalError, match="no such table: missing"):

@@ -39,11 +39,10 @@ def numbers(store: Store, count: int, name: str = "n") -> str:
 async def add_artifacts(store: Store, prefix: str, count: int) -> None:
     """Store artifacts that were touched long ago."""
     is_stored = "true" if store.kind == "postgres" else "1"
-    now, long_ago = store.ago(0), store.ago(GRACE + 60)
+    long_ago = store.ago(GRACE + 60)
     await store.sql(
-        "insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, created_at,"
-        f" touched_at) select 'owner', '{prefix}' || n, 1, '', '{prefix}' || n, {is_stored}, {now},"
-        f" {long_ago}"
+        "insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored,"
+        f" touched_at) select 'owner', '{prefix}' || n, 1, '', '{prefix}' || n, {is_stored}, {long_ago}"
         f" from {numbers(store, count)}"
     )
 

@@ -25,7 +25,6 @@ from easel.llm.build import Models
 from easel.settings import Settings
 
 KEY_FILE = "secret-key"
-SECRETS_SCHEMA_VERSION = 27  # the first schema with settings and secrets of users
 
 
 def host_model(settings: Settings) -> ModelValues:
@@ -73,7 +72,7 @@ async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
 
 async def rotate_secrets(settings: Settings) -> int:
     """Encrypt the stored secrets again with the current secret key. Returns how many there were."""
-    async with open_admin_store(settings, SECRETS_SCHEMA_VERSION) as store:
+    async with open_admin_store(settings) as store:
         count = await rotate(store.settings, open_cipher(settings))
         return count + await rotate(store.secrets, open_cipher(settings, "secrets"))
 

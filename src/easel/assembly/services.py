@@ -208,7 +208,7 @@ def build_services(shared: SharedServices) -> Services:
 
     run_tails = tails(RUNS, database.runs)
     instance_id = new_worker_id()
-    records, limits = database.canvas_actions, action_limits(settings)
+    records, limits = database.executions, action_limits(settings)
     transitions = ExecutionTransitions(
         records,
         shared.transactions,
@@ -242,7 +242,7 @@ def build_services(shared: SharedServices) -> Services:
         single_process=not settings.on_postgres,
     )
     refresh = RefreshScheduler(
-        database.canvas_actions,
+        database.executions,
         actions,
         shared.transactions,
         audit,

@@ -29,11 +29,11 @@ from easel.host.ports import (
     AuditStore,
     Blobs,
     BoardStore,
-    CanvasActionStore,
     CanvasStore,
     CanvasVersionStore,
     DeletionStore,
     DocumentStore,
+    ExecutionStore,
     NodeStore,
     Notifier,
     ReferenceStore,
@@ -51,8 +51,6 @@ DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its databa
 RETRY_SECONDS = 0.5
 LOG_SECONDS = 5.0  # between two log lines while the process waits for its database
 POSTGRES_PORT = 5432
-AUDIT_SCHEMA_VERSION = 21  # the first schema with a checkpoint of the audit chain
-TOKENS_SCHEMA_VERSION = 5  # the first schema with tokens
 
 log = structlog.get_logger("easel")
 
@@ -75,7 +73,7 @@ class Database(Protocol):
     def canvas_versions(self) -> CanvasVersionStore: ...
 
     @property
-    def canvas_actions(self) -> CanvasActionStore: ...
+    def executions(self) -> ExecutionStore: ...
 
     @property
     def documents(self) -> DocumentStore: ...
@@ -119,6 +117,8 @@ class Database(Protocol):
     async def migrate(self) -> list[str]: ...
 
     async def schema_version(self) -> int: ...
+
+    async def is_migrated(self) -> bool: ...
 
     async def close(self) -> None: ...
 
@@ -262,7 +262,7 @@ class AuditDatabase(Protocol):
     @property
     def audit(self) -> AuditStore: ...
 
-    async def schema_version(self) -> int: ...
+    async def is_migrated(self) -> bool: ...
 
     async def close(self) -> None: ...
 
@@ -272,7 +272,7 @@ async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncG
     positions = [parse_position(text) for text in checkpoints]
     database = await _open_audit(settings)
     try:
-        if await database.schema_version() < AUDIT_SCHEMA_VERSION:
+        if not await database.is_migrated():
             raise BadSettings(
                 problem="The schema of this database is too old; update it with `easel migrate`."
             )
@@ -286,9 +286,14 @@ async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncG
 async def _open_audit(settings: Settings) -> AuditDatabase:
     if settings.on_postgres:
         return await open_database(settings)
-    from easel.stores.sqlite.audit import AuditReader
+    from easel.stores.sqlite.shared_access import SharedSqlite
 
-    return AuditReader(_sqlite_file(settings))
+    path = _sqlite_file(settings)
+    if not path.exists():
+        raise BadSettings(
+            problem=f"There is no database at {path}; set its folder with --data, or set EASEL_DATABASE_URL."
+        )
+    return SharedSqlite(path)
 
 
 class AdminStore(Protocol):
@@ -306,16 +311,16 @@ class AdminStore(Protocol):
     @property
     def audit(self) -> AuditStore: ...
 
-    async def schema_version(self) -> int: ...
+    async def is_migrated(self) -> bool: ...
 
     async def close(self) -> None: ...
 
 
 @contextlib.asynccontextmanager
-async def open_admin_store(settings: Settings, version: int) -> AsyncGenerator[AdminStore]:
+async def open_admin_store(settings: Settings) -> AsyncGenerator[AdminStore]:
     """Open the database, also while an Easel is running on the same SQLite file.
 
-    A schema older than `version` is migrated, which needs that no Easel is running.
+    Missing migrations are applied, which needs that no Easel is running.
     """
     async with contextlib.AsyncExitStack() as stack:
         path = _sqlite_file(settings)
@@ -324,7 +329,7 @@ async def open_admin_store(settings: Settings, version: int) -> AsyncGenerator[A
 
             shared = SharedSqlite(path)
             stack.push_async_callback(shared.close)
-            if await shared.schema_version() >= version:
+            if await shared.is_migrated():
                 yield shared
                 return
         # An interactive command: fail fast instead of waiting for the database.
@@ -334,7 +339,7 @@ async def open_admin_store(settings: Settings, version: int) -> AsyncGenerator[A
 @contextlib.asynccontextmanager
 async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
     """Open the administration of tokens."""
-    async with open_admin_store(settings, TOKENS_SCHEMA_VERSION) as store:
+    async with open_admin_store(settings) as store:
         audit = Audit(store.audit)
         try:
             yield Tokens(store.tokens, audit)

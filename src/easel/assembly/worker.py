@@ -95,7 +95,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
         audit=resources.audit,
         background_tasks=[
             DeletionPurge(database.deletions).periodic(),
-            RecordRetention(database.canvas_actions, retention_seconds).periodic(),
+            RecordRetention(database.executions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
             AuditRetention(
                 database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key

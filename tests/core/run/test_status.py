@@ -13,7 +13,7 @@ DIALECTS = ["postgres", "sqlite"]
 
 def migration(dialect: str) -> str:
     return (
-        resources.files("easel.stores").joinpath("migrations", dialect, "0001_spine.sql").read_text("utf-8")
+        resources.files("easel.stores").joinpath("migrations", dialect, "0001_schema.sql").read_text("utf-8")
     )
 
 
@@ -35,7 +35,7 @@ def test_database_constraints_have_the_same_statuses(dialect: str):
     sql = migration(dialect)
     known = re.search(r"constraint status_is_known check \(status in \(([^)]*)\)\)", sql)
     ends = re.search(
-        r"constraint finished_means_terminal check "
+        r"constraint finished_means_terminal\s+check "
         r"\(\(finished_at is not null\) = \(status in \(([^)]*)\)\)\)",
         sql,
     )

@@ -297,7 +297,7 @@ async def test_typed_secret_is_kept_nowhere_after_its_confirmation_is_over(
             await canvas.confirm(pending)
         case _:
             assert "refused" in (await expect_refusal(canvas.confirm(pending))).error["message"]
-    [record] = action_easel.sql(f"select * from canvas_actions where event_id = '{event_id}'")
+    [record] = action_easel.sql(f"select * from executions where event_id = '{event_id}'")
     assert (record["resolved"], record["tool"]) == (None, tool.name)
     assert secret not in json.dumps(record, default=str)
     assert secret not in json.dumps(action_easel.sql(log))
@@ -355,7 +355,7 @@ async def test_large_call_is_shown_and_run_completely(
         <= 2_048
     )
     [row] = action_easel.sql(
-        f"select resolved from canvas_actions where event_id = '{pending['confirmationId']}'"
+        f"select resolved from executions where event_id = '{pending['confirmationId']}'"
     )
     assert (value in json.dumps(row["resolved"])) is (kind == "text"), "Base64 is offloaded"
     [waiting] = await canvas.confirmations()
@@ -431,7 +431,7 @@ async def test_expired_confirmation_is_refused(
         )
         await asyncio.to_thread(
             action_easel.sql,
-            f"update canvas_actions set created_at = {older} where event_id = '{pending['confirmationId']}'",
+            f"update executions set created_at = {older} where event_id = '{pending['confirmationId']}'",
         )
 
     await wait(850)

@@ -173,7 +173,7 @@ async def test_expired_claim_that_no_instance_took_over_is_renewed(
     )
     await asyncio.to_thread(
         easel_with_short_claims.sql,
-        f"update canvas_actions set lease_until = {past} where status = 'running'",
+        f"update executions set lease_until = {past} where status = 'running'",
     )
     await asyncio.to_thread(
         easel_with_short_claims.do, easel_with_short_claims.instances[0].services.actions.renew_and_recover()
@@ -354,7 +354,7 @@ async def test_instance_stops_without_its_database_and_another_recovers_its_exec
     with LiveEasel(
         folder, url, settings=settings, tools=tools.tools, with_worker=False, token=live.token
     ) as again:
-        again.sql("update canvas_actions set lease_until = clock_timestamp()")  # the claim expires
+        again.sql("update executions set lease_until = clock_timestamp()")  # the claim expires
         async with GatewayClient.connected(again.base_url, again.token) as client:
             await asyncio.to_thread(again.do, again.instances[0].services.actions.renew_and_recover())
             [record] = await wait_until_ended(CanvasClient(client, canvas.name))

@@ -232,7 +232,7 @@ async def test_secrets_in_errors_are_redacted_everywhere(
 
     await wait_for(is_audited)
     texts += [json.dumps([dict(row) for row in action_easel.sql("select record from audit")])]
-    texts += [str(action_easel.sql("select answer from canvas_actions where status = 'failed'"))]
+    texts += [str(action_easel.sql("select answer from executions where status = 'failed'"))]
     for place in texts:
         for secret in (key, password, action_easel.token):
             assert secret not in place
@@ -293,7 +293,7 @@ async def test_large_result_is_complete_in_the_reply_and_offloaded_in_the_tables
         assert len(json.dumps(data, separators=(",", ":"))) <= 2_048
     rows = str(action_easel.sql(f"select state from canvases where canvas_id = '{canvas.name}'"))
     rows += str(
-        action_easel.sql(f"select answer, resolved from canvas_actions where canvas_id = '{canvas.name}'")
+        action_easel.sql(f"select answer, resolved from executions where canvas_id = '{canvas.name}'")
     )
     pieces = (
         [result["data"]]

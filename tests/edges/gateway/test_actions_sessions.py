@@ -253,5 +253,5 @@ async def test_large_reply_is_a_string_with_references(
         return
     name = result.removeprefix("See [[artifact:").removesuffix("]]")
     assert (await asyncio.to_thread(action_easel.get, f"/api/artifacts/{name}")).text == text
-    rows = action_easel.sql(f"select answer from canvas_actions where canvas_id = '{canvas.name}'")
+    rows = action_easel.sql(f"select answer from executions where canvas_id = '{canvas.name}'")
     assert text not in json.dumps([str(row) for row in rows])

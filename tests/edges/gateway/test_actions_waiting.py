@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def an_hour_earlier(easel: LiveEasel, canvas: str) -> None:
     """Make the pending confirmations of a canvas an hour older."""
     past = "created_at - interval '1 hour'" if easel.database_url else "created_at - 3600000000"
-    easel.sql(f"update canvas_actions set created_at = {past} where canvas_id = '{canvas}'")
+    easel.sql(f"update executions set created_at = {past} where canvas_id = '{canvas}'")
 
 
 @rule("CV-22", "RS-13")

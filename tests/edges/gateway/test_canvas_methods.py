@@ -373,7 +373,9 @@ async def test_canvas_of_another_user_is_not_found_by_any_method(
     client: GatewayClient, easel: LiveEasel
 ) -> None:
     name = new_session()
-    easel.sql("insert into accounts (account_id, name) values ('ann', 'ann') on conflict do nothing")
+    easel.sql(
+        "insert into accounts (account_id, kind, name) values ('ann', 'person', 'ann') on conflict do nothing"
+    )
     easel.sql(
         "insert into canvases (account_id, canvas_id, agent_id, title, spec, state) "
         f"values ('ann', '{name}', 'main', 'Foreign', '{{}}', '{{}}')"

@@ -241,7 +241,9 @@ async def test_deleting_answers_the_same_for_a_missing_and_a_foreign_canvas(
     client: GatewayClient, easel: LiveEasel, canvas: str
 ) -> None:
     foreign = new_session()
-    easel.sql("insert into accounts (account_id, name) values ('ann', 'ann') on conflict do nothing")
+    easel.sql(
+        "insert into accounts (account_id, kind, name) values ('ann', 'person', 'ann') on conflict do nothing"
+    )
     easel.sql(
         "insert into canvases (account_id, canvas_id, agent_id, title, spec, state) "
         f"values ('ann', '{foreign}', 'main', 'Foreign', '{{}}', '{{}}')"

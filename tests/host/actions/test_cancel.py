@@ -318,7 +318,7 @@ async def test_cancel_of_a_confirmation_that_was_just_approved_cancels_the_execu
     services: HostServices, tool: ControlledTool, harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pending = await services.run("ask")
-    real, confirms = harness.database.canvas_actions.get, list[asyncio.Task[Any]]()
+    real, confirms = harness.database.executions.get, list[asyncio.Task[Any]]()
 
     async def get_and_approve(*args: Any) -> Any:
         found = await real(*args)
@@ -329,7 +329,7 @@ async def test_cancel_of_a_confirmation_that_was_just_approved_cancels_the_execu
             await within_timeout(tool.started.wait())
         return found
 
-    monkeypatch.setattr(harness.database.canvas_actions, "get", get_and_approve)
+    monkeypatch.setattr(harness.database.executions, "get", get_and_approve)
     assert (await cancel(services, pending.event_id)).status is ExecutionStatus.FAILED
     with pytest.raises(Cancelled):
         await confirms[0]

@@ -202,11 +202,11 @@ async def test_expired_records_are_deleted_batch_by_batch_until_none_is_left(
         return batches.pop(0)
 
     with monkeypatch.context() as patched:
-        patched.setattr(harness.database.canvas_actions, "prune", prune)
-        await RecordRetention(harness.database.canvas_actions, 1e-6).prune()
+        patched.setattr(harness.database.executions, "prune", prune)
+        await RecordRetention(harness.database.executions, 1e-6).prune()
     assert batches == []
-    await RecordRetention(harness.database.canvas_actions, 0).prune()
+    await RecordRetention(harness.database.executions, 0).prune()
     assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1)
-    await RecordRetention(harness.database.canvas_actions, 1e-6).prune()
+    await RecordRetention(harness.database.executions, 1e-6).prune()
     assert await services.actions.list_records(THE_OWNER, "c", before=None, limit=1) == []
     await services.close()

@@ -110,7 +110,7 @@ async def test_job_of_a_crashed_instance_is_claimed_by_another(
     clock.ahead += 60
     assert (
         len(
-            await harness.database.canvas_actions.claim_refreshes(
+            await harness.database.executions.claim_refreshes(
                 "wrk_dead", 10, CLAIM_SECONDS, running=[], unwatched=True
             )
         )
@@ -286,7 +286,7 @@ async def test_deleted_canvas_has_no_jobs(services: HostServices, clock: Turnabl
     await services.library.delete(THE_OWNER, "c")
     clock.ahead += 60
     assert await run_due_jobs(services) == 0
-    assert await services.harness.database.canvas_actions.next_refresh(unwatched=True) is None
+    assert await services.harness.database.executions.next_refresh(unwatched=True) is None
 
 
 @rule("CV-19")

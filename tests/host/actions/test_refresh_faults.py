@@ -102,7 +102,7 @@ async def test_job_whose_end_was_not_stored_is_due_again_while_others_run(
     services = HostServices(harness, slow.tool)
     await services.create(spec_with_refresh(ECHO, every_ms=1_000))
     await services.create(slow.spec, canvas_id="d")
-    store = harness.database.canvas_actions
+    store = harness.database.executions
 
     async def fail(*_: Any, **__: Any) -> None:
         raise problem

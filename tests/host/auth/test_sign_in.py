@@ -157,7 +157,9 @@ async def test_token_of_another_user_has_no_scopes(
 ) -> None:
     await harness.database.write(
         lambda connection: (
-            connection.execute("insert into accounts (account_id, name) values ('mallory', 'mallory')")
+            connection.execute(
+                "insert into accounts (account_id, kind, name) values ('mallory', 'person', 'mallory')"
+            )
             and None
         )
     )

@@ -83,7 +83,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHarness, boards: Boards):
     await harness.database.write(
         lambda connection: connection.execute(
-            "insert into accounts (account_id, name) values ('ada', 'Ada')"
+            "insert into accounts (account_id, kind, name) values ('ada', 'person', 'Ada')"
         ).fetchall()
     )
     ada = Principal(AccountId("ada"), "Ada")

@@ -349,7 +349,7 @@ async def test_restored_refresh_job_is_scheduled_again(services: HostServices) -
     with_job = {"version": 1, "actions": {"set": patch}, "refresh": [job]}
     await upsert(services, spec=with_job)
     await upsert(services, spec={"version": 1})
-    actions = services.harness.database.canvas_actions
+    actions = services.harness.database.executions
     assert await actions.next_refresh(unwatched=True) is None
     await services.versions.restore(THE_OWNER, "c", 1)
     assert await actions.next_refresh(unwatched=True) is not None

@@ -233,7 +233,7 @@ async def test_patch_changes_the_draft_only(instance: Instance):
     claim, canvas_id, lease_id = await begin(instance)
     assert (await instance.edit(claim, lease_id, EDIT))["ok"]
     document = await instance.get(canvas_id)
-    assert document.artefact_revision_id is None
+    assert document.version_revision_id is None
     assert (
         await instance.store.list_versions(claim.account_id, document.canvas_id, before=None, limit=9) == []
     )

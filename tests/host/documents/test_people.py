@@ -46,7 +46,7 @@ async def test_autosaves_write_one_draft_and_no_version_or_message(instance: Ins
     for number in range(5):
         await instance.documents.put(THE_OWNER, canvas_id, f"text {number}\n", None)
     assert await instance.documents.list_versions(THE_OWNER, canvas_id, None, 10) == []
-    assert (await instance.get(canvas_id)).artefact_revision_id is None
+    assert (await instance.get(canvas_id)).version_revision_id is None
     drafts = await instance.store.list_unreported(OWNER, SessionId(session))
     assert [(draft.before, draft.text) for draft in drafts] == [("", "text 4\n")]
     assert await instance.sql(f"select * from messages where thread_seq > 0 and run_id = '{session}'") == []
@@ -136,7 +136,7 @@ async def test_promotion_makes_a_version_only_if_the_text_differs(instance: Inst
     await instance.documents.put(THE_OWNER, canvas_id, "two\n", None)
     promoted = await instance.documents.promote(THE_OWNER, canvas_id)
     assert promoted.is_new
-    assert promoted.document.artefact_revision_id == revision_of("two\n")
+    assert promoted.document.version_revision_id == revision_of("two\n")
     versions = await instance.documents.list_versions(THE_OWNER, canvas_id, None, 10)
     assert [(one.version_no, one.revision_id, one.size) for one in versions] == [
         (2, revision_of("two\n"), 4),

@@ -61,7 +61,7 @@ class Asset:
 
     @property
     def digest(self) -> str | None:
-        """The SHA-256 of the content, from the blob key; None for an asset of an older version."""
+        """The SHA-256 of the content, from the blob key; None if the key has none."""
         match = _KEY.fullmatch(self.blob_key)
         return _decode_digest(match[2]) if match and match[2] else None
 
@@ -139,7 +139,8 @@ def asset_key(account_id: AccountId, agent_id: str, canvas_id: CanvasId, name: s
 
     `name` is new for every version, so that removing an old version never removes a new one. RS-10
     """
-    return f"accounts/{account_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}{name}/{path.removeprefix(FOLDER)}"
+    folder = f"accounts/{account_id}/agents/{agent_id}/canvases/{canvas_id}/{FOLDER}"
+    return f"{folder}{name}/{path.removeprefix(FOLDER)}"
 
 
 def version_name(name: str, content: bytes) -> str:

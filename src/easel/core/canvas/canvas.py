@@ -113,7 +113,7 @@ class CanvasSnapshot:
     failing: Sequence[Failing] = field(default_factory=list[Failing])  # always empty in an `Outcome`
     # Tools that claim less effect than remembered, with the reason of each. Set only for views. RS-68
     weakened: Mapping[str, str] = field(default_factory=dict[str, str])
-    # When the spec or an asset was last changed; None: by an older release, or not read.
+    # When the spec or an asset was last changed; None: not read.
     written_at: datetime | None = field(default=None, compare=False)
 
     @property

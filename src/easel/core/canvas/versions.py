@@ -47,7 +47,7 @@ class Version:
     session_key: str  # the session in whose folder its actions work. RS-72
     is_accepted: bool  # whether a person had accepted this content when it was replaced
     written_by: str | None
-    written_at: datetime | None  # None: written by an older release
+    written_at: datetime | None
     differences: Differences | None  # from the version before; None: not known, as of the first version
 
 

@@ -37,7 +37,7 @@ class Document:
     """A document as read at `now`, by the store's clock.
 
     The text is that of the newest draft. `inspected` are the lines of this revision that the holder of the
-    lease has been shown. `artefact_revision_id` is the revision of the newest version, None if there is none.
+    lease has been shown. `version_revision_id` is the revision of the newest version, None if there is none.
     """
 
     account_id: AccountId
@@ -49,7 +49,7 @@ class Document:
     revision_id: str
     lease: Lease
     inspected: Sequence[LineRange] = ()
-    artefact_revision_id: str | None
+    version_revision_id: str | None
     now: datetime
     # Whether the run of the claim was cancelled, or its session or the document's has a later message.
     is_interrupted: bool = False

@@ -116,7 +116,7 @@ class BoardValue:
     node_id: str
     created_at: datetime
     updated_at: datetime
-    kind: ActorKind | None = None  # of the author; None: written before kinds were stored
+    kind: ActorKind  # of the author
 
 
 @dataclass(frozen=True, slots=True)

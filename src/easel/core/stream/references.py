@@ -59,7 +59,7 @@ def decide_release(positions: Mapping[ArtifactId, int | None], *texts: str) -> R
     """Decide about references of a canvas that no event and no record of it mentions.
 
     `texts` are the state, the spec and the specs of versions. `positions` has the log position of the last
-    mention of each. It is None for a reference of an older release: the log must move past its present end
+    mention of each. It is None if it is not known: the log must move past its present end
     before it is known that no event mentions the artifact.
     """
     mentioned = _mentioned_in(texts)

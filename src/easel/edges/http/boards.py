@@ -56,11 +56,8 @@ class Author(Struct, omit_defaults=True):
     ]
     node_id: str
     run_id: str
+    kind: Annotated[str, Meta(description="`person`, `agent`, `service` or `node`.")]
     edge_id: str | None = None
-    kind: Annotated[
-        str | None,
-        Meta(description="`person`, `agent`, `service` or `node`; missing if an older version wrote it."),
-    ] = None
 
 
 class BoardWritten(Struct, omit_defaults=True):
@@ -127,7 +124,7 @@ async def _write(call: Call, board: Board) -> Response:
         raise
     edge_id = params.edge_id if board is Board.BLACKBOARD else None
     author = Author(
-        call.principal.actor_id, params.source_node_id, run_id, edge_id, call.principal.actor_kind
+        call.principal.actor_id, params.source_node_id, run_id, call.principal.actor_kind, edge_id
     )
     return json_response(
         BoardWritten(
@@ -166,7 +163,7 @@ def _position(entry: BoardValue) -> str:
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
     board_key = entry.board_key
-    author = Author(entry.agent_id, entry.node_id, run_id, board_key.edge, entry.kind)
+    author = Author(entry.agent_id, entry.node_id, run_id, entry.kind, board_key.edge)
     return BoardEntry(
         board_key.key,
         Raw(entry.value.encode()),

@@ -153,7 +153,7 @@ def _fields(document: Document) -> dict[str, Any]:
         "canvas_id": document.canvas_id,
         "revision_id": document.revision_id,
         "canvas_epoch": document.lease.epoch,
-        "version_revision_id": document.artefact_revision_id or UNSET,
+        "version_revision_id": document.version_revision_id or UNSET,
         "lease": UNSET if held is None else LeaseView(held.run_id, held.expires_at),
     }
 

@@ -16,7 +16,7 @@ from easel.host.actions.transitions import ActionLimits
 from easel.host.artifacts.artifacts import Artifacts, restore
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
-from easel.host.ports import CanvasActionStore
+from easel.host.ports import ExecutionStore
 from easel.ids import is_generated_id
 
 MAX_LISTED = 100
@@ -27,7 +27,7 @@ TOO_OLD = "it has expired."
 class Confirmations:
     def __init__(
         self,
-        actions: CanvasActionStore,
+        actions: ExecutionStore,
         changes: CanvasTransactions,
         outcomes: ExecutionOutcomes,
         artifacts: Artifacts,

@@ -25,7 +25,7 @@ from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.metrics import ACTIONS_ENDED
 from easel.host.periodic import Periodic, retention_interval
-from easel.host.ports import CanvasActionStore
+from easel.host.ports import ExecutionStore
 
 PRUNE_SECONDS = 60.0
 
@@ -67,7 +67,7 @@ class ActionResult:
 class ExecutionOutcomes:
     def __init__(
         self,
-        actions: CanvasActionStore,
+        actions: ExecutionStore,
         changes: CanvasTransactions,
         transitions: ExecutionTransitions,
         artifacts: Artifacts,
@@ -303,7 +303,7 @@ class RecordRetention:
     If `retention_seconds` is 0, records are kept forever.
     """
 
-    def __init__(self, actions: CanvasActionStore, retention_seconds: float) -> None:
+    def __init__(self, actions: ExecutionStore, retention_seconds: float) -> None:
         self._actions = actions
         self._retention_seconds = retention_seconds
 

@@ -45,7 +45,7 @@ from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
 from easel.host.periodic import Periodic
-from easel.host.ports import CanvasActionStore, Notifier
+from easel.host.ports import ExecutionStore, Notifier
 from easel.ids import is_generated_id
 
 # How long a stopping instance tries to store the interruption of its executions, and how long a cancel waits
@@ -68,7 +68,7 @@ log = structlog.get_logger("actions")
 class ActionService:
     def __init__(
         self,
-        actions: CanvasActionStore,
+        actions: ExecutionStore,
         changes: CanvasTransactions,
         transitions: ExecutionTransitions,
         executor: ActionExecutor,

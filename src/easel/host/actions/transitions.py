@@ -30,7 +30,7 @@ from easel.host.actions.request import ActionRequest
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
-from easel.host.ports import CanvasActionStore
+from easel.host.ports import ExecutionStore
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import AccountId, ArtifactId, CanvasId
 
@@ -53,7 +53,7 @@ class ActionLimits:
 class ExecutionTransitions:
     def __init__(
         self,
-        actions: CanvasActionStore,
+        actions: ExecutionStore,
         changes: CanvasTransactions,
         artifacts: Artifacts,
         tools: ToolRegistry,

@@ -105,7 +105,7 @@ async def _to_entry(boards: Boards, context: ToolContext, value: BoardValue) -> 
         "version": value.version,
         "value": await boards.restore(context.account_id, value),
         "written_by": {
-            **({} if value.kind is None else {"kind": value.kind.value}),
+            "kind": value.kind.value,
             "agent_id": value.agent_id,
             "node_id": value.node_id,
         },

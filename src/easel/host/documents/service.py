@@ -137,7 +137,7 @@ class Documents:
 
         def decide(document: Document) -> DocumentChange | None:
             nonlocal is_new
-            is_new = document.artefact_revision_id != document.revision_id
+            is_new = document.version_revision_id != document.revision_id
             return DocumentChange(promotes=True) if is_new else None
 
         document = await self._transactions.apply(principal.account_id, canvas_id, decide)
@@ -163,7 +163,7 @@ class Documents:
     ) -> Difference:
         """Return the diff between two revisions: by default from the newest version to the current text."""
         document = await self.get(principal, canvas_id)
-        first = from_revision or document.artefact_revision_id
+        first = from_revision or document.version_revision_id
         second = to_revision or document.revision_id
         before = "" if first is None else await self._read_revision(principal, canvas_id, first, document)
         after = await self._read_revision(principal, canvas_id, second, document)

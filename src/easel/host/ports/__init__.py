@@ -7,7 +7,7 @@ value, unless a method names an exception.
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
-from easel.host.ports.canvases import CanvasActionStore, CanvasStore, CanvasVersionStore
+from easel.host.ports.canvases import CanvasStore, CanvasVersionStore, ExecutionStore
 from easel.host.ports.deletions import DeletionStore
 from easel.host.ports.documents import DocumentStore, LeaseActivity
 from easel.host.ports.models import Model, ModelSource
@@ -26,11 +26,11 @@ __all__ = [
     "AuditStore",
     "Blobs",
     "BoardStore",
-    "CanvasActionStore",
     "CanvasStore",
     "CanvasVersionStore",
     "DeletionStore",
     "DocumentStore",
+    "ExecutionStore",
     "LeaseActivity",
     "LogSource",
     "Model",

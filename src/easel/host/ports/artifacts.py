@@ -52,7 +52,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
-        """Return which of the next `limit` artifacts of all users are old and have no reference."""
+        """Return which of the next `limit` artifacts of all accounts are old and have no reference."""
         ...
 
     async def delete_orphans(self, keys: Sequence[ArtifactKey], older_than_seconds: float) -> list[str]:

@@ -9,7 +9,7 @@ from easel.ids import AccountId
 
 class TokenStore(Protocol):
     async def create(self, new: NewToken) -> Token | None:
-        """Create a token. Returns None if there is no such user."""
+        """Create a token. Returns None if there is no such account."""
         ...
 
     async def find_by_digest(self, digest: str) -> Token | None:
@@ -25,7 +25,7 @@ class TokenStore(Protocol):
         ...
 
     async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
-        """Return the tokens of a user, or of all users, oldest first and revoked ones included."""
+        """Return the tokens of an account, or of all accounts, oldest first and revoked ones included."""
         ...
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:

@@ -70,7 +70,7 @@ class CanvasStore(LogSource, Protocol):
         ...
 
     async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        """Return which of the next `limit` canvases, of all users, have events of at least this age."""
+        """Return which of the next `limit` canvases, of all accounts, have events of at least this age."""
         ...
 
     async def trim_log(
@@ -113,7 +113,7 @@ class CanvasVersionStore(Protocol):
         ...
 
 
-class CanvasActionStore(Protocol):
+class ExecutionStore(Protocol):
     """Executions of actions, and refresh jobs. `CanvasStore.change` makes the transitions of an execution."""
 
     async def get(self, account_id: AccountId, event_id: str) -> Execution | None: ...

@@ -1,4 +1,4 @@
-"""Ports of the tool loop: models, and which one a user has chosen."""
+"""Ports of the tool loop: models, and which one an account has chosen."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
@@ -26,5 +26,5 @@ class Model(Protocol):
 
 class ModelSource(Protocol):
     async def choose(self, account_id: AccountId) -> tuple[ModelChoice, Model]:
-        """Return the model that the user has chosen now: a change takes effect at the next step."""
+        """Return the model that the account has chosen now: a change takes effect at the next step."""
         ...

@@ -35,7 +35,7 @@ class NodeStore(Protocol):
         ...
 
     async def list_nodes(self, account_id: AccountId) -> list[Node]:
-        """Return the user's connected nodes on all instances, in id order."""
+        """Return the account's connected nodes on all instances, in id order."""
         ...
 
     async def place_call(self, new: NewCall) -> bool:

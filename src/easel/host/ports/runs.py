@@ -146,7 +146,7 @@ class BoardStore(Protocol):
     """The boards of runs. Each write, its version and its event are stored in one transaction."""
 
     async def write(self, write: BoardWrite, claim: Claim | None = None) -> Written | None:
-        """Store a write. Returns None if the user has no such run or the claim was lost. CC-09, CC-16
+        """Store a write. Returns None if the account has no such run or the claim was lost. CC-09, CC-16
 
         Locks the run. Raises the errors of `BoardWrite.next_version`.
         """
@@ -155,5 +155,5 @@ class BoardStore(Protocol):
     async def read(
         self, account_id: AccountId, run_id: RunId, board: Board, *, edge_id: str | None, key: str | None
     ) -> list[BoardValue] | None:
-        """Return values, filtered by edge and key if given. None: the user has no such run."""
+        """Return values, filtered by edge and key if given. None: the account has no such run."""
         ...

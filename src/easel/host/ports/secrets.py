@@ -1,4 +1,4 @@
-"""Ports of the secrets of users: their store, and the part of a store that a rotation of keys needs."""
+"""Ports of the secrets of accounts: their store, and the part of a store that a rotation of keys needs."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -12,7 +12,7 @@ class RotatedStore(Protocol):
     """A store of encrypted texts, which `rotate` encrypts again with a new key."""
 
     async def list_secrets(self, other_than: str) -> list[tuple[AccountId, str, EncryptedText]]:
-        """Return the secrets of all users that were encrypted with another key than this one."""
+        """Return the secrets of all accounts that were encrypted with another key than this one."""
         ...
 
     async def replace_secret(
@@ -24,7 +24,7 @@ class RotatedStore(Protocol):
 
 class SecretStore(RotatedStore, Protocol):
     async def list_names(self, account_id: AccountId, after: str, limit: int) -> list[SecretInfo]:
-        """Return the names of the user's secrets after the name `after`, in their order, without values."""
+        """Return the names of the account's secrets after `after`, in their order, without values."""
         ...
 
     async def read(self, account_id: AccountId, names: Collection[str]) -> dict[str, EncryptedText]:
@@ -32,7 +32,7 @@ class SecretStore(RotatedStore, Protocol):
         ...
 
     async def set(self, account_id: AccountId, name: str, secret: EncryptedText, max_count: int) -> bool:
-        """Store or replace a secret. Returns False if the user has `max_count` others."""
+        """Store or replace a secret. Returns False if the account has `max_count` others."""
         ...
 
     async def delete(self, account_id: AccountId, name: str) -> bool:
@@ -48,5 +48,5 @@ class SecretSource(Protocol):
         ...
 
     async def find_missing(self, account_id: AccountId, names: Collection[str]) -> list[str]:
-        """Return the names that no secret of this user has."""
+        """Return the names that no secret of this account has."""
         ...

@@ -1,4 +1,4 @@
-"""Ports of the settings of users: their store, and the encryption of secrets."""
+"""Ports of the settings of accounts: their store, and the encryption of secrets."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,7 +9,7 @@ from easel.ids import AccountId
 
 class SettingStore(Protocol):
     async def read(self, account_id: AccountId) -> dict[str, StoredSetting]:
-        """Return the settings of the user by name."""
+        """Return the settings of the account by name."""
         ...
 
     async def change(self, account_id: AccountId, changes: Mapping[str, StoredSetting | None]) -> None:
@@ -20,7 +20,7 @@ class SettingStore(Protocol):
         ...
 
     async def list_secrets(self, other_than: str) -> list[tuple[AccountId, str, EncryptedText]]:
-        """Return the secrets of all users that were encrypted with another key than this one."""
+        """Return the secrets of all accounts that were encrypted with another key than this one."""
         ...
 
     async def replace_secret(

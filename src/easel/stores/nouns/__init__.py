@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from easel.stores.nouns.artifacts import SqlArtifacts
+from easel.stores.nouns.canvas_versions import SqlCanvasVersions
 from easel.stores.nouns.deletions import SqlDeletions
+from easel.stores.nouns.executions import SqlExecutions
 from easel.stores.nouns.nodes import SqlNodes
 from easel.stores.nouns.references import SqlReferences
 from easel.stores.nouns.secrets import SqlSecrets
@@ -27,5 +29,7 @@ class NounStores:
         self.sessions = SqlSessions(statements("sessions"), self.deletions)
         self.artifacts = SqlArtifacts(statements("artifacts"))
         self.references = SqlReferences(statements("references"))
+        self.canvas_versions = SqlCanvasVersions(statements("canvas_versions"))
+        self.executions = SqlExecutions(statements("executions"))
         self.nodes = SqlNodes(statements("nodes"))
         self.sweeps = SqlSweeps(statements("sweeps"))

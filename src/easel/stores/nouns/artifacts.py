@@ -62,7 +62,7 @@ class SqlArtifacts:
         )
 
     async def find_orphans(self, after: ArtifactKey, older_than_seconds: float, limit: int) -> OrphanPage:
-        page = {"after_user": after[0], "after_artifact": after[1], "limit": limit}
+        page = {"after_account": after[0], "after_artifact": after[1], "limit": limit}
         rows = await self._sql.rows("find_orphans", **page, seconds=older_than_seconds)
         keys: list[ArtifactKey] = [
             (AccountId(row["account_id"]), ArtifactId(row["artifact_id"])) for row in rows
@@ -74,8 +74,8 @@ class SqlArtifacts:
         return await self._sql.transaction(_delete_orphans(keys, older_than_seconds))
 
     async def find_unknown_blobs(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        ages = {key: created_at.timestamp() for key, created_at in keys.items()}
-        rows = await self._sql.rows("find_unknown_blobs", keys=to_json(ages), seconds=older_than_seconds)
+        made_at = to_json([[key, created_at.timestamp()] for key, created_at in keys.items()])
+        rows = await self._sql.rows("find_unknown_blobs", keys=made_at, seconds=older_than_seconds)
         return [row["blob_key"] for row in rows]
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from easel.core.audit.chain import ChainEnd, ChainPosition, Checkpoint, Link
 from easel.core.audit.record import StorageClass
 from easel.core.stream.log import LAST_CURSOR
-from easel.stores.nouns.statements import Statements
+from easel.stores.nouns.statements import Statements, Steps
 
 MAX_COMPARED = 10_000  # newest records among which a repeated entry is searched
 
@@ -26,6 +26,9 @@ class SqlAudit:
         [row] = await self._sql.rows("end_of_chain")
         head = None if row["last_seq"] is None else ChainPosition(row["last_seq"], row["last_hash"])
         return ChainEnd(head, row["newest"])
+
+    async def shorten(self, checkpoint: Checkpoint) -> int:
+        return await self._sql.transaction(_shorten(checkpoint))
 
     async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
         return [Link(**row) for row in await self._sql.rows("records_after", seq=seq, last=last, limit=limit)]
@@ -50,3 +53,12 @@ class SqlAudit:
             limit=limit,
         )
         return [Link(**row) for row in rows]
+
+
+def _shorten(checkpoint: Checkpoint) -> Steps[int]:
+    position = {"seq": checkpoint.position.seq, "hash": checkpoint.position.hash}
+    if not (yield "store_checkpoint", {**position, "signature": checkpoint.signature}):
+        return 0
+    [removed] = yield "count_records", position
+    yield "remove_records", position
+    return removed["count"]

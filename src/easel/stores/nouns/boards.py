@@ -73,5 +73,5 @@ def _to_value(row: Row) -> BoardValue:
         row["node_id"],
         row["created_at"],
         row["updated_at"],
-        None if row["kind"] is None else ActorKind(row["kind"]),
+        ActorKind(row["kind"]),
     )

@@ -1,4 +1,4 @@
-"""The secrets of users. The rules are in the statements of `sql/common/secrets.sql`."""
+"""The secrets of accounts. The rules are in the statements of `sql/common/secrets.sql`."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""The settings of users. The rules are in the statements of `sql/common/settings.sql`."""
+"""The settings of accounts. The rules are in the statements of `sql/common/settings.sql`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ class SqlSettings:
         self._sql = statements
 
     async def read(self, account_id: AccountId) -> dict[str, StoredSetting]:
-        rows = await self._sql.rows("user_settings", account_id=account_id)
+        rows = await self._sql.rows("settings_of_account", account_id=account_id)
         return {
             row["name"]: row["value"] if row["encrypted"] is None else _encrypted_from(row) for row in rows
         }
@@ -33,7 +33,7 @@ class SqlSettings:
 
 
 def _change(account_id: AccountId, changes: Mapping[str, StoredSetting | None]) -> Steps[None]:
-    # In the order of their names, so that two changes of one user cannot wait for each other.
+    # In the order of their names, so that two changes of one account cannot wait for each other.
     for name, setting in sorted(changes.items()):
         row = {"account_id": account_id, "name": name}
         if setting is None:

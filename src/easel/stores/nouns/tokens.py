@@ -26,7 +26,7 @@ class SqlTokens:
         return {row["token_id"] for row in await self._sql.rows("valid_tokens", token_ids=list(token_ids))}
 
     async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
-        statement = "list_tokens" if account_id is None else "list_user_tokens"
+        statement = "list_tokens" if account_id is None else "list_account_tokens"
         return [_to_token(row) for row in await self._sql.rows(statement, account_id=account_id)]
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:

@@ -7,8 +7,6 @@ import asyncpg
 from easel.core.canvas import versions
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.postgres.boards import PostgresBoards
-from easel.stores.postgres.canvas_actions import PostgresCanvasActions
-from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
 from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.documents import PostgresDocuments
@@ -57,8 +55,6 @@ async def open_postgres(
     check_version(await database.server_version())
     database.runs = PostgresRuns(database)
     database.canvases = PostgresCanvases(database, max_canvas_versions)
-    database.canvas_versions = PostgresCanvasVersions(database)
-    database.canvas_actions = PostgresCanvasActions(database)
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)
     database.boards = PostgresBoards(database)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from easel.core.audit.chain import Checkpoint
 from easel.core.audit.record import Entry
 from easel.stores import named_sql
 from easel.stores.nouns.audit import MAX_COMPARED, SqlAudit
@@ -50,15 +49,6 @@ class PostgresAudit(SqlAudit):
             stored = {row["rest"] for row in rows}
             if missing := [entry for entry in entries if entry.rest not in stored]:
                 await _append(connection, missing)
-
-    async def shorten(self, checkpoint: Checkpoint) -> int:
-        row = await self._database.row(
-            SQL["shorten_chain"],
-            seq=checkpoint.position.seq,
-            hash=checkpoint.position.hash,
-            signature=checkpoint.signature,
-        )
-        return row["count"]
 
 
 async def _append(connection: "Connection", entries: Sequence[Entry]) -> None:

@@ -1,32 +1,30 @@
 """Canvases and their logs in Postgres. The rules are in the statements of `sql/postgres/canvases.sql`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
-from easel.core.canvas.retention import LogKey, OldLogs
+from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, NewCanvas, Outcome
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
-from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.ids import AccountId, CanvasId, scoped_key
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
+from easel.stores.nouns.canvas_versions import find_unused_blobs, keep_version
+from easel.stores.nouns.canvases import SqlCanvases, store_transition
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
-from easel.stores.postgres import canvas_versions, document_changes
+from easel.stores.postgres import document_changes
 from easel.stores.postgres.run_arguments import columns
+from easel.stores.postgres.statements import PostgresStatements, run_steps
 from easel.stores.rows.canvases import (
     all_blob_keys,
     build_outcome,
     change_arguments,
     to_canvas_events,
-    to_old_logs,
     to_snapshot,
-    transition_arguments,
 )
 from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
@@ -35,10 +33,12 @@ if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
 
 SQL = named_sql.load("postgres", "canvases")
+VERSIONS_SQL = named_sql.load("postgres", "canvas_versions")
 
 
-class PostgresCanvases:
+class PostgresCanvases(SqlCanvases):
     def __init__(self, database: "PostgresDatabase", max_versions: int) -> None:
+        super().__init__(PostgresStatements(database, "canvases"))
         self._database = database
         self._max_versions = max_versions  # of one canvas
 
@@ -85,32 +85,6 @@ class PostgresCanvases:
         row = await self._database.row(SQL["get_canvas"], account_id=account_id, canvas_id=canvas_id)
         return to_snapshot(row) if row else None
 
-    async def list_canvases(
-        self, account_id: AccountId, *, agent_id: str | None, after: str, limit: int
-    ) -> list[Canvas]:
-        rows = await self._database.rows(
-            SQL["list_canvases" if agent_id is None else "list_agent_canvases"],
-            account_id=account_id,
-            agent_id=agent_id,
-            after=after,
-            limit=limit,
-        )
-        return [to_canvas(row) for row in rows]
-
-    async def find_at(self, account_id: AccountId, *, agent_id: str | None, offset: int) -> CanvasId | None:
-        name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
-        row = await self._database.row(SQL[name], account_id=account_id, agent_id=agent_id, offset=offset)
-        return CanvasId(row["canvas_id"]) if row else None
-
-    async def count(self, account_id: AccountId, *, agent_id: str | None, limit: int) -> int:
-        name = "count_canvases" if agent_id is None else "count_agent_canvases"
-        [row] = await self._database.rows(SQL[name], account_id=account_id, agent_id=agent_id, limit=limit)
-        return row["found"]
-
-    async def get_agent(self, account_id: AccountId, canvas_id: CanvasId) -> str | None:
-        row = await self._database.row(SQL["get_canvas_agent"], account_id=account_id, canvas_id=canvas_id)
-        return row["agent_id"] if row else None
-
     async def change(
         self, account_id: AccountId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
@@ -122,7 +96,8 @@ class PostgresCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            released = await canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
+            keep = keep_version(snapshot, change, self._max_versions)
+            released = await run_steps(connection, VERSIONS_SQL, keep)
             arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,
@@ -135,10 +110,10 @@ class PostgresCanvases:
             elif change.spec is not None or change.owner_session_key is not None:
                 await document_changes.open_document(connection, ids)
             if change.transition is not None:
-                await _store_transition(connection, change.transition, stored, seconds)
+                await run_steps(connection, SQL, store_transition(change.transition, stored, seconds))
             outcome = build_outcome(snapshot, change, **stored)
             blob_keys = [*outcome.orphaned_blobs, *released]
-            unused = await canvas_versions.find_unused_blobs(connection, blob_keys)
+            unused = await run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys))
             return replace(outcome, orphaned_blobs=unused)
 
     async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
@@ -158,43 +133,6 @@ class PostgresCanvases:
             )
             return all_blob_keys(snapshot, [row["blob_key"] for row in versions])
 
-    # -- assets and views ------------------------------------------------------------------------------------
-
-    async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        rows = await self._database.rows(
-            SQL["find_unknown_assets"],
-            blob_keys=list(keys),
-            made_at=list(keys.values()),
-            seconds=older_than_seconds,
-        )
-        return [row["blob_key"] for row in rows]
-
-    async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
-        await self._database.rows(
-            SQL["renew_views"], connection_ids=list(connection_ids), seconds=view_ttl_seconds
-        )
-
-    async def list_views(self, connection_id: str) -> list[tuple[AccountId, CanvasId, View]]:
-        return [
-            _to_view(row) for row in await self._database.rows(SQL["list_views"], connection_id=connection_id)
-        ]
-
-    async def list_expired_views(self, limit: int) -> list[tuple[AccountId, CanvasId, View]]:
-        return [_to_view(row) for row in await self._database.rows(SQL["list_expired_views"], limit=limit)]
-
-    # -- retention -------------------------------------------------------------------------------------------
-
-    async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        account_id, canvas_id = after
-        rows = await self._database.rows(
-            SQL["find_old_logs"],
-            seconds=older_than_seconds,
-            account_id=account_id,
-            canvas_id=canvas_id,
-            limit=limit,
-        )
-        return to_old_logs(rows, limit)
-
     async def trim_log(
         self, account_id: AccountId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
@@ -206,21 +144,6 @@ class PostgresCanvases:
             step=step,
         )
         return row["events"]
-
-    # -- the log ---------------------------------------------------------------------------------------------
-
-    async def bounds(self, account_id: AccountId, canvas_id: str, /) -> Bounds | None:
-        row = await self._database.row(SQL["canvas_bounds"], account_id=account_id, canvas_id=canvas_id)
-        return Bounds(row["oldest_seq"], row["last_seq"], ended=False) if row else None
-
-    async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        ids = [split_key(key) for key in keys]
-        rows = await self._database.rows(
-            SQL["canvas_heads"],
-            account_ids=[account_id for account_id, _ in ids],
-            canvas_ids=[canvas_id for _, canvas_id in ids],
-        )
-        return {scoped_key(row["account_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         account_id, canvas_id = split_key(key)
@@ -236,26 +159,6 @@ async def _lock_and_load(connection: "Connection", ids: dict[str, Any]) -> Canva
     await _row(connection, "lock_canvas", ids)
     row = await _row(connection, "get_canvas", ids)
     return to_snapshot(row) if row else None
-
-
-async def _store_transition(
-    connection: "Connection", transition: Transition, stored: Any, seconds: float
-) -> None:
-    if transition.pending_limit is not None:
-        ids = {"account_id": transition.execution.account_id, "canvas_id": transition.execution.canvas_id}
-        transition.pending_limit.check(
-            (
-                await _row(
-                    connection,
-                    "count_pending_executions",
-                    {**ids, "seconds": transition.pending_limit.seconds},
-                )
-            )["waiting"]
-        )
-    name = "start_execution" if transition.from_status is None else "advance_execution"
-    arguments = transition_arguments(transition, stored["revision"], stored["last_seq"])
-    if await _row(connection, name, {**arguments, "seconds": seconds}) is None:
-        raise DuplicateRequest if transition.from_status is None else StaleTransition
 
 
 async def _store_related(
@@ -293,11 +196,3 @@ def _asset_columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
         "blob_keys": [asset.blob_key for asset in assets],
         "sizes": [asset.size for asset in assets],
     }
-
-
-def _to_view(row: Any) -> tuple[AccountId, CanvasId, View]:
-    return (
-        AccountId(row["account_id"]),
-        CanvasId(row["canvas_id"]),
-        View(row["view_id"], row["client_id"], row["connection_id"]),
-    )

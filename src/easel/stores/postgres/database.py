@@ -14,7 +14,7 @@ import asyncpg
 from easel.errors import BadSettings, Unavailable
 from easel.stores.named_sql import Statement
 from easel.stores.nouns import NounStores
-from easel.stores.postgres.migrator import apply_missing_migrations
+from easel.stores.postgres.migrator import apply_missing_migrations, find_missing, newest_applied
 from easel.stores.postgres.statements import PostgresStatements
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from easel.stores.postgres.audit import PostgresAudit
     from easel.stores.postgres.boards import PostgresBoards
-    from easel.stores.postgres.canvas_actions import PostgresCanvasActions
-    from easel.stores.postgres.canvas_versions import PostgresCanvasVersions
     from easel.stores.postgres.canvases import PostgresCanvases
     from easel.stores.postgres.documents import PostgresDocuments
     from easel.stores.postgres.notifier import PostgresNotifier
@@ -77,8 +75,6 @@ class PostgresDatabase(NounStores):
 
     runs: "PostgresRuns"
     canvases: "PostgresCanvases"
-    canvas_versions: "PostgresCanvasVersions"
-    canvas_actions: "PostgresCanvasActions"
     documents: "PostgresDocuments"
     audit: "PostgresAudit"
     boards: "PostgresBoards"
@@ -136,9 +132,11 @@ class PostgresDatabase(NounStores):
 
     async def schema_version(self) -> int:
         async with self.connection() as connection:
-            if not await connection.fetchval("select to_regclass('schema_migrations') is not null"):
-                return 0
-            return await connection.fetchval("select coalesce(max(version), 0) from schema_migrations")
+            return await newest_applied(connection)
+
+    async def is_migrated(self) -> bool:
+        async with self.connection() as connection:
+            return not await find_missing(connection)
 
     async def server_version(self) -> int:
         async with self.connection() as connection:

@@ -12,9 +12,11 @@ from easel.core.document.document import Decide, Document, Draft, Version
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId, RunId, SessionId
+from easel.stores.nouns.documents import Ids, promote
 from easel.stores.postgres import document_changes
-from easel.stores.postgres.document_changes import SQL, Ids, fetch_all
+from easel.stores.postgres.document_changes import SQL, fetch_all
 from easel.stores.postgres.run_arguments import columns
+from easel.stores.postgres.statements import run_steps
 from easel.stores.rows.documents import (
     apply_change,
     draft_arguments,
@@ -62,17 +64,17 @@ class PostgresDocuments:
             change = decide(before)
             if change is None:
                 return before
-            if change.promotes_before and await document_changes.promote(connection, ids, self.max_versions):
-                before = replace(before, artefact_revision_id=before.revision_id)
+            if change.promotes_before and await run_steps(connection, SQL, promote(ids, self.max_versions)):
+                before = replace(before, version_revision_id=before.revision_id)
             after = apply_change(before, change)
             has_new_text = after.revision_id != before.revision_id
             arguments = {**lease_arguments(after), **columns(change.events)}
             await fetch_all(connection, "change_document", has_new_text=has_new_text, **ids, **arguments)
             if has_new_text:
-                draft = draft_arguments(before, after, change.author)
+                draft = draft_arguments(after, change.author)
                 await fetch_all(connection, "rt_save_artefact_draft", **ids, **draft)
-            if change.promotes and await document_changes.promote(connection, ids, self.max_versions):
-                return replace(after, artefact_revision_id=after.revision_id)
+            if change.promotes and await run_steps(connection, SQL, promote(ids, self.max_versions)):
+                return replace(after, version_revision_id=after.revision_id)
             return after
 
     async def renew_leases(self, run_ids: Sequence[RunId], seconds: float) -> None:

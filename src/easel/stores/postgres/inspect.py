@@ -3,10 +3,14 @@
 import asyncpg
 
 from easel.stores.postgres.database import check_version, translate_connect_errors
+from easel.stores.postgres.migrator import find_missing, newest_applied
 
 
 async def inspect_postgres(url: str, *, timeout: float) -> tuple[int, bool]:
-    """Return the schema version of a database (0 without a schema), and whether the database is read-only."""
+    """Return the schema version of a database (0 without a schema), and whether the database is read-only.
+
+    Raises `BadSettings` if it cannot be read, or if another development version wrote it.
+    """
     with translate_connect_errors():
         opened = await asyncpg.connect(
             url,
@@ -19,10 +23,7 @@ async def inspect_postgres(url: str, *, timeout: float) -> tuple[int, bool]:
             is_read_only = await opened.fetchval(
                 "select pg_is_in_recovery() or current_setting('transaction_read_only')::bool"
             )
-            if not await opened.fetchval("select to_regclass('schema_migrations') is not null"):
-                return 0, is_read_only
-            return await opened.fetchval(
-                "select coalesce(max(version), 0) from schema_migrations"
-            ), is_read_only
+            await find_missing(opened)
+            return await newest_applied(opened), is_read_only
         finally:
             opened.terminate()

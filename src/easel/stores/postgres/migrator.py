@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import structlog
@@ -22,6 +22,8 @@ from easel.stores.migrations import Migration
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection
+
+    AnyConnection = Connection | asyncpg.Connection[asyncpg.Record]
 
 log = structlog.get_logger("migrations")
 
@@ -57,14 +59,29 @@ async def apply_missing_migrations(connection: "Connection") -> list[str]:
     Raises `Unavailable` if another instance migrates, or a lock is held, for too long.
     """
     async with _migration_lock(connection):
+        missing = await find_missing(connection)
         await connection.execute(migrations.CREATE_LEDGER)
-        rows = await connection.fetch("select version from schema_migrations")
-        missing = migrations.missing("postgres", {row["version"] for row in rows})
         for migration in missing:
             await _retry_while_locked(
                 migration, lambda patient, m=migration: _apply(connection, m, is_patient=patient)
             )
-    return [f"{migration.version:04} {migration.name}" for migration in missing]
+    return [migration.title for migration in missing]
+
+
+async def find_missing(connection: "AnyConnection") -> list[Migration]:
+    """Return the migrations that the database lacks. Raises `BadSettings` if it has others."""
+    return migrations.missing("postgres", await _read_ledger(connection))
+
+
+async def newest_applied(connection: "AnyConnection") -> int:
+    """Return the version of the newest applied migration, 0 if there is no schema."""
+    return max((row["version"] for row in await _read_ledger(connection)), default=0)
+
+
+async def _read_ledger(connection: "AnyConnection") -> list[dict[str, Any]]:
+    if not await connection.fetchval("select to_regclass('schema_migrations') is not null"):
+        return []
+    return [dict(row) for row in await connection.fetch("select * from schema_migrations")]
 
 
 @contextlib.asynccontextmanager
@@ -93,8 +110,7 @@ async def _retry_while_locked(migration: Migration, apply: Callable[[bool], Awai
     for attempt in count(1):
         try:
             await apply(attempt % PATIENT_EVERY == 0)
-        # A deadlock is possible with an instance of an older release, which waits in `pg_advisory_lock`.
-        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as problem:
+        except asyncpg.LockNotAvailableError as problem:
             if now() >= deadline:
                 raise Unavailable(what=f"A table that migration {migration.version:04} changes") from problem
             log.warning("migration.locked", migration=migration.name, problem=str(problem))
@@ -118,7 +134,10 @@ async def _apply(connection: "Connection", migration: Migration, *, is_patient: 
 
 async def _record(connection: "Connection", migration: Migration) -> None:
     await connection.execute(
-        "insert into schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
+        "insert into schema_migrations (version, name, checksum) values ($1, $2, $3)",
+        migration.version,
+        migration.name,
+        migration.checksum,
     )
 
 

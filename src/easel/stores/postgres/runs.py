@@ -17,11 +17,13 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import AccountId, RunId, SessionId, WorkerId
 from easel.stores import named_sql
+from easel.stores.nouns.documents import report_drafts
 from easel.stores.nouns.turns import SqlTurns
+from easel.stores.postgres import document_changes
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
-from easel.stores.postgres.document_changes import preempt_run, report_drafts
+from easel.stores.postgres.document_changes import preempt_run
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
-from easel.stores.postgres.statements import PostgresStatements
+from easel.stores.postgres.statements import PostgresStatements, run_steps
 from easel.stores.rows.runs import from_stored_attachments, list_statement, to_events, to_run
 
 if TYPE_CHECKING:
@@ -245,9 +247,10 @@ class PostgresRuns(SqlTurns):
                 )
                 ended = [claim] if batch.ends_as is not None else []
                 passed = await _pass_turns(connection, ended, [row["thread_seq"]] * len(ended))
-                await report_drafts(
-                    connection, claim.account_id, batch.reported, self._database.documents.max_versions
+                report = report_drafts(
+                    claim.account_id, batch.reported, self._database.documents.max_versions
                 )
+                await run_steps(connection, document_changes.SQL, report)
                 return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], bool(passed))
         return await self._first_answer(batch)
 

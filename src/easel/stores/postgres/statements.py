@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Any
 from easel.stores import named_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from easel.stores.named_sql import Statement
     from easel.stores.nouns.statements import Answer, Row, Steps
-    from easel.stores.postgres.database import PostgresDatabase
+    from easel.stores.postgres.database import Connection, PostgresDatabase
 
 
 class PostgresStatements:
@@ -22,11 +25,18 @@ class PostgresStatements:
 
     async def transaction(self, steps: "Steps[Answer]") -> "Answer":
         async with self._database.connection() as connection, connection.transaction():
-            try:
-                name, arguments = next(steps)
-                while True:
-                    statement = self._statements[name]
-                    rows = await connection.fetch(statement.sql, *statement.arguments(arguments))
-                    name, arguments = steps.send(rows)
-            except StopIteration as end:
-                return end.value
+            return await run_steps(connection, self._statements, steps)
+
+
+async def run_steps(
+    connection: "Connection", statements: "Mapping[str, Statement]", steps: "Steps[Answer]"
+) -> "Answer":
+    """Run the statements of the steps in the caller's transaction."""
+    try:
+        name, arguments = next(steps)
+        while True:
+            statement = statements[name]
+            rows = await connection.fetch(statement.sql, *statement.arguments(arguments))
+            name, arguments = steps.send(rows)
+    except StopIteration as end:
+        return end.value

@@ -125,14 +125,13 @@ _EXECUTION_COLUMNS = (
     "confirmed_by",
     "revision",
     "age_seconds",
+    "created_at",
+    "started_at",
+    "ended_at",
 )
-_EXECUTION_TIMES = ("created_at", "started_at", "ended_at")
 
 
-def to_execution(row: Row, time: Time = None) -> Execution:
-    times: dict[str, Any] = {
-        name: row[name] if time is None or row[name] is None else time(row[name]) for name in _EXECUTION_TIMES
-    }
+def to_execution(row: Row) -> Execution:
     decoded: dict[str, Any] = {
         name: None if row[name] is None else msgspec.json.decode(row[name])
         for name in ("actor", "resolved", "answer")
@@ -140,7 +139,6 @@ def to_execution(row: Row, time: Time = None) -> Execution:
     return Execution(
         status=ExecutionStatus(row["status"]),
         **{name: row[name] for name in _EXECUTION_COLUMNS},
-        **times,
         **decoded,
     )
 

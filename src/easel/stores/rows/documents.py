@@ -68,7 +68,7 @@ def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: b
         revision_id=row["revision_id"] or EMPTY_REVISION,
         lease=_to_lease(row, time),
         inspected=tuple((first, last) for first, last in msgspec.json.decode(row["inspected"])),
-        artefact_revision_id=row["artefact_revision_id"],
+        version_revision_id=row["version_revision_id"],
         now=now,
         is_interrupted=is_interrupted,
     )
@@ -130,13 +130,12 @@ def lease_arguments(document: Document) -> dict[str, Any]:
     }
 
 
-def draft_arguments(before: Document, after: Document, author: Author | None) -> dict[str, Any]:
+def draft_arguments(after: Document, author: Author | None) -> dict[str, Any]:
     if author is None:
         raise ValueError("A new text needs its author.")
     return {
         "text": after.text,
         "revision_id": after.revision_id,
-        "base_revision_id": before.revision_id,
         "author_kind": author.kind.value,
         "author_id": author.id,
         "author_run_id": author.run_id,

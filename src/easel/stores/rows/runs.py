@@ -114,7 +114,7 @@ def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str,
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split the key of a log into the user id and the id of the session or canvas."""
+    """Split the key of a log into the account id and the id of the session or canvas."""
     account_id, _, name = key.rpartition("/")
     return account_id, name
 

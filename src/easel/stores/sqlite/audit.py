@@ -2,18 +2,12 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from easel.core.audit.chain import ChainPosition, Checkpoint, Link, link_entries
+from easel.core.audit.chain import ChainPosition, Link, link_entries
 from easel.core.audit.record import Entry
-from easel.errors import BadSettings
 from easel.stores import named_sql
 from easel.stores.nouns.audit import MAX_COMPARED, SqlAudit
-from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
-from easel.stores.sqlite.executor import Answer, ReaderThreads, Work
-from easel.stores.sqlite.schema import newest_applied
 from easel.stores.sqlite.statements import SqliteAccess, SqliteStatements
 from easel.stores.sqlite.times import from_datetime
 
@@ -28,49 +22,6 @@ class SqliteAudit(SqlAudit):
     async def append(self, entries: Sequence[Entry], *, is_repeat: bool = False) -> None:
         if entries:
             await self._database.write(lambda connection: _append(connection, entries, is_repeat=is_repeat))
-
-    async def shorten(self, checkpoint: Checkpoint) -> int:
-        return await self._database.write(lambda connection: _shorten(connection, checkpoint))
-
-
-class AuditReader:
-    """Reads the audit chain of a file that a running server may have open. Does not lock the data folder."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise BadSettings(
-                problem=f"There is no database at {path}; "
-                "set its folder with --data, or set EASEL_DATABASE_URL."
-            )
-        self._readers = ReaderThreads("audit", Connector(path, "full", BUSY_SECONDS).reader, 1)
-        self.audit = SqliteAudit(self)
-
-    def clock(self) -> int:
-        raise NotImplementedError("The audit reader is read-only.")
-
-    async def read(self, work: Work[Answer]) -> Answer:
-        return await self._readers.run(work)
-
-    async def write(self, work: Work[Answer]) -> Answer:
-        raise NotImplementedError("The audit reader is read-only.")
-
-    async def schema_version(self) -> int:
-        return await self.read(newest_applied)
-
-    async def close(self) -> None:
-        await self._readers.close()
-
-
-def _shorten(connection: sqlite3.Connection, checkpoint: Checkpoint) -> int:
-    stored = {
-        "seq": checkpoint.position.seq,
-        "hash": checkpoint.position.hash,
-        "signature": checkpoint.signature,
-        "now": from_datetime(datetime.now(UTC)),
-    }
-    if not connection.execute(SQL["store_checkpoint"].sql, stored).fetchall():
-        return 0
-    return connection.execute(SQL["remove_records"].sql, {"seq": checkpoint.position.seq}).rowcount
 
 
 def _append(connection: sqlite3.Connection, entries: Sequence[Entry], *, is_repeat: bool) -> None:

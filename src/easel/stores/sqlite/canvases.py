@@ -4,23 +4,19 @@ A change is several statements in one transaction. SQLite has one writer, so no 
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
-from easel.core.canvas.retention import LogKey, OldLogs
+from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, NewCanvas, Outcome
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
-from easel.core.stream.log import Bounds, LoggedEvent
+from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
-from easel.ids import AccountId, CanvasId, scoped_key
+from easel.ids import AccountId, CanvasId
 from easel.stores import named_sql
+from easel.stores.nouns.canvas_versions import find_unused_blobs, keep_version
+from easel.stores.nouns.canvases import SqlCanvases, store_transition
 from easel.stores.nouns.deletions import MAX_PURGED_ROWS
 from easel.stores.rows.canvases import (
     Mentions,
@@ -28,23 +24,24 @@ from easel.stores.rows.canvases import (
     build_outcome,
     change_arguments,
     to_canvas_events,
-    to_old_logs,
     to_snapshot,
-    transition_arguments,
 )
 from easel.stores.rows.documents import has_document
 from easel.stores.rows.runs import split_key, to_canvas
-from easel.stores.sqlite import canvas_log, canvas_versions, document_changes
-from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
+from easel.stores.sqlite import canvas_log, document_changes
+from easel.stores.sqlite.statements import SqliteStatements, run_steps
+from easel.stores.sqlite.times import microseconds, to_datetime
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
 SQL = named_sql.load("sqlite", "canvases")
+VERSIONS_SQL = named_sql.load("sqlite", "canvas_versions")
 
 
-class SqliteCanvases:
+class SqliteCanvases(SqlCanvases):
     def __init__(self, database: "SqliteDatabase", max_versions: int) -> None:
+        super().__init__(SqliteStatements(database, "canvases"))
         self._database = database
         self._max_versions = max_versions  # of one canvas
 
@@ -92,32 +89,6 @@ class SqliteCanvases:
         )
         return to_snapshot(rows[0], to_datetime) if rows else None
 
-    async def list_canvases(
-        self, account_id: AccountId, *, agent_id: str | None, after: str, limit: int
-    ) -> list[Canvas]:
-        rows = await self._read(
-            "list_canvases" if agent_id is None else "list_agent_canvases",
-            account_id=account_id,
-            agent_id=agent_id,
-            after=after,
-            limit=limit,
-        )
-        return [to_canvas(row, to_datetime) for row in rows]
-
-    async def find_at(self, account_id: AccountId, *, agent_id: str | None, offset: int) -> CanvasId | None:
-        name = "find_canvas_at" if agent_id is None else "find_agent_canvas_at"
-        rows = await self._read(name, account_id=account_id, agent_id=agent_id, offset=offset)
-        return CanvasId(rows[0]["canvas_id"]) if rows else None
-
-    async def count(self, account_id: AccountId, *, agent_id: str | None, limit: int) -> int:
-        name = "count_canvases" if agent_id is None else "count_agent_canvases"
-        [row] = await self._read(name, account_id=account_id, agent_id=agent_id, limit=limit)
-        return row["found"]
-
-    async def get_agent(self, account_id: AccountId, canvas_id: CanvasId) -> str | None:
-        rows = await self._read("get_canvas_agent", account_id=account_id, canvas_id=canvas_id)
-        return rows[0]["agent_id"] if rows else None
-
     async def change(
         self, account_id: AccountId, canvas_id: CanvasId, decide: Decide, *, seconds: float = 0
     ) -> Outcome | None:
@@ -131,26 +102,21 @@ class SqliteCanvases:
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            released = canvas_versions.keep_version(connection, snapshot, change, self._max_versions)
+            keep = keep_version(snapshot, change, self._max_versions)
+            released = run_steps(connection, VERSIONS_SQL, keep, now)
             arguments, mentions = change_arguments(change)
             [stored] = _rows(
                 connection, "change_canvas", now=now, events=len(change.events), **ids, **arguments
             )
             canvas_log.add_events(connection, ids, change.events, stored["last_seq"], now)
             _add_references(connection, ids, stored["last_seq"], mentions)
-            _store_related(connection, ids, change, now + microseconds(seconds), now)
+            _store_related(connection, ids, change, seconds, now)
             if change.spec is not None and not has_document(change.spec):
                 document_changes.close_document(connection, ids)
             elif change.spec is not None or change.owner_session_key is not None:
                 document_changes.open_document(connection, ids)
             if change.transition is not None:
-                _store_transition(
-                    connection,
-                    change.transition,
-                    stored,
-                    now=now,
-                    until=now + microseconds(seconds),
-                )
+                run_steps(connection, SQL, store_transition(change.transition, stored, seconds), now)
             outcome = build_outcome(
                 snapshot,
                 change,
@@ -160,7 +126,8 @@ class SqliteCanvases:
                 is_accepted=bool(stored["is_accepted"]),
                 updated_at=to_datetime(stored["updated_at"]),
             )
-            unused = canvas_versions.find_unused_blobs(connection, [*outcome.orphaned_blobs, *released])
+            blob_keys = [*outcome.orphaned_blobs, *released]
+            unused = run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys), now)
             return replace(outcome, orphaned_blobs=unused)
 
         return await self._database.write(work)
@@ -183,45 +150,6 @@ class SqliteCanvases:
 
         return await self._database.write(work)
 
-    # -- assets and views ------------------------------------------------------------------------------------
-
-    async def find_unknown_assets(self, keys: Mapping[str, datetime], older_than_seconds: float) -> list[str]:
-        keys_and_times = [(key, from_datetime(created_at)) for key, created_at in keys.items()]
-        rows = await self._read(
-            "find_unknown_assets",
-            keys=msgspec.json.encode(keys_and_times).decode(),
-            before=self._database.clock() - microseconds(older_than_seconds),
-        )
-        return [row["blob_key"] for row in rows]
-
-    async def renew_views(self, connection_ids: Sequence[str], view_ttl_seconds: float) -> None:
-        named = msgspec.json.encode(list(connection_ids)).decode()
-        until = self._database.clock() + microseconds(view_ttl_seconds)
-        await self._database.write(
-            lambda connection: _rows(connection, "renew_views", connection_ids=named, expires_at=until)
-        )
-
-    async def list_views(self, connection_id: str) -> list[tuple[AccountId, CanvasId, View]]:
-        return [_to_view(row) for row in await self._read("list_views", connection_id=connection_id)]
-
-    async def list_expired_views(self, limit: int) -> list[tuple[AccountId, CanvasId, View]]:
-        return [
-            _to_view(row)
-            for row in await self._read("list_expired_views", now=self._database.clock(), limit=limit)
-        ]
-
-    # -- retention -------------------------------------------------------------------------------------------
-
-    async def find_old_logs(self, older_than_seconds: float, after: LogKey, limit: int) -> OldLogs:
-        account_id, canvas_id = after
-        before = self._database.clock() - microseconds(older_than_seconds)
-        return to_old_logs(
-            await self._read(
-                "find_old_logs", before=before, account_id=account_id, canvas_id=canvas_id, limit=limit
-            ),
-            limit,
-        )
-
     async def trim_log(
         self, account_id: AccountId, canvas_id: CanvasId, older_than_seconds: float, step: int
     ) -> int:
@@ -237,18 +165,6 @@ class SqliteCanvases:
             )
 
         return await self._database.write(work)
-
-    # -- the log ---------------------------------------------------------------------------------------------
-
-    async def bounds(self, account_id: AccountId, canvas_id: str, /) -> Bounds | None:
-        rows = await self._read("canvas_bounds", account_id=account_id, canvas_id=canvas_id)
-        return Bounds(rows[0]["oldest_seq"], rows[0]["last_seq"], ended=False) if rows else None
-
-    async def heads(self, keys: Sequence[str], /) -> dict[str, int]:
-        rows = await self._read(
-            "canvas_heads", canvases=msgspec.json.encode([split_key(key) for key in keys]).decode()
-        )
-        return {scoped_key(row["account_id"], row["canvas_id"]): row["last_seq"] for row in rows}
 
     async def events_after(self, key: str, cursor: int, limit: int, /) -> list[LoggedEvent]:
         account_id, canvas_id = split_key(key)
@@ -279,25 +195,6 @@ def _load(connection: sqlite3.Connection, ids: dict[str, Any], now: int) -> Canv
     return to_snapshot(rows[0], to_datetime) if rows else None
 
 
-def _store_transition(
-    connection: sqlite3.Connection, transition: Transition, stored: Any, *, now: int, until: int
-) -> None:
-    if transition.pending_limit is not None:
-        ids = {"account_id": transition.execution.account_id, "canvas_id": transition.execution.canvas_id}
-        transition.pending_limit.check(
-            _rows(
-                connection,
-                "count_pending_executions",
-                since=now - microseconds(transition.pending_limit.seconds),
-                **ids,
-            )[0]["waiting"]
-        )
-    name = "start_execution" if transition.from_status is None else "advance_execution"
-    arguments = transition_arguments(transition, stored["revision"], stored["last_seq"])
-    if not connection.execute(SQL[name].sql, {"now": now, "until": until, **arguments}).rowcount:
-        raise DuplicateRequest if transition.from_status is None else StaleTransition
-
-
 def _job_columns(job: Refresh) -> dict[str, Any]:
     return {
         "refresh_id": job.refresh_id,
@@ -308,26 +205,18 @@ def _job_columns(job: Refresh) -> dict[str, Any]:
 
 
 def _store_related(
-    connection: sqlite3.Connection, ids: dict[str, Any], change: Change, expires_at: int, now: int
+    connection: sqlite3.Connection, ids: dict[str, Any], change: Change, seconds: float, now: int
 ) -> None:
     if change.refreshes is not None:
         kept = to_json([to_json(list(_job_columns(job).values())) for job in change.refreshes])
         _rows(connection, "delete_refreshes", kept=kept, **ids)
         for job in change.refreshes:
             _rows(connection, "add_refresh", now=now, **ids, **_job_columns(job))
-    for path in change.removed:
-        _rows(connection, "remove_asset", path=path, **ids)
+    if change.removed:
+        _rows(connection, "remove_assets", paths=to_json(list(change.removed)), **ids)
     for asset in change.put:
         _rows(connection, "put_asset", **ids, **asdict(asset))
-    for view_id in change.closed:
-        _rows(connection, "remove_view", view_id=view_id, **ids)
+    if change.closed:
+        _rows(connection, "remove_views", view_ids=to_json(list(change.closed)), **ids)
     if change.opened is not None:
-        _rows(connection, "add_view", expires_at=expires_at, **ids, **asdict(change.opened))
-
-
-def _to_view(row: Any) -> tuple[AccountId, CanvasId, View]:
-    return (
-        AccountId(row["account_id"]),
-        CanvasId(row["canvas_id"]),
-        View(row["view_id"], row["client_id"], row["connection_id"]),
-    )
+        _rows(connection, "add_view", now=now, seconds=seconds, **ids, **asdict(change.opened))

@@ -20,15 +20,13 @@ from easel.stores.nouns import NounStores
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.boards import SqliteBoards
-from easel.stores.sqlite.canvas_actions import SqliteCanvasActions
-from easel.stores.sqlite.canvas_versions import SqliteCanvasVersions
 from easel.stores.sqlite.canvases import SqliteCanvases
 from easel.stores.sqlite.connection import BUSY_SECONDS, OLDEST_SQLITE, Connector
 from easel.stores.sqlite.documents import SqliteDocuments
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
 from easel.stores.sqlite.notifier import LocalNotifier
 from easel.stores.sqlite.runs import SqliteRuns
-from easel.stores.sqlite.schema import apply_missing_migrations, newest_applied
+from easel.stores.sqlite.schema import apply_missing_migrations, find_missing, newest_applied
 from easel.stores.sqlite.statements import SqliteStatements
 
 LOCK_FILE = "easel.lock"
@@ -77,8 +75,6 @@ class SqliteDatabase(NounStores):
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
         self.runs = SqliteRuns(self)
         self.canvases = SqliteCanvases(self, max_canvas_versions)
-        self.canvas_versions = SqliteCanvasVersions(self)
-        self.canvas_actions = SqliteCanvasActions(self)
         self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
         self.boards = SqliteBoards(self)
@@ -102,6 +98,9 @@ class SqliteDatabase(NounStores):
 
     async def schema_version(self) -> int:
         return await self.read(newest_applied)
+
+    async def is_migrated(self) -> bool:
+        return not await self.read(find_missing)
 
     async def close(self) -> None:
         """Finish queued work, checkpoint the WAL and release the lock."""

@@ -5,21 +5,17 @@
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from easel.core.document.document import Reported
 from easel.core.run.run import Claim
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId, RunId, SessionId
 from easel.stores import named_sql
+from easel.stores.nouns.documents import Ids
 from easel.stores.rows.documents import preempted_event, released_event
 from easel.stores.sqlite import canvas_log
 
 SQL = named_sql.load("sqlite", "documents")
-
-Ids = Mapping[str, str]  # account_id and canvas_id
 
 
 def fetch_all(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Any]:
@@ -75,43 +71,6 @@ def release_leases(connection: sqlite3.Connection, claim: Claim, now: int) -> li
         ids = {"account_id": row["account_id"], "canvas_id": row["canvas_id"]}
         canvas_log.append_event(connection, ids, make, now)
     return [CanvasId(row["canvas_id"]) for row in ended]
-
-
-def promote(connection: sqlite3.Connection, ids: Ids, max_versions: int, now: int) -> bool:
-    """Make the drafts versions, unless the newest version has the current text. Returns whether it did. CT-35
-
-    The older drafts become versions too, so that a later report of them adds none after the current text.
-    """
-    [hashes] = fetch_all(connection, "compare_hashes", **ids)
-    if hashes["draft_hash"] in (None, hashes["artefact_hash"]):
-        return False
-    _add_versions(connection, ids, LAST_CURSOR, max_versions, now)
-    return True
-
-
-def _add_versions(
-    connection: sqlite3.Connection, ids: Ids, draft_no: int, max_versions: int, now: int
-) -> None:
-    """Make the drafts up to a number versions, each if it differs from the version before. CT-35"""
-    fetch_all(connection, "rt_append_node_to_ref_v1", draft_no=draft_no, now=now, **ids)
-    fetch_all(connection, "mark_versioned", draft_no=draft_no, **ids)
-    fetch_all(connection, "trim_versions", max_versions=max_versions, **ids)
-
-
-def report_drafts(
-    connection: sqlite3.Connection,
-    account_id: AccountId,
-    reported: Sequence[Reported],
-    max_versions: int,
-    now: int,
-) -> None:
-    """Mark drafts as reported by hidden messages and make them versions. CT-34, CT-35"""
-    for drafts in reported:
-        ids = {"account_id": account_id, "canvas_id": drafts.canvas_id}
-        _add_versions(connection, ids, drafts.draft_no, max_versions, now)
-        fetch_all(connection, "mark_reported", draft_no=drafts.draft_no, **ids)
-        fetch_all(connection, "note_unreported", **ids)
-        fetch_all(connection, "delete_reported_drafts", **ids)
 
 
 def session_has_document(

@@ -15,6 +15,7 @@ from easel.core.document.document import Decide, Document, Draft, Version
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId, RunId, SessionId
+from easel.stores.nouns.documents import Ids, promote
 from easel.stores.rows.documents import (
     apply_change,
     draft_arguments,
@@ -24,7 +25,8 @@ from easel.stores.rows.documents import (
     to_version,
 )
 from easel.stores.sqlite import canvas_log, document_changes
-from easel.stores.sqlite.document_changes import Ids, fetch_all
+from easel.stores.sqlite.document_changes import SQL, fetch_all
+from easel.stores.sqlite.statements import run_steps
 from easel.stores.sqlite.times import from_datetime, microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -66,19 +68,19 @@ class SqliteDocuments:
             change = decide(before)
             if change is None:
                 return before
-            if change.promotes_before and document_changes.promote(connection, ids, self.max_versions, now):
-                before = replace(before, artefact_revision_id=before.revision_id)
+            if change.promotes_before and run_steps(connection, SQL, promote(ids, self.max_versions), now):
+                before = replace(before, version_revision_id=before.revision_id)
             after = apply_change(before, change)
             has_new_text = after.revision_id != before.revision_id
             fetch_all(
                 connection, "change_document", has_new_text=has_new_text, **ids, **_lease_columns(after)
             )
             if has_new_text:
-                draft = draft_arguments(before, after, change.author)
+                draft = draft_arguments(after, change.author)
                 fetch_all(connection, "rt_save_artefact_draft", now=now, **ids, **draft)
             canvas_log.append_events(connection, ids, change.events, now)
-            if change.promotes and document_changes.promote(connection, ids, self.max_versions, now):
-                return replace(after, artefact_revision_id=after.revision_id)
+            if change.promotes and run_steps(connection, SQL, promote(ids, self.max_versions), now):
+                return replace(after, version_revision_id=after.revision_id)
             return after
 
         return await self._database.write(work)

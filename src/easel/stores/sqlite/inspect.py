@@ -10,7 +10,7 @@ from urllib.parse import quote
 from easel.errors import BadSettings
 from easel.stores.sqlite.connection import BUSY_SECONDS
 from easel.stores.sqlite.database import LOCK_FILE
-from easel.stores.sqlite.schema import newest_applied
+from easel.stores.sqlite.schema import find_missing, newest_applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SqliteInfo:
 def inspect_sqlite(path: Path) -> SqliteInfo | None:
     """Return the schema version and the lock holder of a file, None if the file does not exist.
 
-    Raises `BadSettings` if the file cannot be read.
+    Raises `BadSettings` if the file cannot be read, or if another development version wrote it.
     """
     try:
         if not path.exists():
@@ -34,6 +34,7 @@ def inspect_sqlite(path: Path) -> SqliteInfo | None:
         with contextlib.closing(
             sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=BUSY_SECONDS, uri=True)
         ) as opened:
+            find_missing(opened)
             return SqliteInfo(newest_applied(opened), _lock_holder(path.with_name(LOCK_FILE)))
     except (sqlite3.Error, OSError) as problem:
         raise BadSettings(problem=f"{path} cannot be read ({problem}).") from problem

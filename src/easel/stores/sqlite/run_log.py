@@ -15,7 +15,9 @@ from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
-from easel.stores.sqlite.document_changes import report_drafts
+from easel.stores.nouns.documents import report_drafts
+from easel.stores.sqlite import document_changes
+from easel.stores.sqlite.statements import run_steps
 
 SQL = named_sql.load("sqlite", "runs")
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
@@ -57,13 +59,15 @@ def append(
     if batch.answer is not None and thread_seq is not None:
         add_message(connection, claim, batch.answer, thread_seq, now, status=batch.ends_as, error=batch.error)
         add_references(connection, claim, batch.answer.refers_to)
-    _add_hidden_messages(connection, batch, now)
-    report_drafts(connection, claim.account_id, batch.reported, max_versions, now)
+    _add_hidden_messages(connection, batch)
+    if batch.reported:
+        report = report_drafts(claim.account_id, batch.reported, max_versions)
+        run_steps(connection, document_changes.SQL, report, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 
 
-def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int) -> None:
+def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch) -> None:
     """Store the hidden messages of a batch: after the answer if the batch ends the run. CT-51"""
     for message in batch.hidden:
         fetch_all(
@@ -73,7 +77,6 @@ def _add_hidden_messages(connection: sqlite3.Connection, batch: Batch, now: int)
             message_id=message.message_id,
             content=message.content,
             follows_answer=int(batch.ends_as is not None),
-            now=now,
         )
         add_references(connection, batch.claim, message.refers_to)
 
@@ -193,7 +196,7 @@ class PassedTurn(NamedTuple):
 def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> PassedTurn | None:
     """Pass the turn of the session to its oldest waiting run. Returns None if no run waits."""
     worker_id = ended.worker_id if isinstance(ended, Claim) else None
-    session = fetch_one(connection, "pass_turn", worker_id=worker_id, now=now, **run_key(ended))
+    session = fetch_one(connection, "pass_turn", worker_id=worker_id, **run_key(ended))
     if session is None or session["active_run_id"] is None:
         return None
     passed = PassedTurn(session["last_worker_id"])

@@ -5,24 +5,42 @@ Knows no table except `schema_migrations`.
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 from easel.stores import migrations
+from easel.stores.migrations import Migration
+
+
+def find_missing(connection: sqlite3.Connection) -> list[Migration]:
+    """Return the migrations that the file lacks. Raises `BadSettings` if it has others."""
+    return migrations.missing("sqlite", _read_ledger(connection))
+
+
+def newest_applied(connection: sqlite3.Connection) -> int:
+    """Return the version of the newest applied migration, 0 if there is no schema."""
+    return max((row["version"] for row in _read_ledger(connection)), default=0)
 
 
 def apply_missing_migrations(connection: sqlite3.Connection) -> list[str]:
     """Apply all missing migrations in the caller's transaction. Returns their names."""
+    missing = find_missing(connection)
     connection.execute(migrations.CREATE_LEDGER)
-    applied = {
-        row["version"] for row in connection.execute("select version from schema_migrations").fetchall()
-    }
-    missing = migrations.missing("sqlite", applied)
     for migration in missing:
         for statement in _statements(migration.sql):
             connection.execute(statement)
         connection.execute(
-            "insert into schema_migrations (version, name) values (?, ?)", (migration.version, migration.name)
+            "insert into schema_migrations (version, name, checksum) values (?, ?, ?)",
+            (migration.version, migration.name, migration.checksum),
         )
-    return [f"{migration.version:04} {migration.name}" for migration in missing]
+    return [migration.title for migration in missing]
+
+
+def _read_ledger(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
+        return []
+    cursor = connection.execute("select * from schema_migrations")
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -33,10 +51,3 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def newest_applied(connection: sqlite3.Connection) -> int:
-    """Return the version of the newest applied migration, 0 if there is no schema."""
-    if not connection.execute("select 1 from sqlite_schema where name = 'schema_migrations'").fetchall():
-        return 0
-    return connection.execute("select coalesce(max(version), 0) from schema_migrations").fetchall()[0][0]

@@ -14,7 +14,7 @@ from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.connection import BUSY_SECONDS, Connector
 from easel.stores.sqlite.database import wall_clock
 from easel.stores.sqlite.executor import Answer, ReaderThreads, Work, WriterThread
-from easel.stores.sqlite.schema import newest_applied
+from easel.stores.sqlite.schema import find_missing
 from easel.stores.sqlite.statements import SqliteStatements
 
 
@@ -38,8 +38,9 @@ class SharedSqlite:
     async def write(self, work: Work[Answer]) -> Answer:
         return await self._writer.run(work)
 
-    async def schema_version(self) -> int:
-        return await self.read(newest_applied)
+    async def is_migrated(self) -> bool:
+        """Return whether no migration is missing. Raises `BadSettings` if another version wrote the file."""
+        return not await self.read(find_missing)
 
     async def close(self) -> None:
         await self._readers.close()

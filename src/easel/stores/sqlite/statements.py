@@ -41,17 +41,22 @@ class SqliteStatements:
         return next(iter(await self.rows(name, **arguments)), None)
 
     async def transaction(self, steps: Steps[Answer]) -> Answer:
-        return await self._database.write(lambda connection: self._run(connection, steps))
+        return await self._database.write(
+            lambda connection: run_steps(connection, self._statements, steps, self._database.clock())
+        )
 
-    def _run(self, connection: sqlite3.Connection, steps: Steps[Answer]) -> Answer:
-        now = self._database.clock()
-        try:
-            name, arguments = next(steps)
-            while True:
-                rows = _rows(connection, self._statements[name], arguments, lambda: now)
-                name, arguments = steps.send(rows)
-        except StopIteration as end:
-            return end.value
+
+def run_steps(
+    connection: sqlite3.Connection, statements: Mapping[str, Statement], steps: Steps[Answer], now: int
+) -> Answer:
+    """Run the statements of the steps in the caller's transaction."""
+    try:
+        name, arguments = next(steps)
+        while True:
+            rows = _rows(connection, statements[name], arguments, lambda: now)
+            name, arguments = steps.send(rows)
+    except StopIteration as end:
+        return end.value
 
 
 def _rows(

@@ -7,8 +7,8 @@ returning blob_key;
 -- name: complete_upload
 -- Store the row of an uploaded artifact. An existing row gets the blob of this upload if it has no stored
 -- blob, or if its blob has the key `missing_key`; otherwise it keeps its own blob.
-insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, created_at, touched_at)
-values (:account_id, :artifact_id, :size, :media_type, :blob_key, true, now(), now())
+insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored, touched_at)
+values (:account_id, :artifact_id, :size, :media_type, :blob_key, true, now())
 on conflict (account_id, artifact_id) do update
    set touched_at = excluded.touched_at,
        blob_key = case when artifacts.is_stored and coalesce(artifacts.blob_key <> :missing_key::text, true)
@@ -40,8 +40,36 @@ on conflict do nothing;
 select a.account_id, a.artifact_id,
        a.touched_at < now() - make_interval(secs => :seconds)
          and (select 1 from artifact_refs r
-               where r.account_id = a.account_id and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
+               where r.account_id = a.account_id
+                 and r.artifact_id = a.artifact_id limit 1) is null as is_orphan
   from artifacts a
- where (a.account_id, a.artifact_id) > (:after_user, :after_artifact)
+ where (a.account_id, a.artifact_id) > (:after_account, :after_artifact)
  order by a.account_id, a.artifact_id
  limit :limit;
+
+-- name: lock_artifacts
+-- Lock orphans, so that no reference to them is added during the sweep. Rows that another transaction has
+-- locked are skipped.
+select artifacts.account_id, artifacts.artifact_id
+  from artifacts
+  join json_array_elements(:keys::text::json) as orphan
+    on artifacts.account_id = orphan->>0 and artifacts.artifact_id = orphan->>1
+ order by artifacts.account_id, artifacts.artifact_id
+   for update of artifacts skip locked;
+
+-- name: sweep_artifacts
+-- Delete those of these artifacts that are still old and have no reference. Returns their blob keys.
+delete from artifacts
+ where (account_id, artifact_id) in (select orphan->>0, orphan->>1
+                                       from json_array_elements(:keys::text::json) as orphan)
+   and touched_at < now() - make_interval(secs => :seconds)
+   and (select 1 from artifact_refs r
+         where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id limit 1) is null
+returning blob_key;
+
+-- name: find_unknown_blobs
+-- Return those of these blob keys that were created long ago and belong to no artifact.
+select found->>0 as blob_key
+  from json_array_elements(:keys::text::json) as found
+ where (found->>1)::float8 < extract(epoch from now() - make_interval(secs => :seconds))::float8
+   and not exists (select 1 from artifacts where artifacts.blob_key = found->>0);

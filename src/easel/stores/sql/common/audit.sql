@@ -11,3 +11,52 @@ select key from server_keys where name = 'signing';
 -- concurrent append cannot make them disagree.
 select (select last_seq from audit_head) as last_seq, (select last_hash from audit_head) as last_hash,
        (select coalesce(max(seq), 0) from audit) as newest;
+
+-- name: records_after
+-- Return a page of the audit chain in order of seq, for verification.
+select
+  -- include: link
+  from audit
+ where seq > :seq and seq <= :last
+ order by seq
+ limit :limit;
+
+-- name: list_records
+-- List records, newest first. All filters are applied before the limit.
+select
+  -- include: link
+  from audit
+ where seq < :before
+   and (:storage_class::text is null or storage_class = :storage_class)
+   and (:since::timestamptz is null or at >= :since)
+   and (:until::timestamptz is null or at < :until)
+ order by seq desc
+ limit :limit;
+
+-- name: list_records_of_action
+-- List the records of one action, newest first. This separate statement uses the index on the action.
+select
+  -- include: link
+  from audit
+ where action = :action and seq < :before
+   and (:storage_class::text is null or storage_class = :storage_class)
+   and (:since::timestamptz is null or at >= :since)
+   and (:until::timestamptz is null or at < :until)
+ order by seq desc
+ limit :limit;
+
+-- name: store_checkpoint
+-- Store a checkpoint. Returns no row if a later checkpoint is stored. RS-69
+insert into audit_checkpoint (seq, hash, signature) values (:seq, :hash, :signature)
+on conflict (only_row) do update
+   set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature
+ where audit_checkpoint.seq < excluded.seq
+returning seq;
+
+-- name: count_records
+-- Count the records up to the checkpoint.
+select count(*) as count from audit where seq <= :seq;
+
+-- name: remove_records
+-- Remove the records up to the checkpoint. RS-69
+delete from audit where seq <= :seq;

@@ -14,8 +14,8 @@ select r.status,
  group by r.run_id;
 
 -- name: read_board
--- Return one value, the values of an edge, or all values of a board of this account's run. A single row without
--- a key means that there is no such value; no row means that there is no such run.
+-- Return one value, the values of an edge, or all values of a board of this account's run. A single row
+-- without a key means that there is no such value; no row means that there is no such run.
 select b.board, b.edge_id, b.key, b.value::text as value, b.version, b.agent_id, b.node_id, b.kind,
        b.created_at, b.updated_at
   from runs r left join boards b

@@ -74,8 +74,8 @@ returning 1;
 
 -- name: purge_versions
 -- Delete some versions of the document of a deleted canvas.
-delete from artefacts
- where ctid = any(array(select ctid from artefacts
+delete from document_versions
+ where ctid = any(array(select ctid from document_versions
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
@@ -88,8 +88,8 @@ returning 1;
 
 -- name: purge_drafts
 -- Delete some drafts of the document of a deleted canvas.
-delete from artefact_drafts
- where ctid = any(array(select ctid from artefact_drafts
+delete from document_drafts
+ where ctid = any(array(select ctid from document_drafts
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
@@ -102,3 +102,10 @@ on conflict (account_id, canvas_id) do update set last_seq = excluded.last_seq;
 -- name: delete_canvas
 -- Delete a canvas whose events, executions and references are deleted.
 delete from canvases where account_id = :account_id and canvas_id = :canvas_id;
+
+-- name: purge_executions
+-- Delete some executions of a deleted canvas.
+delete from executions
+ where ctid = any(array(select ctid from executions
+                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
+returning 1;

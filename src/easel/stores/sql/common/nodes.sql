@@ -72,7 +72,8 @@ returning call_id;
 
 -- name: delete_call
 -- Delete a call that its caller cancels, if the call was not taken yet or is already answered.
-delete from calls where call_id = :call_id and account_id = :account_id and status <> 'taken' returning call_id;
+delete from calls where call_id = :call_id and account_id = :account_id and status <> 'taken'
+returning call_id;
 
 -- name: cancel_call
 -- Mark a taken call as cancelled, so that the instance that runs the call stops it.
@@ -110,3 +111,12 @@ delete from calls where deadline < statement_timestamp() - make_interval(secs =>
 -- name: sweep_nodes
 -- Delete the rows of nodes that a crashed instance did not unregister.
 delete from nodes where expires_at < clock_timestamp() - make_interval(secs => :seconds);
+
+-- name: take_calls
+-- Take the open calls to these connections of this instance; each call is taken once. Calls whose deadline
+-- has passed or whose caller has expired are not taken.
+update calls set status = 'taken'
+ where target = any(:targets::text[]) and status = 'asked' and deadline > clock_timestamp()
+   and heard_until > clock_timestamp()
+returning call_id, account_id, target, method, params::text as params,
+          extract(epoch from deadline - clock_timestamp())::float8 as seconds_left;

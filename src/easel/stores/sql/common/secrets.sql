@@ -22,11 +22,12 @@ returning name;
 delete from secrets where account_id = :account_id and name = :name returning name;
 
 -- name: list_other_secrets
--- List the secrets of all accounts that were encrypted with another key, for a rotation. Reads the whole table.
+-- List the secrets of all accounts that were encrypted with another key, for a rotation. Reads the whole
+-- table.
 select account_id, name, key_id, data from secrets where key_id <> :key_id order by account_id, name;
 
 -- name: replace_secret
--- Replace a secret unless a user has changed it since it was read.
+-- Replace a secret unless it was changed since it was read.
 update secrets set data = :data, key_id = :key_id
  where account_id = :account_id and name = :name and data = :replaced
 returning name;

@@ -6,9 +6,9 @@ account_id, session_id, title, active_run_id, oldest_thread_seq, last_thread_seq
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the
 -- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
 -- end would read a number from before the deletion. RS-34
-insert into sessions (account_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at, updated_at,
+insert into sessions (account_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at,
                       last_message_at)
-select :account_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now(), now()
+select :account_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now()
   from (select coalesce(max(last_thread_seq), 0) as seq from ended_threads
          where account_id = :account_id and session_id = :session_id) as ended
  where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)
@@ -24,7 +24,7 @@ select
   from sessions where account_id = :account_id and session_id = :session_id and deleted_at is null;
 
 -- name: rename_session
--- Store the title that the user chose.
+-- Store the title that a person chose.
 update sessions set title = :title
  where account_id = :account_id and session_id = :session_id and deleted_at is null
 returning
@@ -93,3 +93,11 @@ select thread_seq, event_type, visibility, created_at, payload::text as payload
                 where account_id = :account_id and session_id = :session_id and deleted_at is null)
  order by thread_seq
  limit :limit;
+
+-- name: thread_heads
+-- Return the last position of each of these threads. An instance polls once for all its subscribers.
+select account_id, session_id, last_thread_seq
+  from sessions
+  join json_array_elements(:threads::text::json) as wanted
+    on account_id = wanted->>0 and session_id = wanted->>1
+ where deleted_at is null;

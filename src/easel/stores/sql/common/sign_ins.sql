@@ -16,6 +16,6 @@ select sign_in_id from ended_sign_ins where sign_in_id = any(:sign_in_ids::text[
 -- name: signing_key
 -- Return the key that signs cookies. The first instance stores its candidate; the update of an existing row
 -- changes nothing and lets a concurrent instance read the stored key.
-insert into server_keys (name, key, created_at) values ('signing', :candidate, clock_timestamp())
+insert into server_keys (name, key) values ('signing', :candidate)
 on conflict (name) do update set name = excluded.name
 returning key;

@@ -23,7 +23,7 @@ select token_id from tokens where token_id = any(:token_ids::text[]) and revoked
 -- List the tokens of all accounts, including revoked ones, oldest first.
 select token_id, account_id, kind, name, node_id, created_at, revoked_at from tokens order by token_id;
 
--- name: list_user_tokens
+-- name: list_account_tokens
 -- List the tokens of one account, including revoked ones, oldest first.
 select token_id, account_id, kind, name, node_id, created_at, revoked_at
   from tokens where account_id = :account_id order by token_id;

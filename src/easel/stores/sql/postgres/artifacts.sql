@@ -24,30 +24,3 @@ update artifacts set is_stored = true, touched_at = now()
   from put
  where artifacts.account_id = put.account_id and artifacts.artifact_id = put.artifact_id
 returning artifacts.artifact_id;
-
--- name: lock_artifacts
--- Lock orphans, so that no reference to them is added during the sweep. Rows that another transaction has
--- locked are skipped.
-select artifacts.account_id, artifacts.artifact_id
-  from artifacts
-  join json_array_elements(:keys::text::json) as orphan
-    on artifacts.account_id = orphan->>0 and artifacts.artifact_id = orphan->>1
- order by artifacts.account_id, artifacts.artifact_id
-   for update of artifacts skip locked;
-
--- name: sweep_artifacts
--- Delete the locked artifacts that are still old and have no reference. Returns their blob keys.
-delete from artifacts
- using json_array_elements(:keys::text::json) as orphan
- where artifacts.account_id = orphan->>0 and artifacts.artifact_id = orphan->>1
-   and artifacts.touched_at < now() - make_interval(secs => :seconds)
-   and (select 1 from artifact_refs r
-         where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id limit 1) is null
-returning artifacts.blob_key;
-
--- name: find_unknown_blobs
--- Return those of these blob keys that were created long ago and belong to no artifact.
-select found.key as blob_key
-  from json_each_text(:keys::text::json) as found
- where to_timestamp(found.value::float8) < now() - make_interval(secs => :seconds)
-   and not exists (select 1 from artifacts where artifacts.blob_key = found.key);

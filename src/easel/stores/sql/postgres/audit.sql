@@ -1,3 +1,7 @@
+-- define: link
+-- The columns of a record. A time that Python cannot represent is replaced by the nearest valid one.
+seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at, storage_class, action, record, hash;
+
 -- name: append_records
 -- Append records to the audit chain, under the lock of its head. Each record text contains its seq; its hash
 -- covers the previous hash and the text. This is one statement, so that a stalled client never holds the lock
@@ -34,50 +38,3 @@ select last_seq from audit_head for update;
 select substr(record, position(',' in record) + 1) as rest
   from audit
  where seq > (select last_seq from audit_head) - :limit::bigint;
-
--- name: shorten_chain
--- Store a checkpoint and remove the records up to it. Returns no row if a later checkpoint is stored. RS-69
-with moved as (
-  insert into audit_checkpoint (seq, hash, signature) values (:seq, :hash, :signature)
-  on conflict (only_row) do update
-     set seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, cut_at = now()
-   where audit_checkpoint.seq < excluded.seq
-  returning seq
-), removed as (
-  delete from audit using moved where audit.seq <= moved.seq returning 1
-)
-select count(*) as count from removed;
-
--- name: records_after
--- Return a page of the audit chain in order of seq, for verification. A time that Python cannot represent is
--- replaced by the nearest valid one.
-select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
-       storage_class, action, record, hash
-  from audit
- where seq > :seq and seq <= :last
- order by seq
- limit :limit;
-
--- name: list_records
--- List records, newest first. All filters are applied before the limit.
-select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
-       storage_class, action, record, hash
-  from audit
- where seq < :before
-   and (:storage_class::text is null or storage_class = :storage_class)
-   and (:since::timestamptz is null or at >= :since)
-   and (:until::timestamptz is null or at < :until)
- order by seq desc
- limit :limit;
-
--- name: list_records_of_action
--- List the records of one action, newest first. This separate statement uses the index on the action.
-select seq, account_id, least(greatest(at, '0001-01-02Z'), '9999-12-30Z') as at,
-       storage_class, action, record, hash
-  from audit
- where action = :action and seq < :before
-   and (:storage_class::text is null or storage_class = :storage_class)
-   and (:since::timestamptz is null or at >= :since)
-   and (:until::timestamptz is null or at < :until)
- order by seq desc
- limit :limit;

@@ -14,9 +14,9 @@ with grown as (
               and lease_until > clock_timestamp()))
   returning run_id, account_id, last_seq
 ), kept as (
-  insert into boards (run_id, account_id, board, edge_id, key, value, size, version, agent_id, node_id,
+  insert into boards (run_id, board, edge_id, key, value, size, version, agent_id, node_id,
                       kind, created_at, updated_at)
-  select run_id, account_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
+  select run_id, :board, :edge_id, :key, :value::text::json, :size::bigint, :version::bigint,
          :agent_id, :node_id, :kind,
          statement_timestamp(), statement_timestamp()
     from grown

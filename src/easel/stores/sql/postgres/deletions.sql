@@ -12,13 +12,6 @@ delete from canvas_events
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
 
--- name: purge_executions
--- Delete some executions of a deleted canvas.
-delete from canvas_actions
- where ctid = any(array(select ctid from canvas_actions
-                         where account_id = :account_id and canvas_id = :canvas_id limit :limit))
-returning 1;
-
 -- name: purge_canvas_version_assets
 -- Delete some assets of versions of a deleted canvas.
 delete from canvas_version_assets

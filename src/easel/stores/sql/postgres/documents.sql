@@ -6,16 +6,10 @@ select account_id, canvas_id,
        regexp_replace(coalesce(owner_session_key, 'agent:' || agent_id || ':' || 'main'), '^agent:main:', ''),
        created_at
   from canvases
- where account_id = :account_id and canvas_id = :canvas_id and deleted_at is null and spec->>'mode' = 'markdown'
+ where account_id = :account_id and canvas_id = :canvas_id
+   and deleted_at is null and spec->>'mode' = 'markdown'
 on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = true
 returning canvas_id;
-
--- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
-update documents
-   set is_active = false, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
-       lease_session_id = null, lease_expires_at = null
- where account_id = :account_id and canvas_id = :canvas_id and is_active;
 
 -- name: lock_sessions
 -- Lock the session of a claim and that of the document, so that no message arrives during a change. RS-79
@@ -32,34 +26,26 @@ select cancel_requested_at is not null
          or (select 1 from runs l
               where l.account_id = r.account_id and l.queue_no > r.queue_no
                 and l.session_id in (r.session_id, (select d.session_id from documents d
-                                                     where d.account_id = :account_id and d.canvas_id = :canvas_id))
+                                                     where d.account_id = :account_id
+                                                       and d.canvas_id = :canvas_id))
               limit 1) is not null as is_interrupted
   from runs r
  where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > clock_timestamp()
    for share;
 
--- name: lock_document
--- Lock a canvas and then its document until the transaction ends.
-with canvas as (
-  select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id for update
-)
-select 1 from documents
- where account_id = :account_id and canvas_id = :canvas_id and (select count(*) from canvas) >= 0
-   for update;
-
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
 select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
        d.lease_expires_at, d.interrupted_run_ids, d.inspected::text as inspected,
        c.revision as canvas_revision, c.last_seq, n.text, n.revision_id,
-       (select a.revision_id from artefacts a
+       (select a.revision_id from document_versions a
          where a.account_id = d.account_id and a.canvas_id = d.canvas_id
-         order by a.version_no desc limit 1) as artefact_revision_id,
+         order by a.version_no desc limit 1) as version_revision_id,
        clock_timestamp() as now
   from documents d
   join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
-  left join lateral (select l.text, l.revision_id from artefact_drafts l
+  left join lateral (select l.text, l.revision_id from document_drafts l
                       where l.account_id = d.account_id and l.canvas_id = d.canvas_id
                       order by l.draft_no desc limit 1) n on true
  where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active;
@@ -109,76 +95,34 @@ with newest as (
   select draft_no,
          is_closed or (author_kind, author_id, author_run_id)
            is distinct from (:author_kind::text, :author_id::text, :author_run_id::text) as is_other
-    from artefact_drafts
+    from document_drafts
    where account_id = :account_id and canvas_id = :canvas_id order by draft_no desc limit 1
 )
-insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
+insert into document_drafts (account_id, canvas_id, draft_no, text, revision_id, author_kind,
                              author_id, author_run_id)
 values (:account_id, :canvas_id, coalesce((select draft_no + is_other::int from newest), 1), :text,
-        :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id)
+        :revision_id, :author_kind, :author_id, :author_run_id)
 on conflict (account_id, canvas_id, draft_no) do update
-  set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at,
-      is_versioned = false;
-
--- name: compare_hashes
--- Return the hashes of the newest draft and of the newest version. CT-35
-select (select revision_id from artefact_drafts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by draft_no desc limit 1) as draft_hash,
-       (select revision_id from artefacts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by version_no desc limit 1) as artefact_hash;
+  set text = excluded.text, revision_id = excluded.revision_id, is_versioned = false;
 
 -- name: rt_append_node_to_ref_v1
 -- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
 -- run's batch reports, in the transaction of the batch, or all when a person promotes. Requires the lock of
 -- the document. CT-34, CT-35, RS-51
 with newest as (
-  select version_no, revision_id from artefacts
+  select version_no, revision_id from document_versions
    where account_id = :account_id and canvas_id = :canvas_id order by version_no desc limit 1
 ), due as (
-  select *, lag(revision_id, 1, (select revision_id from newest)) over (order by draft_no) as former
-    from artefact_drafts
+  select *, lag(revision_id, 1, (select revision_id from newest)) over (order by draft_no) as previous
+    from document_drafts
    where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned
 )
-insert into artefacts (account_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
-                       author_run_id)
+insert into document_versions (account_id, canvas_id, version_no, text, size, revision_id, author_kind,
+                               author_id, author_run_id)
 select account_id, canvas_id,
        coalesce((select version_no from newest), 0) + row_number() over (order by draft_no),
        text, octet_length(text), revision_id, author_kind, author_id, author_run_id
-  from due where revision_id is distinct from former;
-
--- name: mark_versioned
--- Mark the drafts up to a number as versions.
-update artefact_drafts set is_versioned = true
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
-
--- name: mark_reported
--- Mark the drafts up to a number, which are versions, as reported by a hidden message.
-update artefact_drafts set is_closed = true, is_reported = true
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
-
--- name: note_unreported
--- Store whether a draft of a document is not reported. Requires the lock of the document.
-update documents d
-   set has_unreported = exists (select 1 from artefact_drafts n
-                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
-                                   and not n.is_reported)
- where account_id = :account_id and canvas_id = :canvas_id;
-
--- name: delete_reported_drafts
--- Delete the reported drafts except the newest, which is the base of the next draft.
-delete from artefact_drafts
- where account_id = :account_id and canvas_id = :canvas_id and is_reported
-   and draft_no < (select max(draft_no) from artefact_drafts
-                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
-
--- name: trim_versions
--- Delete the oldest versions, so that `max_versions` are left.
-delete from artefacts
- where account_id = :account_id and canvas_id = :canvas_id
-   and version_no <= (select max(version_no) from artefacts
-                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions::bigint;
+  from due where revision_id is distinct from previous;
 
 -- name: end_leases
 -- End the leases of a run that the user cancelled. Requires the lock of the session. CT-18
@@ -218,11 +162,6 @@ returning d.epoch, c.revision;
 select account_id, canvas_id from documents
  where lease_id is not null and lease_expires_at <= clock_timestamp() limit :limit;
 
--- name: close_drafts
--- Close the drafts of a document that are not reported, so that later texts are other drafts.
-update artefact_drafts set is_closed = true
- where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
-
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.
 select * from (
@@ -230,19 +169,20 @@ select * from (
          n.is_reported, d.created_at,
          lag(n.text, 1, ''::text) over (partition by n.canvas_id order by n.draft_no) as before
     from documents d
-    join artefact_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
+    join document_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
    where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active) u
  where not is_reported order by created_at, canvas_id, draft_no;
 
 -- define: document_is_active
 -- Whether the document exists for its account.
 exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
+           and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.
 select version_no, revision_id, author_kind, author_id, author_run_id, created_at, size
-  from artefacts
+  from document_versions
  where account_id = :account_id and canvas_id = :canvas_id and version_no < :before
    and
    -- include: document_is_active
@@ -251,13 +191,14 @@ select version_no, revision_id, author_kind, author_id, author_run_id, created_a
 -- name: read_revision
 -- Return the text of the current draft or of a version by its revision.
 select text
-  from (select text, 0 as nth from artefact_drafts
+  from (select text, 0 as nth from document_drafts
          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
-           and draft_no = (select max(draft_no) from artefact_drafts
+           and draft_no = (select max(draft_no) from document_drafts
                             where account_id = :account_id and canvas_id = :canvas_id)
         union all
-        (select text, 1 from artefacts
-          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id limit 1)) found
+        (select text, 1 from document_versions
+          where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
+          limit 1)) found
  where
    -- include: document_is_active
  order by nth limit 1;

@@ -18,7 +18,7 @@ with ended as (
    where account_id = :account_id and session_id = :session_id
 ), continued as (
   update sessions
-     set active_run_id = coalesce(active_run_id, :run_id), updated_at = now(), last_message_at = now(),
+     set active_run_id = coalesce(active_run_id, :run_id), last_message_at = now(),
          title = coalesce(title, :title),
          last_thread_seq = last_thread_seq + :spoken::int
    where account_id = :account_id and session_id = :session_id and deleted_at is null
@@ -51,8 +51,8 @@ with ended as (
 ), streamed as (
   insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
                           thread_seq)
-  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(), :account_id,
-         :session_id, place.last_thread_seq - :spoken + nth
+  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(),
+         :account_id, :session_id, place.last_thread_seq - :spoken + nth
     from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
 ), referred as (
   insert into artifact_refs (account_id, artifact_id, run_id)
@@ -96,8 +96,8 @@ select * from runs
  limit :limit;
 
 -- name: list_runs_by_status
--- List the runs of an account that have one of these statuses, newest first. Each status is read separately, in
--- the order of its index.
+-- List the runs of an account that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index.
 select r.*
   from (select distinct unnest(:statuses::text[]) as status) s
  cross join lateral (select * from runs
@@ -180,17 +180,18 @@ with ended as (
       with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
     left join threaded t on true
 ), answered as (
-  insert into messages (message_id, account_id, session_id, run_id, role, content, status, thread_seq, payload)
-  select :message_id::text, ended.account_id, ended.session_id, ended.run_id, 'assistant', :content::text::jsonb,
-         'cancelled', t.last_thread_seq,
-         :payload::text::jsonb
+  insert into messages (message_id, account_id, session_id, run_id, role, content, status, thread_seq,
+                        payload)
+  select :message_id::text, ended.account_id, ended.session_id, ended.run_id, 'assistant',
+         :content::text::jsonb, 'cancelled', t.last_thread_seq, :payload::text::jsonb
     from ended, threaded t
    where :message_id is not null
 ), referred as (
   insert into artifact_refs (account_id, artifact_id, run_id)
   select a.account_id, a.artifact_id, ended.run_id
     from ended
-    join artifacts a on a.account_id = ended.account_id and a.artifact_id = any(:refers_to::text[]) and a.is_stored
+    join artifacts a on a.account_id = ended.account_id and a.artifact_id = any(:refers_to::text[])
+     and a.is_stored
      for key share of a
   on conflict do nothing
 )
@@ -200,7 +201,8 @@ select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t 
 -- Whether the session of a claimed run has a document. A scalar subquery instead of `exists`, for which
 -- Postgres may read all documents.
 (select true from documents d
-  where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active limit 1) is not null;
+  where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active
+  limit 1) is not null;
 
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
@@ -442,7 +444,7 @@ with ended as (
     as e(account_id, session_id, run_id, thread_seq, worker_id)
 ), passed as (
   update sessions s
-     set updated_at = now(), last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
+     set last_thread_seq = coalesce(e.thread_seq, s.last_thread_seq),
          last_worker_id = coalesce(e.worker_id, s.last_worker_id),
          active_run_id = case when s.active_run_id is distinct from e.run_id then s.active_run_id else
                            (select w.run_id from runs w
@@ -468,8 +470,8 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a log, and the status of its run, for the account that owns the run.
--- RX-54
+-- Return the first and the last position of a log, and the status of its run, for the account that owns the
+-- run. RX-54
 select oldest_seq, last_seq, status from runs
  where
    -- include: session_is_live

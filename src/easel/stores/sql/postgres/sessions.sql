@@ -9,11 +9,3 @@ select
    and (:search::text = '' or title ~ :search or session_id ~ :search)
  order by last_message_at desc, session_id desc
  limit :limit;
-
--- name: thread_heads
--- Return the last position of each of these threads. An instance polls once for all its subscribers.
-select account_id, session_id, last_thread_seq
-  from sessions
-  join json_array_elements(:threads::text::json) as wanted
-    on account_id = wanted->>0 and session_id = wanted->>1
- where deleted_at is null;

@@ -1,10 +1,10 @@
 -- name: claim_artifacts
 -- Create the rows of new artifacts before their blobs are written. Existing rows get a new touched_at, so
 -- that no sweep deletes them.
-insert into artifacts (account_id, artifact_id, size, media_type, blob_key, created_at, touched_at)
+insert into artifacts (account_id, artifact_id, size, media_type, blob_key, touched_at)
 select :account_id, new.value, json_extract(:sizes, '$[' || new.key || ']'),
        json_extract(:media_types, '$[' || new.key || ']'), json_extract(:blob_keys, '$[' || new.key || ']'),
-       :now, :now
+       :now
   from json_each(:artifact_ids) as new where true
 on conflict (account_id, artifact_id) do update set touched_at = excluded.touched_at
 returning account_id, artifact_id, size, media_type, blob_key, is_stored;
@@ -16,25 +16,3 @@ update artifacts set is_stored = 1, touched_at = :now
  where account_id = :account_id and artifact_id in (select value from json_each(:artifact_ids))
    and blob_key in (select value from json_each(:blob_keys))
 returning artifact_id;
-
--- name: lock_artifacts
--- Return the orphans. There is one writer, so no reference to them is added during the sweep.
-select json_extract(value, '$[0]') as account_id, json_extract(value, '$[1]') as artifact_id
-  from json_each(:keys);
-
--- name: sweep_artifacts
--- Delete those of the artifacts that are still old and have no reference. Returns their blob keys.
-delete from artifacts
- where (account_id, artifact_id) in
-       (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:keys))
-   and touched_at < :now - cast(:seconds * 1000000 as integer)
-   and not exists (select 1 from artifact_refs r
-                    where r.account_id = artifacts.account_id and r.artifact_id = artifacts.artifact_id)
-returning blob_key;
-
--- name: find_unknown_blobs
--- Return those of these blob keys that were created long ago and belong to no artifact.
-select found.key as blob_key
-  from json_each(:keys) as found
- where found.value * 1000000 < :now - :seconds * 1000000
-   and not exists (select 1 from artifacts where artifacts.blob_key = found.key);

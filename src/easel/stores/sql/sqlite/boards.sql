@@ -9,9 +9,9 @@ returning last_seq;
 
 -- name: store_value
 -- Store a value with its new version.
-insert into boards (run_id, account_id, board, edge_id, key, value, size, version, agent_id, node_id, kind,
+insert into boards (run_id, board, edge_id, key, value, size, version, agent_id, node_id, kind,
                     created_at, updated_at)
-values (:run_id, :account_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id,
+values (:run_id, :board, :edge_id, :key, :value, :size, :version, :agent_id, :node_id,
         :kind, :now, :now)
 on conflict (run_id, board, edge_id, key) do update
   set value = excluded.value, size = excluded.size, version = excluded.version,

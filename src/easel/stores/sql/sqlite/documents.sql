@@ -10,26 +10,19 @@ select account_id, canvas_id,
 on conflict (account_id, canvas_id) do update set session_id = excluded.session_id, is_active = 1
 returning canvas_id;
 
--- name: close_document
--- Keep the text of a canvas that is deleted or changes its mode. No run can write to it from then on.
-update documents
-   set is_active = 0, epoch = epoch + 1, inspected = '[]', lease_id = null, lease_run_id = null,
-       lease_session_id = null, lease_expires_at = null
- where account_id = :account_id and canvas_id = :canvas_id and is_active;
-
 -- name: rt_get_canvas_v1
 -- Return a document with its text, its lease and its newest version. CT-33, RS-51
 select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run_id, d.lease_session_id,
        d.lease_expires_at, d.interrupted_run_ids, d.inspected, c.revision as canvas_revision, c.last_seq,
        n.text, n.revision_id,
-       (select a.revision_id from artefacts a
+       (select a.revision_id from document_versions a
          where a.account_id = d.account_id and a.canvas_id = d.canvas_id
-         order by a.version_no desc limit 1) as artefact_revision_id
+         order by a.version_no desc limit 1) as version_revision_id
   from documents d
   join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
-  left join artefact_drafts n
+  left join document_drafts n
     on n.account_id = d.account_id and n.canvas_id = d.canvas_id
-   and n.draft_no = (select max(draft_no) from artefact_drafts l
+   and n.draft_no = (select max(draft_no) from document_drafts l
                       where l.account_id = d.account_id and l.canvas_id = d.canvas_id)
  where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active;
 
@@ -64,75 +57,34 @@ update documents
 
 -- name: rt_save_artefact_draft
 -- Store a text. It replaces the newest draft if that is of the same author and is not closed. CT-33, RS-51
-insert into artefact_drafts (account_id, canvas_id, draft_no, text, revision_id, base_revision_id, author_kind,
-                             author_id, author_run_id, updated_at)
+insert into document_drafts (account_id, canvas_id, draft_no, text, revision_id, author_kind,
+                             author_id, author_run_id)
 select :account_id, :canvas_id, coalesce(max(n.draft_no), 0)
          + coalesce(n.is_closed or n.author_kind <> :author_kind or n.author_id <> :author_id
                     or n.author_run_id is not :author_run_id, 1),
-       :text, :revision_id, :base_revision_id, :author_kind, :author_id, :author_run_id, :now
-  from artefact_drafts n where n.account_id = :account_id and n.canvas_id = :canvas_id
+       :text, :revision_id, :author_kind, :author_id, :author_run_id
+  from document_drafts n where n.account_id = :account_id and n.canvas_id = :canvas_id
 on conflict (account_id, canvas_id, draft_no) do update
-  set text = excluded.text, revision_id = excluded.revision_id, updated_at = excluded.updated_at,
-      is_versioned = 0;
-
--- name: compare_hashes
--- Return the hashes of the newest draft and of the newest version. CT-35
-select (select revision_id from artefact_drafts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by draft_no desc limit 1) as draft_hash,
-       (select revision_id from artefacts
-         where account_id = :account_id and canvas_id = :canvas_id
-         order by version_no desc limit 1) as artefact_hash;
+  set text = excluded.text, revision_id = excluded.revision_id, is_versioned = 0;
 
 -- name: rt_append_node_to_ref_v1
 -- Make the drafts up to a number versions, each if its hash differs from the version before: those that a
 -- run's batch reports, in the transaction of the batch, or all when a person promotes. CT-34, CT-35, RS-51
-insert into artefacts (account_id, canvas_id, version_no, text, size, revision_id, author_kind, author_id,
-                       author_run_id, created_at)
+insert into document_versions (account_id, canvas_id, version_no, text, size, revision_id, author_kind,
+                               author_id, author_run_id, created_at)
 select account_id, canvas_id,
-       coalesce((select max(version_no) from artefacts
+       coalesce((select max(version_no) from document_versions
                   where account_id = :account_id and canvas_id = :canvas_id), 0)
          + row_number() over (order by draft_no),
        text, length(cast(text as blob)), revision_id, author_kind, author_id, author_run_id, :now
   from (select *,
-               lag(revision_id, 1, (select revision_id from artefacts
+               lag(revision_id, 1, (select revision_id from document_versions
                                      where account_id = :account_id and canvas_id = :canvas_id
-                                     order by version_no desc limit 1)) over (order by draft_no) as former
-          from artefact_drafts
-         where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned)
- where revision_id is not former;
-
--- name: mark_versioned
--- Mark the drafts up to a number as versions.
-update artefact_drafts set is_versioned = 1
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_versioned;
-
--- name: mark_reported
--- Mark the drafts up to a number, which are versions, as reported by a hidden message.
-update artefact_drafts set is_closed = 1, is_reported = 1
- where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no and not is_reported;
-
--- name: note_unreported
--- Store whether a draft of a document is not reported.
-update documents as d
-   set has_unreported = exists (select 1 from artefact_drafts n
-                                 where n.account_id = d.account_id and n.canvas_id = d.canvas_id
-                                   and not n.is_reported)
- where account_id = :account_id and canvas_id = :canvas_id;
-
--- name: delete_reported_drafts
--- Delete the reported drafts except the newest, which is the base of the next draft.
-delete from artefact_drafts
- where account_id = :account_id and canvas_id = :canvas_id and is_reported
-   and draft_no < (select max(draft_no) from artefact_drafts
-                    where account_id = :account_id and canvas_id = :canvas_id and is_reported);
-
--- name: trim_versions
--- Delete the oldest versions, so that `max_versions` are left.
-delete from artefacts
- where account_id = :account_id and canvas_id = :canvas_id
-   and version_no <= (select max(version_no) from artefacts
-                       where account_id = :account_id and canvas_id = :canvas_id) - :max_versions;
+                                     order by version_no desc limit 1)) over (order by draft_no) as previous
+          from document_drafts
+         where account_id = :account_id and canvas_id = :canvas_id and draft_no <= :draft_no
+           and not is_versioned)
+ where revision_id is not previous;
 
 -- name: end_leases
 -- End the leases of one run, or those that runs of a session hold or that are of documents of the session,
@@ -167,11 +119,6 @@ returning account_id, canvas_id, epoch;
 select account_id, canvas_id from documents indexed by documents_leased_idx
  where lease_id is not null and lease_expires_at <= :now limit :limit;
 
--- name: close_drafts
--- Close the drafts of a document that are not reported, so that later texts are other drafts.
-update artefact_drafts set is_closed = 1
- where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
-
 -- name: list_unreported_drafts
 -- Return the drafts of a session's documents that no hidden message reports, each with the text before.
 select * from (
@@ -179,19 +126,20 @@ select * from (
          n.is_reported, d.created_at,
          lag(n.text, 1, '') over (partition by n.canvas_id order by n.draft_no) as before
     from documents d indexed by documents_unreported_idx
-    cross join artefact_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
+    cross join document_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
    where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active)
  where not is_reported order by created_at, canvas_id, draft_no;
 
 -- define: document_is_active
 -- Whether the document exists for its account.
 exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active and c.deleted_at is null);
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
+           and c.deleted_at is null);
 
 -- name: list_versions
 -- Return a page of versions, newest first.
 select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id, v.created_at, v.size
-  from artefacts v
+  from document_versions v
  where v.account_id = :account_id and v.canvas_id = :canvas_id and v.version_no < :before
    and
    -- include: document_is_active
@@ -200,12 +148,12 @@ select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id,
 -- name: read_revision
 -- Return the text of the current draft or of a version by its revision.
 select text from (
-  select text, 0 as nth from artefact_drafts
+  select text, 0 as nth from document_drafts
    where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id
-     and draft_no = (select max(draft_no) from artefact_drafts
+     and draft_no = (select max(draft_no) from document_drafts
                       where account_id = :account_id and canvas_id = :canvas_id)
   union all
-  select text, 1 from artefacts indexed by artefacts_revision_idx
+  select text, 1 from document_versions indexed by document_versions_revision_idx
    where account_id = :account_id and canvas_id = :canvas_id and revision_id = :revision_id)
  where
    -- include: document_is_active

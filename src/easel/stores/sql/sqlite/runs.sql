@@ -8,13 +8,12 @@
 -- position in the thread. Returns the last worker of the session, or no row if the session is deleted and
 -- not purged yet. RX-31, SB-12
 insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
-                      created_at, updated_at, last_message_at)
+                      created_at, last_message_at)
 select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
-       coalesce(max(last_thread_seq), 0) + :spoken, :now, :now, :now
+       coalesce(max(last_thread_seq), 0) + :spoken, :now, :now
   from ended_threads where account_id = :account_id and session_id = :session_id
 on conflict (account_id, session_id) do update
   set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id),
-      updated_at = excluded.updated_at,
       last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
       last_thread_seq = sessions.last_thread_seq + :spoken
   where sessions.deleted_at is null
@@ -24,13 +23,13 @@ returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
 -- Store a message at its position in the thread.
 insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                       thread_seq, payload, created_at)
-values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq, :payload,
-        :now);
+values (:message_id, :account_id, :session_id, :run_id, :role, :content, :status, :error, :thread_seq,
+        :payload, :now);
 
 -- name: add_hidden_message
 -- Store a message that only the model reads. CT-51
-insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer, created_at)
-select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows_answer, :now
+insert into hidden_messages (run_id, hidden_no, message_id, content, follows_answer)
+select :run_id, coalesce(max(hidden_no), 0) + 1, :message_id, :content, :follows_answer
   from hidden_messages where run_id = :run_id;
 
 -- name: extend_thread
@@ -53,8 +52,8 @@ returning queue_no, turn_no;
 
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
-insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts, idempotency_key,
-                  request_digest, input_attachments,
+insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
+                  idempotency_key, request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments,
@@ -92,8 +91,8 @@ select * from runs indexed by runs_listing_idx
  limit :limit;
 
 -- name: list_runs_by_status
--- List the runs of an account that have one of these statuses, newest first. Each status is read separately, in
--- the order of its index, and at most to the end of the page.
+-- List the runs of an account that have one of these statuses, newest first. Each status is read
+-- separately, in the order of its index, and at most to the end of the page.
 select runs.*
   from (select distinct value as wanted from json_each(:statuses))
  cross join runs indexed by runs_status_listing_idx
@@ -262,7 +261,7 @@ select batch_seq as last_seq, cancel_requested_at,
 -- Pass the turn of an ended run to the oldest waiting run of its session, if there is one. Also stores the
 -- worker of the ended run.
 update sessions
-   set updated_at = :now, last_worker_id = coalesce(:worker_id, last_worker_id),
+   set last_worker_id = coalesce(:worker_id, last_worker_id),
        active_run_id = (select w.run_id from runs w indexed by runs_waiting_idx
                          where w.account_id = sessions.account_id and w.session_id = sessions.session_id
                            and w.status = 'queued' and w.turn_no is null
@@ -286,8 +285,8 @@ update runs
 returning run_id;
 
 -- name: log_bounds
--- Return the first and the last position of a log, and the status of its run, for the account that owns the run.
--- RX-54
+-- Return the first and the last position of a log, and the status of its run, for the account that owns the
+-- run. RX-54
 select oldest_seq, last_seq, status from runs
  where
    -- include: session_is_live

@@ -8,11 +8,3 @@ select
    and (:search = '' or matches(title, :search) or matches(session_id, :search))
  order by last_message_at desc, session_id desc
  limit :limit;
-
--- name: thread_heads
--- Return the last position of each of these threads. An instance polls once for all its subscribers.
-select account_id, session_id, last_thread_seq
-  from sessions
- where (account_id, session_id) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')
-                                   from json_each(:threads))
-   and deleted_at is null;

@@ -1,0 +1,616 @@
+-- The schema. Until the first public release it is edited here; a database that has another version of this
+-- file is refused.
+
+-- Accounts own rows: `account_id` in the other tables. An account is a person or a team.
+create table accounts (
+  account_id text primary key,
+  kind text not null constraint account_kind_is_known check (kind in ('person', 'team')),
+  name text not null unique,
+  created_at timestamptz not null default now(),
+  disabled_at timestamptz
+);
+-- The accounts of persons, who sign in. The first one is the owner of the server.
+create table people (
+  user_id text primary key references accounts(account_id) on delete cascade,
+  is_operator boolean not null default false
+);
+insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
+insert into people (user_id, is_operator) values ('owner', true);
+
+-- Tokens that authenticate a principal. Only the digest of a token is stored.
+create table tokens (
+  token_id text primary key,
+  account_id text not null references accounts(account_id) on delete cascade,
+  kind text not null constraint token_kind_is_known check (kind in ('user', 'node', 'service')),
+  name text not null,
+  -- The only node that may use the token; null means any.
+  node_id text constraint only_nodes_have_a_node check (node_id is null or kind = 'node'),
+  digest text not null unique,
+  created_at timestamptz not null default clock_timestamp(),
+  revoked_at timestamptz
+);
+create index tokens_account_idx on tokens(account_id, token_id);
+
+-- Cookies are signed and not stored. A row revokes one until it would have expired anyway.
+create table ended_sign_ins (
+  sign_in_id text primary key,
+  account_id text not null references accounts(account_id) on delete cascade,
+  forget_at timestamptz not null
+);
+create index ended_sign_ins_forget_idx on ended_sign_ins(forget_at);
+
+-- The secret keys of the server, which all instances share.
+create table server_keys (
+  name text primary key,
+  key text not null constraint key_is_long check (length(key) >= 32)
+);
+
+-- The settings of accounts. A secret is encrypted, with the id of its key, and has no plain value. RX-19
+create table settings (
+  account_id text not null references accounts(account_id) on delete cascade,
+  name text not null constraint setting_is_named check (name <> ''),
+  value text, encrypted bytea, key_id text,
+  primary key (account_id, name),
+  constraint value_or_encrypted check ((value is null) = (encrypted is not null)),
+  constraint encrypted_has_key check ((encrypted is null) = (key_id is null))
+);
+
+-- The secrets that accounts store for the actions of their canvases. Only the encrypted value is stored.
+create table secrets (
+  account_id text not null references accounts(account_id) on delete cascade,
+  name text not null constraint secret_is_named check (name <> ''),
+  key_id text not null, data bytea not null,
+  created_at timestamptz not null default clock_timestamp(),
+  updated_at timestamptz not null default clock_timestamp(),
+  primary key (account_id, name)
+);
+
+create table sessions (
+  account_id text not null references accounts(account_id) on delete cascade,
+  session_id text not null, title text,
+  -- The run that has the turn. Enqueueing and ending a run both lock this row, so each sees the other.
+  active_run_id text,
+  -- The worker that ended the last run, which the next run prefers.
+  last_worker_id text,
+  -- The thread has the narrative events and user messages from oldest_thread_seq to last_thread_seq. They are
+  -- numbered under the lock of this row.
+  oldest_thread_seq bigint not null default 1, last_thread_seq bigint not null default 0,
+  -- Set by user messages only: it is indexed, and the appends of workers must write no index.
+  last_message_at timestamptz not null default now(),
+  created_at timestamptz not null default now(),
+  -- Set when the session is deleted; its rows are purged later.
+  deleted_at timestamptz,
+  primary key (account_id, session_id),
+  -- A run that is enqueued into a deleted session would be purged with it.
+  constraint deleted_means_idle check (deleted_at is null or active_run_id is null)
+) with (fillfactor = 70);
+create index sessions_listing_idx on sessions(account_id, last_message_at desc, session_id desc);
+-- Deleted sessions in the order in which they are purged.
+create index sessions_deleted_idx on sessions(deleted_at) where deleted_at is not null;
+
+-- The last place in the threads of deleted sessions. A new session of the same id continues after it, so that
+-- an old cursor is never valid in the new thread.
+create table ended_threads (
+  account_id text not null references accounts(account_id) on delete cascade,
+  session_id text not null, last_thread_seq bigint not null,
+  primary key (account_id, session_id)
+);
+
+create sequence run_turns;
+
+create table runs (
+  run_id text primary key,
+  account_id text not null, session_id text not null, status text not null, input_text text not null,
+  -- The markers of what was taken out of the input.
+  input_attachments jsonb,
+  created_at timestamptz not null default now(), started_at timestamptz, finished_at timestamptz,
+  -- The claim: which worker executes the run, and until when.
+  owner_id text, lease_until timestamptz,
+  -- The fence: every statement that a worker writes with compares (owner_id, attempt).
+  attempt integer not null default 0, max_attempts integer not null default 3,
+  cancel_requested_at timestamptz, error_message text,
+  -- The log has the events from oldest_seq to last_seq.
+  oldest_seq bigint not null default 1, last_seq bigint not null default 0,
+  -- Whether only the last event of the log is left. A column for the index of prunable runs: if that index
+  -- depended on last_seq, every append would write all indexes of the run.
+  is_trimmed boolean not null default false,
+  -- The last batch of this attempt and where it ended, to recognise a repeated batch.
+  batch_no integer not null default 0, batch_seq bigint not null default 0,
+  -- The order in which runs arrived.
+  queue_no bigint generated always as identity,
+  -- The order in which runs got the turn of their session, and when; null: the run still waits for it.
+  turn_no bigint, turn_at timestamptz,
+  -- The worker that may claim the run first, for a moment after turn_at; null means any.
+  preferred_worker text,
+  -- The digest detects a key that is reused for another request.
+  idempotency_key text, request_digest text,
+  foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
+  constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
+  -- finished_at is set exactly for terminal statuses.
+  constraint finished_means_terminal
+    check ((finished_at is not null) = (status in ('completed', 'failed', 'cancelled'))),
+  constraint running_means_held check (status <> 'running'
+    or (owner_id is not null and lease_until is not null and started_at is not null)),
+  constraint failed_means_reason check ((error_message is not null) = (status = 'failed')),
+  constraint running_means_turn check (turn_no is not null or status in ('queued', 'cancelled')),
+  constraint seq_in_order check (oldest_seq >= 1 and last_seq >= 0 and oldest_seq <= last_seq + 1)
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+create index runs_status_created_idx on runs(status, created_at);
+create index runs_owner_idx on runs(owner_id);
+-- Runs that can be claimed, in the order of claiming.
+create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
+-- Runs that wait for the turn of their session.
+create index runs_waiting_idx on runs(account_id, session_id, queue_no)
+  where status = 'queued' and turn_no is null;
+-- Running runs, which are few. Without lease_until, so that a renewal writes no index.
+create index runs_held_idx on runs(run_id) where status = 'running';
+create index runs_listing_idx on runs(account_id, queue_no desc);
+create index runs_status_listing_idx on runs(account_id, status, queue_no desc);
+create index runs_session_idx on runs(account_id, session_id, queue_no desc);
+create index runs_session_status_idx on runs(account_id, session_id, status, queue_no desc);
+-- Ended runs whose logs can be trimmed.
+create index runs_prunable_idx on runs(finished_at) where finished_at is not null and not is_trimmed;
+create unique index runs_idempotency_idx on runs(account_id, idempotency_key)
+  where idempotency_key is not null;
+-- One active run per session.
+create unique index one_turn_per_session on runs(account_id, session_id)
+  where turn_no is not null and status in ('queued', 'running');
+
+-- The logs of runs. A user's long message has deltas with `seq` up to 0, before the log of its run.
+create table run_events (
+  run_id text not null references runs(run_id) on delete cascade,
+  seq bigint not null, event_type text not null, payload jsonb not null,
+  created_at timestamptz not null default now(),
+  visibility text not null constraint visibility_is_known check (visibility in ('public', 'internal')),
+  -- The place of a narrative event in the thread of its session; null for all other events.
+  account_id text, session_id text, thread_seq bigint,
+  primary key (run_id, seq)
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+create index run_events_created_idx on run_events(run_id, created_at);
+create unique index run_events_thread_idx on run_events(account_id, session_id, thread_seq)
+  where thread_seq is not null;
+
+create table messages (
+  account_id text not null, session_id text not null, thread_seq bigint not null,
+  message_id text not null, run_id text not null,
+  role text not null constraint role_is_known check (role in ('user', 'assistant')),
+  -- A string, or an object of `text` and `attachments` if a part was offloaded to an artifact.
+  content jsonb not null,
+  -- The final status of the run, for messages of the assistant.
+  status text, error_message text,
+  -- The event, if it is in the thread only: a user message, or the end of a run that never started.
+  payload jsonb,
+  created_at timestamptz not null default now(),
+  primary key (account_id, session_id, thread_seq),
+  foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
+  constraint user_means_event check (role <> 'user' or payload is not null)
+);
+-- The answers of earlier runs, which a run reads as its context.
+create index messages_answer_idx on messages(run_id) where role = 'assistant';
+-- The messages that mention artifacts, which are few.
+create index messages_with_artifacts_idx on messages(run_id)
+  where content::text like '%art\_%' or payload::text like '%art\_%';
+
+-- Messages of role user that only the model reads.
+create table hidden_messages (
+  run_id text not null references runs(run_id) on delete cascade,
+  hidden_no integer not null constraint hidden_no_from_one check (hidden_no >= 1),
+  message_id text not null, content jsonb not null,
+  -- Whether the message follows the answer of the run; else it precedes the user's message.
+  follows_answer boolean not null,
+  primary key (run_id, hidden_no)
+);
+
+create table boards (
+  run_id text not null references runs(run_id) on delete cascade,
+  board text not null constraint board_is_known check (board in ('whiteboard', 'blackboard')),
+  -- `global` for the whiteboard, which belongs to the whole run.
+  edge_id text not null, key text not null,
+  -- json, not jsonb: a value is returned exactly as it was written.
+  value json not null,
+  -- Bytes of the value: the boards of a run have a size limit.
+  size bigint not null,
+  version bigint not null constraint version_from_one check (version >= 1),
+  agent_id text not null, node_id text not null,
+  -- The kind of the author: person, agent, service or node.
+  kind text not null,
+  created_at timestamptz not null default now(), updated_at timestamptz not null default now(),
+  primary key (run_id, board, edge_id, key),
+  constraint whiteboard_is_global check ((board = 'whiteboard') = (edge_id = 'global'))
+);
+
+create table canvases (
+  account_id text not null references accounts(account_id) on delete cascade,
+  canvas_id text not null, agent_id text not null, title text not null, spec jsonb not null,
+  state jsonb not null,
+  -- Null means the main session of its agent.
+  owner_session_key text,
+  revision bigint not null default 1,
+  -- The revision that last changed the spec.
+  spec_revision bigint not null default 1,
+  -- Whether a person wrote the spec or accepted the spec of an agent.
+  is_accepted boolean not null default true,
+  -- JSON: for each allowed tool its hints and shell arguments, as they were when the spec was written or
+  -- accepted. Null: not remembered yet.
+  tool_hints text,
+  -- The kind and the id of the last principal that wrote the spec or an asset, and when; and of the author of
+  -- the title.
+  written_by text, written_at timestamptz, titled_by text,
+  -- The paths of the state with values that no person wrote since a person accepted the canvas: a JSON object
+  -- of JSON pointers and authors.
+  unreviewed text not null default '{}',
+  -- The log has the events from oldest_seq to last_seq.
+  oldest_seq bigint not null default 1, last_seq bigint not null default 0,
+  created_at timestamptz not null default now(), updated_at timestamptz not null default now(),
+  -- Set when the canvas is deleted; its rows are purged later.
+  deleted_at timestamptz,
+  primary key (account_id, canvas_id)
+) with (fillfactor = 70);
+-- Canvases are listed in the order of their bytes, whatever the collation of the database.
+create index canvases_listing_idx on canvases(account_id, canvas_id collate "C");
+create index canvases_agent_listing_idx on canvases(account_id, agent_id, canvas_id collate "C");
+-- Deleted canvases in the order in which they are purged.
+create index canvases_deleted_idx on canvases(deleted_at) where deleted_at is not null;
+
+-- The last place in the logs of deleted canvases. A new canvas of the same id continues after it, so that an
+-- old cursor is never valid in the new log.
+create table ended_canvases (
+  account_id text not null references accounts(account_id) on delete cascade,
+  canvas_id text not null, last_seq bigint not null,
+  primary key (account_id, canvas_id)
+);
+
+create table canvas_events (
+  account_id text not null, canvas_id text not null, seq bigint not null, event_type text not null,
+  visibility text not null constraint visibility_is_known check (visibility in ('public', 'internal')),
+  payload jsonb not null, created_at timestamptz not null default now(),
+  primary key (account_id, canvas_id, seq),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
+);
+
+-- The bytes of assets are blobs, which are never overwritten: every version of an asset has a new key.
+create table canvas_assets (
+  account_id text not null, canvas_id text not null, path text not null,
+  blob_key text not null unique,
+  size bigint not null constraint size_is_counted check (size >= 0),
+  primary key (account_id, canvas_id, path),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
+);
+
+-- A version is stored when it is replaced, and has only what the next version changed: an older version is
+-- read from the present canvas and all versions since.
+create table canvas_versions (
+  account_id text not null, canvas_id text not null,
+  version_no bigint not null constraint version_no_from_one check (version_no >= 1),
+  -- The last revision of the canvas with this content.
+  revision bigint not null,
+  title text not null, titled_by text,
+  -- Empty means the main session of its agent.
+  session_key text not null default '',
+  -- Null: the next version has the same spec.
+  spec jsonb,
+  -- Whether the version has its spec and all of its assets, not only those that the next version changed.
+  is_complete boolean not null default false,
+  -- Whether a person had accepted the spec and the page when they were replaced.
+  is_accepted boolean not null,
+  tool_hints text, written_by text, written_at timestamptz,
+  -- The parts that differ from the version before, as JSON; null for the first version.
+  changed text,
+  -- The parts that the next version changed.
+  next_changed text not null,
+  primary key (account_id, canvas_id, version_no),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
+);
+
+-- The assets of a version that the next version changed. Without a blob: the version does not have the asset.
+create table canvas_version_assets (
+  account_id text not null, canvas_id text not null, version_no bigint not null, path text not null,
+  blob_key text, size bigint,
+  primary key (account_id, canvas_id, version_no, path),
+  foreign key (account_id, canvas_id, version_no)
+    references canvas_versions(account_id, canvas_id, version_no) on delete cascade,
+  constraint blob_has_size check ((blob_key is null) = (size is null)),
+  constraint size_is_counted check (size >= 0)
+);
+-- A blob may be that of several versions and of the canvas, after a version was restored.
+create index canvas_version_assets_blob_idx on canvas_version_assets(blob_key) where blob_key is not null;
+
+-- The views of a canvas. A view is removed with its connection, and expires if the instance of the connection
+-- crashes.
+create table canvas_views (
+  account_id text not null, canvas_id text not null, view_id text not null, client_id text not null,
+  connection_id text not null, expires_at timestamptz not null,
+  primary key (account_id, canvas_id, view_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
+);
+create index canvas_views_connection_idx on canvas_views(connection_id);
+create index canvas_views_expiry_idx on canvas_views(expires_at);
+
+-- One execution of an action, which is also its record: actor, call, times and outcome. CV-48
+create table executions (
+  account_id text not null, canvas_id text not null, event_id text not null, action_id text not null,
+  -- Chosen by the caller: a repeated request has one execution. The digest detects an id that is reused for
+  -- another request.
+  request_id text, request_digest text,
+  status text not null
+    constraint action_status_is_known
+      check (status in ('asked', 'running', 'completed', 'failed', 'refused')),
+  -- The principal that started it, and the person who confirmed it if that was required.
+  actor json not null, confirmed_by text,
+  tool text,
+  -- The resolved call, which a person confirms, until the execution ends. json, not jsonb: it must be
+  -- returned exactly as it was written.
+  resolved json,
+  -- The result or the error.
+  answer json,
+  -- The revision of the canvas after the end.
+  revision bigint,
+  -- The position of the canvas's log at which the execution was stored.
+  log_seq bigint not null default 0,
+  created_at timestamptz not null default clock_timestamp(), started_at timestamptz, ended_at timestamptz,
+  -- The claim of the instance that runs it.
+  owner_id text, lease_until timestamptz,
+  primary key (account_id, event_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
+  constraint running_means_held check (status <> 'running'
+    or (owner_id is not null and lease_until is not null and started_at is not null)),
+  constraint ended_means_over check ((ended_at is not null) = (status in ('completed', 'failed', 'refused')))
+);
+create index executions_listing_idx on executions(account_id, canvas_id, event_id desc);
+create index executions_status_idx on executions(account_id, canvas_id, status, event_id desc);
+create unique index executions_request_idx on executions(account_id, canvas_id, request_id)
+  where request_id is not null;
+create index executions_running_idx on executions(lease_until) where status = 'running';
+-- Executions that wait for a confirmation.
+create index executions_waiting_idx on executions(account_id, canvas_id, created_at) where status = 'asked';
+create index executions_ended_idx on executions(ended_at) where ended_at is not null;
+create index executions_log_idx on executions(account_id, canvas_id, log_seq);
+
+-- Refresh jobs, one row per job of a spec; claimed like runs.
+create table canvas_refreshes (
+  account_id text not null, canvas_id text not null, refresh_id text not null, action_id text not null,
+  every_ms bigint not null,
+  -- Whether the job runs only while the canvas has a view.
+  only_watched boolean not null default false,
+  next_at timestamptz not null, owner_id text, lease_until timestamptz,
+  failures integer not null default 0,
+  -- The last error, as JSON.
+  error text,
+  primary key (account_id, canvas_id, refresh_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade
+) with (fillfactor = 70);
+create index canvas_refreshes_due_idx on canvas_refreshes(next_at);
+
+-- The document of a canvas of mode `markdown`. Its text is that of the newest draft, or empty.
+create table documents (
+  account_id text not null, canvas_id text not null,
+  -- The session that owns the canvas.
+  session_id text not null,
+  -- When the canvas was created: the newest document of a session is the session's document.
+  created_at timestamptz not null,
+  -- Whether the canvas has the mode `markdown` now. The text of a canvas that changed its mode is kept.
+  is_active boolean not null default true,
+  -- Whether a draft of the document is not reported by a hidden message.
+  has_unreported boolean not null default false,
+  -- Raised whenever the user interrupts the assistant.
+  epoch bigint not null default 0,
+  -- The run that may write to the document, and until when.
+  lease_id text, lease_run_id text, lease_session_id text, lease_expires_at timestamptz,
+  -- The runs that a person has taken the document from, separated by spaces. A message and a cancel are not
+  -- recorded here: the runs show them.
+  interrupted_run_ids text not null default '',
+  -- The lines that the holder of the lease was shown, as [first, last] pairs.
+  inspected jsonb not null default '[]',
+  primary key (account_id, canvas_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
+  constraint lease_is_complete
+    check (num_nulls(lease_id, lease_run_id, lease_session_id, lease_expires_at) in (0, 4)),
+  constraint leased_means_active check (is_active or lease_id is null),
+  constraint epoch_from_zero check (epoch >= 0)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+create index documents_session_idx on documents(account_id, session_id, created_at desc, canvas_id desc)
+  where is_active;
+create index documents_unreported_idx on documents(account_id, session_id) where has_unreported and is_active;
+-- Leased documents, which are few. Without lease_expires_at, so that a renewal writes no index.
+create index documents_leased_idx on documents(lease_session_id, lease_run_id, account_id)
+  where lease_id is not null;
+
+-- The texts of authors, in order. Of the reported drafts only the newest is kept, as the base of the next.
+create table document_drafts (
+  account_id text not null, canvas_id text not null,
+  draft_no bigint not null constraint draft_no_from_one check (draft_no >= 1),
+  text text not null, revision_id text not null,
+  author_kind text not null constraint author_is_known check (author_kind in ('person', 'assistant')),
+  author_id text not null, author_run_id text,
+  -- Whether a report of the draft is being made, so that a later text of its author is another draft.
+  is_closed boolean not null default false,
+  -- Whether the text is a version, or equals the version before. The drafts of which it is true come first.
+  is_versioned boolean not null default false,
+  -- Whether a hidden message reports the draft.
+  is_reported boolean not null default false,
+  primary key (account_id, canvas_id, draft_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade,
+  constraint reported_means_closed check (is_closed or not is_reported),
+  constraint reported_means_versioned check (is_versioned or not is_reported)
+);
+
+create table document_versions (
+  account_id text not null, canvas_id text not null,
+  version_no bigint not null constraint version_no_from_one check (version_no >= 1),
+  text text not null,
+  -- Bytes of the text.
+  size bigint not null constraint size_is_counted check (size >= 0),
+  revision_id text not null,
+  author_kind text not null constraint author_is_known check (author_kind in ('person', 'assistant')),
+  author_id text not null, author_run_id text,
+  created_at timestamptz not null default clock_timestamp(),
+  primary key (account_id, canvas_id, version_no),
+  foreign key (account_id, canvas_id) references documents(account_id, canvas_id) on delete cascade
+);
+create index document_versions_revision_idx on document_versions(revision_id, account_id, canvas_id);
+
+-- Bytes stored outside the logs. The id is the digest of the bytes. Every row has a new blob key, so that
+-- sweeping the blob of a deleted row never deletes the blob of a new one.
+create table artifacts (
+  account_id text not null references accounts(account_id) on delete cascade,
+  artifact_id text not null, size bigint not null, media_type text not null,
+  blob_key text not null unique,
+  -- Whether the blob is completely stored.
+  is_stored boolean not null default false,
+  -- The last time that a caller was about to refer to it; the sweep skips recent ones.
+  touched_at timestamptz not null default now(),
+  primary key (account_id, artifact_id)
+);
+
+-- References to an artifact, each from a run (its events, messages, boards) or a canvas. A referenced
+-- artifact is kept.
+create table artifact_refs (
+  account_id text not null, artifact_id text not null,
+  run_id text references runs(run_id) on delete cascade,
+  canvas_id text,
+  -- The log position at which the holder was last known to mention the artifact; null: not known yet. For a
+  -- run it is set when its log was pruned and the rest of the run still mentions the artifact.
+  mentioned_seq bigint,
+  foreign key (account_id, artifact_id) references artifacts(account_id, artifact_id),
+  foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
+  constraint one_holder check ((run_id is null) <> (canvas_id is null))
+);
+-- Of an artifact, for its sweep and for the foreign key.
+create index artifact_refs_artifact_idx on artifact_refs(account_id, artifact_id);
+create unique index artifact_refs_run_idx on artifact_refs(account_id, artifact_id, run_id)
+  where run_id is not null;
+create unique index artifact_refs_canvas_idx on artifact_refs(account_id, artifact_id, canvas_id)
+  where canvas_id is not null;
+create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is not null;
+create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
+  where canvas_id is not null;
+
+-- Connected machines, on any instance, and their tools. A row expires if the instance of the connection
+-- crashes.
+create table nodes (
+  account_id text not null references accounts(account_id) on delete cascade,
+  node_id text not null,
+  connection_id text not null unique,
+  instance_id text not null, version text not null, platform text not null,
+  -- json, not jsonb: a schema is returned exactly as it was declared.
+  tools json not null, connected_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz not null,
+  primary key (account_id, node_id)
+) with (fillfactor = 70);
+
+-- Calls to a connection of another instance. A row exists as long as its call.
+create table calls (
+  call_id text primary key,
+  account_id text not null references accounts(account_id) on delete cascade,
+  -- The connection, not the node: when the connection ends, the call fails.
+  target text not null, method text not null, params json not null,
+  status text not null constraint call_status_is_known check (status in ('asked', 'taken', 'answered')),
+  answer json, deadline timestamptz not null,
+  -- The time until which the caller waits for the answer, unless it is renewed.
+  heard_until timestamptz not null default 'infinity', cancelled_at timestamptz,
+  constraint answered_means_answer check ((answer is not null) = (status = 'answered'))
+);
+create index calls_target_idx on calls(target) where status <> 'answered';
+create index calls_deadline_idx on calls(deadline);
+
+-- The audit chain: the hash of each record covers the record before, so that edits, removals and reordering
+-- are detected.
+create table audit (
+  seq bigint primary key,
+  account_id text not null, at timestamptz not null,
+  storage_class text not null constraint class_is_known check (storage_class in ('ops', 'audit')),
+  action text not null,
+  -- The exact text that is hashed.
+  record text not null,
+  hash text not null
+);
+create index audit_action_idx on audit(action, seq);
+-- The end of the chain. Its lock orders the records.
+create table audit_head (
+  only_row boolean primary key default true check (only_row),
+  last_seq bigint not null,
+  last_hash text not null
+);
+insert into audit_head (last_seq, last_hash) values (0, '');
+-- The signed position of the last record that was removed.
+create table audit_checkpoint (
+  only_row boolean primary key default true check (only_row),
+  seq bigint not null constraint seq_from_one check (seq >= 1),
+  hash text not null,
+  signature text not null
+);
+
+-- Work that one instance at a time does for all, and when the next one may do it.
+create table sweeps (
+  name text primary key,
+  next_at timestamptz not null
+);
+
+-- One row that the readiness check rewrites, to know that a durable write is possible.
+create table probes (
+  only_row boolean primary key default true check (only_row),
+  probed_at timestamptz not null
+);
+
+-- End the leases that runs of a session hold and those of its documents, or those of one run, because the
+-- user acted: raise the epoch and append an event to the log of each canvas. Returns the canvases, or null.
+-- The caller has locked the session. RS-79
+-- A function, because it is called by the statement that enqueues a run: each statement in it sees what was
+-- committed while the caller waited for the session, such as a lease.
+create function end_leases(for_account text, for_session text, for_run text, by_run text, event text)
+returns text[] language plpgsql as $$
+declare
+  leased record;
+  place record;
+  raised bigint;
+  ended text[];
+begin
+  for leased in
+    select canvas_id from documents
+     where lease_id is not null and account_id = for_account
+       and for_session in (lease_session_id, session_id)
+       and (for_run is null or lease_run_id = for_run)
+     order by canvas_id collate "C"  -- as the other transactions that lock several documents
+  loop
+    perform from canvases where account_id = for_account and canvas_id = leased.canvas_id for update;
+    update documents
+       set epoch = epoch + 1, inspected = '[]', lease_id = null,
+           lease_run_id = null, lease_session_id = null, lease_expires_at = null
+     where account_id = for_account and canvas_id = leased.canvas_id
+       and for_session in (lease_session_id, session_id) and (for_run is null or lease_run_id = for_run)
+    returning epoch into raised;
+    continue when not found;
+    update canvases set last_seq = last_seq + 1
+     where account_id = for_account and canvas_id = leased.canvas_id
+    returning last_seq, revision into place;
+    insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
+    values (for_account, leased.canvas_id, place.last_seq, 'canvas.lease.changed', 'public',
+            event::jsonb || jsonb_build_object(
+              'canvasId', leased.canvas_id, 'revision', place.revision, 'canvas_epoch', raised,
+              'provenance', event::jsonb->'provenance'
+                || jsonb_build_object('agent_id', for_account, 'run_id', by_run)),
+            clock_timestamp());
+    ended := ended || leased.canvas_id;
+  end loop;
+  return ended;
+end $$;
+
+-- Pin statistics whose real values can lead to a plan that reads a whole log or a whole table. Trimmed logs
+-- have one event each. If most runs have one, the index on created_at seems as good as the primary key, and
+-- each page of a log would read and sort the whole log. Assume 50 events per run.
+alter table run_events alter column run_id set (n_distinct = -0.02);
+-- If there are few actions, it seems best to read all records from the newest on until a page of one action
+-- is found, which never ends for a rare action. Assume 100 records per action.
+alter table audit alter column action set (n_distinct = -0.01);
+-- If all rows have one status, the index on the status seems useless, but a listing of another status needs
+-- it.
+alter table runs alter column status set (n_distinct = 5);
+alter table executions alter column status set (n_distinct = 5);
+-- If all canvases have one agent, the index on the agent seems useless in the same way. Assume 100 canvases
+-- per agent.
+alter table canvases alter column agent_id set (n_distinct = -0.01);
+-- If most sessions have one run and most canvases one execution, every index that begins with the session or
+-- the canvas seems equally good. Assume 50 runs per session and 100 executions per canvas.
+alter table runs alter column session_id set (n_distinct = -0.02);
+alter table executions alter column canvas_id set (n_distinct = -0.01);

@@ -1,2 +1,0 @@
--- Add the last error of a refresh job.
-alter table canvas_refreshes add column error text;

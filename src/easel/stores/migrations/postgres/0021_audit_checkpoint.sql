@@ -1,8 +1,0 @@
--- Add the checkpoint of the audit chain: the signed position of the last record that was removed.
-create table audit_checkpoint (
-  only_row boolean primary key default true check (only_row),
-  seq bigint not null constraint seq_from_one check (seq >= 1),
-  hash text not null,
-  signature text not null,
-  cut_at timestamptz not null default now()
-);

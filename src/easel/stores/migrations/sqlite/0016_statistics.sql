@@ -1,1 +1,0 @@
--- Nothing to do: SQLite plans without statistics. Postgres pins some of them.
