@@ -133,6 +133,7 @@ def canvas_version_asset_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 FILL = [
     rows("accounts", 1_000, account_id="'user' || n", name="'user' || n"),
+    rows("people", 1_000, user_id="'user' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
     session_rows(1, session_id="'big'", title="'big'", last_thread_seq=f"{BIG}"),
     run_rows(run_id="'r' || n", session_id="'s' || n", idempotency_key="'key' || n"),

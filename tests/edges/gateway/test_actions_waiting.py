@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
 from easel.host.actions.request import ActionRequest
 from easel.settings import Settings
@@ -19,6 +18,7 @@ from tests.edges.gateway.action_fixtures import (
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -125,11 +125,15 @@ delete from canvas_actions
                            for update skip locked))
 returning event_id;
 
+-- define: refresh_account_is_active
+-- Whether the account of the refresh job is not disabled.
+(select a.disabled_at is null from accounts a where a.account_id = r.account_id);
+
 -- name: claim_refreshes
 -- Claim refresh jobs that are due. The canvas of a job must have a valid view, unless `unwatched` is set and
 -- the job is not `only_watched`. Jobs with a valid claim are skipped, and so are jobs that the calling
--- process still runs although their claim has expired. Rows that another instance has locked are skipped.
--- CV-19, X9
+-- process still runs although their claim has expired, and jobs of disabled accounts. Rows that another
+-- instance has locked are skipped. CV-19, X9
 with due as (
   select account_id, canvas_id, refresh_id from canvas_refreshes r
    where next_at <= statement_timestamp() and (lease_until is null or lease_until <= clock_timestamp())
@@ -138,6 +142,8 @@ with due as (
             where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()))
      and (account_id, canvas_id, refresh_id) not in (
            select * from unnest(:account_ids::text[], :canvas_ids::text[], :refresh_ids::text[]))
+     and
+     -- include: refresh_account_is_active
    order by next_at limit :capacity
      for update skip locked
 )
@@ -153,6 +159,8 @@ returning r.account_id, r.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.fa
 select extract(epoch from min(next_at) - clock_timestamp())::float8 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= clock_timestamp())
+   and
+   -- include: refresh_account_is_active
    and ((:unwatched::boolean and not only_watched) or exists (
          select 1 from canvas_views v
           where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));

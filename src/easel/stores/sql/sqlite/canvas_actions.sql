@@ -118,10 +118,14 @@ delete from canvas_actions
                                 where ended_at < :before order by ended_at limit 500)
 returning event_id;
 
+-- define: refresh_account_is_active
+-- Whether the account of the refresh job is not disabled.
+(select a.disabled_at is null from accounts a where a.account_id = r.account_id);
+
 -- name: claim_refreshes
 -- Claim refresh jobs that are due. The canvas of a job must have a valid view, unless `unwatched` is set and
 -- the job is not `only_watched`. Jobs with a valid claim are skipped, and so are jobs that the calling
--- process still runs although their claim has expired. CV-19, X9
+-- process still runs although their claim has expired, and jobs of disabled accounts. CV-19, X9
 update canvas_refreshes
    set owner_id = :owner_id, lease_until = :until
  where (account_id, canvas_id, refresh_id) in (
@@ -133,6 +137,8 @@ update canvas_refreshes
             and (account_id, canvas_id, refresh_id) not in (
                   select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
                     from json_each(:running))
+            and
+            -- include: refresh_account_is_active
           order by next_at limit :capacity)
 returning account_id, canvas_id, refresh_id, action_id, every_ms, failures;
 
@@ -142,6 +148,8 @@ returning account_id, canvas_id, refresh_id, action_id, every_ms, failures;
 select (min(next_at) - :now) / 1e6 as seconds
   from canvas_refreshes r
  where (lease_until is null or lease_until <= :now)
+   and
+   -- include: refresh_account_is_active
    and ((:unwatched and not only_watched) or exists (
          select 1 from canvas_views v
           where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > :now));
