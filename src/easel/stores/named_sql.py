@@ -22,7 +22,7 @@ _INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 _SQLITE_WORDS = [
     (re.compile(words), replacement)
     for words, replacement in (
-        (r'::\w+(\[\])?| collate "C"|\s+for (update|key share)( skip locked)?\b', ""),
+        (r'::\w+(\[\])?| collate "C"|\s+for ((no key )?update|key share)( skip locked)?\b', ""),
         (r"ctid = any\(array\((select) ctid ([^;]*)\)\)", r"rowid in (\1 rowid \2)"),
         (r"= any\(:(\w+)\)", r"in (select value from json_each(:\1))"),
         (r"\b(clock_timestamp|statement_timestamp|now)\(\)", ":now"),
