@@ -1,8 +1,8 @@
 """Every statement that reads or changes the rows of an account names the account. RS-76
 
 A table is owned if it has a column `account_id`. Each select, insert, update or delete of a statement must
-compare the account of every owned table that it names: with an argument, or with the row of a table outside of
-it. Exceptions have a reason each. The SQL is read as text, without a database.
+compare the account of every owned table that it names: with an argument, or with the row of a table outside
+of it. Exceptions have a reason each. The SQL is read as text, without a database.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ STATEMENTS = [
     ([], "select 1 from runs where account_id = :account_id and run_id = :run_id"),
     ([], "insert into settings (account_id, key) values (:account_id, :key)"),
     ([], "delete from runs where (account_id, session_id) in (select account_id, session_id from ended)"),
-    ([], "select 1 from runs r join sessions s on s.account_id = r.account_id where r.account_id = :account_id"),
+    ([], "select 1 from runs r join sessions s on s.account_id = r.account_id where r.account_id = :a"),
     ([], "select 1 from sessions s where account_id = :a and exists (select 1 from runs r"
          " where r.account_id = s.account_id)"),
     ([], "delete from runs where rowid in (select rowid from runs where account_id = :account_id limit 1)"),
@@ -172,9 +172,9 @@ STATEMENTS = [
     (["runs"], "select account_id, name from runs order by account_id"),
     (["runs"], "update runs set status = 'a' where run_id = :run_id"),
     (["settings"], "insert into settings (key) values (:key)"),
-    (["runs", "sessions"], "select 1 from runs r join sessions s on s.account_id = r.account_id where r.run_id = 1"),
-    (["sessions"], "select 1 from runs r, sessions s where r.account_id = :account_id and s.session_id = 'a'"),
-    (["runs"], "select 1 from sessions where account_id = :a and exists (select 1 from runs where run_id = 'a')"),
+    (["runs", "sessions"], "select 1 from runs r join sessions s on s.account_id = r.account_id"),
+    (["sessions"], "select 1 from runs r, sessions s where r.account_id = :a and s.session_id = 'a'"),
+    (["runs"], "select 1 from sessions where account_id = :a and exists (select 1 from runs)"),
     (["runs"], "delete from runs where rowid in (select rowid from runs where run_id = :run_id)"),
     (["runs"], "select 1 from runs where (account_id, run_id) not in (select 1)"),
 ]  # fmt: skip

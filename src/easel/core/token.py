@@ -1,8 +1,8 @@
 """A token: the credential of a person, a node or a service in one account. Only its digest is stored.
 
 A node's token can only be used to connect as a node. If it is stolen, it gives access to the calls of that
-node and to no other rows of the account. A node's token is bound to one node id: when it is created, or at its
-first connection. RS-68
+node and to no other rows of the account. A node's token is bound to one node id: when it is created, or at
+its first connection. RS-68
 """
 
 import hashlib

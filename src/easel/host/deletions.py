@@ -34,8 +34,8 @@ class DeletionPurge:
         rows = await self._purge("session", self._deletions.purge_session)
         rows += await self._purge("canvas", self._deletions.purge_canvas)
         for account_id in await self._deletions.list_accounts():
-            # The account's row is deleted last, so that an interrupted purge is continued. A blob that a worker
-            # stores meanwhile has no row in the end, and is swept like any such blob.
+            # The account's row is deleted last, so that an interrupted purge is continued. A blob that a
+            # worker stores after this has no row in the end, and is swept like any such blob.
             async for key in self._blobs.list(account_folder(account_id)):
                 await self._blobs.delete(key)
             rows += await self._purge("account", partial(self._deletions.purge_account, account_id))

@@ -88,7 +88,8 @@ def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
     text = build_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
-        '"actor":{"account_id":"owner","user_id":"owner","name":"owner","kind":"person"},"metadata":{"visibility":"system"}}'
+        '"actor":{"account_id":"owner","user_id":"owner","name":"owner","kind":"person"},'
+        '"metadata":{"visibility":"system"}}'
     )
 
 

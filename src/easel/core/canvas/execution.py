@@ -161,7 +161,7 @@ def principal_of(execution: Execution) -> Principal:
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
-    """Return the actor of an execution: a person's client, an agent in its session, or the host. CV-48, RS-76"""
+    """Return the actor of an execution: a person's client, an agent in a session, or the host. CV-48"""
     user = {} if principal.user_id is None else {"userId": principal.user_id}
     return {
         "accountId": principal.account_id,

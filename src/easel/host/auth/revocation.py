@@ -1,7 +1,7 @@
 """Revocation: what a credential has opened is closed when its token is revoked or its browser signs out.
 
-Owns the watchers of this instance, which are called within `RECHECK_SECONDS` of the revocation of a token, and
-at once when a sign-out is notified.
+Owns the watchers of this instance, which are called within `RECHECK_SECONDS` of the revocation of a token,
+and at once when a sign-out is notified.
 """
 
 import asyncio

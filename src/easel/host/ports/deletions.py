@@ -9,7 +9,8 @@ class DeletionStore(Protocol):
     """Sessions, canvases and accounts that are deleted, but whose rows are not purged yet.
 
     A step is one short transaction. It deletes a bounded number of rows of the session or canvas that was
-    deleted first, or of the account, and returns how many. 0 means that nothing is left, or that other workers purge the rest.
+    deleted first, or of the account, and returns how many. 0 means that nothing is left, or that other
+    workers purge the rest.
     """
 
     async def purge_session(self) -> int: ...

@@ -1,7 +1,8 @@
 """Purging deleted sessions, canvases and accounts, in short transactions.
 
-`sessions`, `canvases` and `accounts` mark what is deleted. A step deletes a bounded number of rows: events and messages
-first, the marked row last, so that an interrupted purge is continued. The statements are in `deletions.sql`.
+`sessions`, `canvases` and `accounts` mark what is deleted. A step deletes a bounded number of rows: events
+and messages first, the marked row last, so that an interrupted purge is continued. The statements are in
+`deletions.sql`.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class SqlDeletions:
         return await self._purge("lock_deleted_account", {"account_id": account_id}, _purge_account)
 
     async def _purge(self, find: str, ids: Ids, purge_rows: Callable[[Ids], Steps[int]]) -> int:
-        """Do one step for the session, canvas or account that `find` returns. Returns how many rows were deleted."""
+        """Do one step for what `find` returns. Returns how many rows were deleted."""
 
         def steps() -> Steps[int]:
             found = yield find, ids

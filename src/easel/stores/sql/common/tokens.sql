@@ -7,7 +7,8 @@ returning token_id, account_id, kind, name, node_id, created_at, revoked_at;
 
 -- define: valid_token
 -- A token that was not revoked, of an account that is not disabled, with the person whose account it is.
-select t.token_id, t.account_id, t.kind, t.name, t.node_id, t.created_at, t.revoked_at, p.user_id, p.is_operator
+select t.token_id, t.account_id, t.kind, t.name, t.node_id, t.created_at, t.revoked_at, p.user_id,
+       p.is_operator
   from tokens t
   join accounts a on a.account_id = t.account_id and a.disabled_at is null
   left join people p on p.user_id = t.account_id
