@@ -23,7 +23,6 @@ from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import parse_spec
 from easel.core.document.document import Author, AuthorKind
 from easel.core.document.lease import Free
-from easel.core.principal import THE_OWNER
 from easel.core.run import boards
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
@@ -35,6 +34,7 @@ from easel.core.stream.message_text import EncodedRun, take_out_runs
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed
 from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

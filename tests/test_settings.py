@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from easel import settings
+from easel.assembly.storage import owner_credential
 from easel.errors import BadSettings
-from easel.host.auth.sign_in import SignIn
 from easel.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -139,7 +139,7 @@ def test_settings_are_immutable() -> None:
 def test_repr_contains_no_secret() -> None:
     assert {row.variable for row in settings.rows() if row.secret} >= {"EASEL_TOKEN", "EASEL_DATABASE_URL"}
     assert SECRET not in repr(Settings(token=SECRET, database_url=f"postgresql://u:{SECRET}@h/d"))
-    assert SECRET not in repr(SignIn(SECRET, key=SECRET))
+    assert SECRET not in repr(owner_credential(SECRET))
 
 
 def test_data_folder_defaults_to_the_data_folder_of_the_user(

@@ -30,10 +30,10 @@ from bench.growth.sizes import (
 from bench.setting import connected
 from easel.core.audit.chain import START, Link, link_entries
 from easel.core.audit.record import new_entry
-from easel.core.principal import THE_OWNER
 from easel.stores.postgres import open_postgres
 from easel.stores.sqlite import open_sqlite
 from easel.stores.sqlite.connection import Connector
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,13 +13,14 @@ from typing import NewType
 RunId = NewType("RunId", str)
 SessionId = NewType("SessionId", str)
 AccountId = NewType("AccountId", str)
+UserId = NewType("UserId", str)  # a person; equal to the id of the person's own account
 WorkerId = NewType("WorkerId", str)
 MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
 ArtifactId = NewType("ArtifactId", str)
 CanvasId = NewType("CanvasId", str)
 
-OWNER = AccountId("owner")  # the only user until there are accounts
+OWNER = AccountId("owner")  # the account of the person who operates the host
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 # Ids are encoded two characters at a time, to be fast: every event and request has an id.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import Page, expect
 
-from easel.core.principal import THE_OWNER, PrincipalKind
+from easel.core.principal import PrincipalKind
 from easel.host.canvases.drafts import Draft
 from tests.browser.canvas import (
     COCKPIT_SPEC,
@@ -23,6 +23,7 @@ from tests.browser.canvas import (
 )
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 PAUSE_MS = 700  # of canvas_consent.js
-AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT, user_id=None)
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo"}
 TWO: dict[str, Any] = {
     **{name: part for name, part in COCKPIT_SPEC.items() if name != "bindings"},

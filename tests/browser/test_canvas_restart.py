@@ -11,7 +11,6 @@ from playwright.async_api import Page, expect
 
 from easel.core.canvas.canvas import Change
 from easel.core.canvas.events import CanvasEvents
-from easel.core.principal import THE_OWNER
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.ids import OWNER, CanvasId
 from tests.browser.canvas import (
@@ -26,6 +25,7 @@ from tests.browser.canvas import (
 from tests.browser.wire import Wire
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.processes import Launcher
 
 if TYPE_CHECKING:

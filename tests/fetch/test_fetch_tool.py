@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.core.web.hosts import OWN_PAGE, parse_networks
 from easel.errors import BadInput, Forbidden, HostError, ToolFailed
@@ -26,6 +25,7 @@ from easel.fetch.tool import SCHEMA, FetchTool
 from easel.host.tools.schema import build_validator
 from tests.fetch.web_server import WebServer, run_web_server
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Principal
 from easel.errors import Unavailable
 from easel.host.artifacts.artifacts import Artifacts
-from easel.ids import OWNER, AccountId
+from easel.ids import OWNER
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import Blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from tests.stores.blob_locations import BlobLocation, aws, bucket, disk, location, pieces, s3_server
 from tests.support.artifacts import id_of
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from easel.core.artifact.artifact import Artifact
+    from easel.core.principal import Principal
     from tests.host.conftest import TurnableClock
 
 # Fixtures: a folder, and a bucket behind a real HTTP server.
@@ -28,7 +29,7 @@ __all__ = ["aws", "bucket", "disk", "harness", "location", "s3_server"]
 
 LIMIT = 3 * PART_BYTES
 GRACE = 7 * 86_400.0
-OTHER = Principal(AccountId("mallory"), "mallory")
+OTHER = person("mallory", "mallory")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 
 

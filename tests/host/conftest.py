@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.limits import LoopLimits
 from easel.core.tool.definition import ToolDefinition
 from easel.host.artifacts.artifacts import Artifacts
@@ -30,6 +29,7 @@ from easel.stores.blobs.store import open_blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.database import wall_clock
 from tests.support.fixed_model import FixedModel
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -94,6 +94,10 @@ class RunHarness:
             max_attempts=3,
             max_message_bytes=100_000,
         )
+
+    async def sql(self, text: str) -> None:
+        """Execute a statement on the database, bypassing the stores."""
+        await self.database.write(lambda connection: connection.execute(text).fetchall())
 
     def worker(self, *tools: Tool, model: Model | None = None, runs: Any = None, **options: Any) -> RunWorker:
         sources = options.pop("sources", ())

@@ -10,7 +10,6 @@ import msgspec
 
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.spec import SpecLimits
-from easel.core.principal import THE_OWNER
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.live_output import LiveOutputs
@@ -31,6 +30,7 @@ from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
 from easel.stores.blobs.store import open_blobs
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal

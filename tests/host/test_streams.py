@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.batch import Batch
 from easel.core.run.events import RunEvents
 from easel.core.run.status import Status
@@ -17,8 +16,9 @@ from easel.core.stream.filter import RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.notifications import RunAppended
 from easel.errors import CursorOutOfRange, NotFound, TooMany, Unavailable
 from easel.host.streams import RUNS, StreamQuota, Subscription, TailMemory, Tails
-from easel.ids import AccountId, MessageId, RunId, WorkerId
+from easel.ids import MessageId, RunId, WorkerId
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER, person
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ async def test_stream_without_further_visible_events_ends_with_the_log(tails: Ta
 @rule("RX-54")
 async def test_run_of_another_user_is_not_found(tails: Tails, writer: Writer):
     with pytest.raises(NotFound):
-        await tails.open(Principal(AccountId("someone else"), "x"), writer.run_id, 0, WHOLE_RUN)
+        await tails.open(person("someone else", "x"), writer.run_id, 0, WHOLE_RUN)
     with pytest.raises(NotFound):
         await tails.open(THE_OWNER, "run_nonsense", 0, WHOLE_RUN)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Conversation, Text, Usage
 from easel.core.run.status import Status
 from easel.llm.build import Models, RequestSettings
@@ -22,6 +21,7 @@ from tests.host.runs.workers import wait_until_ended, working
 from tests.llm.talking import ask, choice_of, texts
 from tests.real_model.server import CONTEXT_TOKENS
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

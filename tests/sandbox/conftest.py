@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import Principal
 from easel.core.tool.context import ToolContext
 from easel.ids import OWNER, AccountId
 from easel.sandbox.bubblewrap import Bubblewrap
@@ -15,10 +14,13 @@ from easel.sandbox.limits import MB, CommandLimits
 from easel.sandbox.modes import Choice, choose
 from easel.sandbox.session_dirs import SessionDirs
 from easel.sandbox.tools import MachineTool, machine_tools
+from tests.support.principals import person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from easel.core.principal import Principal
 
 SMALL = CommandLimits(
     cpu_seconds=20, memory_bytes=256 * MB, processes=48, output_bytes=MB, file_bytes=64 * MB, free_bytes=0
@@ -28,7 +30,7 @@ SMALL = CommandLimits(
 def context(
     session: str = "a", user: AccountId = OWNER, on_output: Callable[[str], None] | None = None
 ) -> ToolContext:
-    return ToolContext(Principal(user, "someone"), session, on_output=on_output)
+    return ToolContext(person(user, "someone"), session, on_output=on_output)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from easel.sandbox.bubblewrap import Bubblewrap
 from tests.requirements import rule
 from tests.sandbox.conftest import SMALL, Machine
 from tests.sandbox.processes import new_nap, wait_for_sleepers
+from tests.support.principals import person
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,4 +138,4 @@ async def test_broken_sandbox_is_an_error_of_the_tool(machine: Machine) -> None:
     assert isinstance(launcher, Bubblewrap)
     broken = replace(tool, shell=replace(tool.shell, launcher=replace(launcher, program="/bin/false")))
     with pytest.raises(ToolFailed, match="could not be set up"):
-        await broken.use({"command": "true"}, ToolContext(Principal(OWNER, "x"), "a"))
+        await broken.use({"command": "true"}, ToolContext(person(OWNER, "x"), "a"))

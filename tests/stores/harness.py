@@ -23,6 +23,7 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.host.deletions import DeletionPurge
 from easel.ids import OWNER, AccountId, MessageId, RunId, SessionId, WorkerId, new_run_id
+from easel.stores.blobs.store import open_blobs
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 
@@ -62,6 +63,7 @@ class Store:
 
     kind: str
     database: SqliteDatabase | PostgresDatabase
+    folder: Path
     runs: RunStore = field(init=False)
     notifier: Notifier = field(init=False)
 
@@ -93,12 +95,14 @@ class Store:
         await self.sql(f"update runs set finished_at = {self.ago(seconds)} where run_id = '{run_id}'")
 
     async def add_user(self, name: str) -> AccountId:
-        await self.sql(f"insert into accounts (account_id, kind, name) values ('{name}', 'person', '{name}')")
+        """Create a person with an account of the same id."""
+        await self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        await self.sql(f"insert into people (user_id) values ('{name}')")
         return AccountId(name)
 
     async def purge(self) -> int:
-        """Purge all deleted sessions and canvases. Returns how many rows were deleted."""
-        return await DeletionPurge(self.database.deletions).once()
+        """Purge all that is deleted. Returns how many rows were deleted."""
+        return await DeletionPurge(self.database.deletions, open_blobs(str(self.folder / "blobs"))).once()
 
     async def empty(self) -> None:
         """Delete everything but the owner; runs and events are deleted with their session or canvas."""
@@ -117,6 +121,7 @@ class Store:
             "delete from settings",
             "delete from secrets",
             "delete from accounts where account_id <> 'owner'",
+            "update accounts set disabled_at = null, deleted_at = null",
             "delete from audit",
             "delete from audit_head",
             "delete from audit_checkpoint",
@@ -175,9 +180,9 @@ async def open_migrated_store(kind: str, *, folder: Path, database_url: str) -> 
     if kind == "sqlite":
         # Without fsync per commit, for speed; tests of durability open the file themselves.
         path = folder / "easel.db"
-        return Store(kind, await open_sqlite(path, clock=database_clock, synchronous="normal"))
+        return Store(kind, await open_sqlite(path, clock=database_clock, synchronous="normal"), folder)
     with patch("easel.stores.postgres.MIN_CONNECTIONS", 1):  # most tests need no more
-        return Store(kind, await open_postgres(database_url, timeout=TIMEOUT_SECONDS))
+        return Store(kind, await open_postgres(database_url, timeout=TIMEOUT_SECONDS), folder)
 
 
 async def open_store(kind: str, *, folder: Path, database_url: str) -> Store:

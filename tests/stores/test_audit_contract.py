@@ -16,11 +16,10 @@ from easel.core.audit import record
 from easel.core.audit.chain import ChainPosition, Checkpoint, parse_position
 from easel.core.audit.record import ACTIONS, Entry, StorageClass
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import THE_OWNER, Principal
+from easel.core.principal import Principal
 from easel.host.audit import chain as audit_chain
 from easel.host.audit.audit import Audit
 from easel.host.audit.chain import AuditRetention, ChainProgress, verify
-from easel.ids import AccountId
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.sqlite import SqliteDatabase
@@ -28,12 +27,14 @@ from easel.stores.sqlite.audit import SqliteAudit
 from easel.stores.sqlite.shared_access import SharedSqlite
 from tests.requirements import case, rule
 from tests.stores.harness import open_store
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from easel.core.audit.chain import Link
+    from easel.core.principal import Principal
     from easel.host.ports import AuditStore
     from tests.stores.harness import Store
 
@@ -89,13 +90,13 @@ async def test_records_are_stored_unchanged_and_in_order(chain: AuditStore) -> N
     await chain.append(
         [new_entry(subject="1"), new_entry("run.error", "2", at=AT + timedelta(microseconds=1))]
     )
-    await chain.append([new_entry(subject="3", principal=Principal(AccountId("ann"), "Änne «x» 🙂"))])
+    await chain.append([new_entry(subject="3", principal=person("ann", "Änne «x» 🙂"))])
     links = await chain.list_after(0, 3, 10)
     assert [link.seq for link in links] == [1, 2, 3]
     assert [link.record for link in links] == [
         new_entry(subject="1").to_record(1),
         new_entry("run.error", "2", at=AT + timedelta(microseconds=1)).to_record(2),
-        new_entry(subject="3", principal=Principal(AccountId("ann"), "Änne «x» 🙂")).to_record(3),
+        new_entry(subject="3", principal=person("ann", "Änne «x» 🙂")).to_record(3),
     ]
     assert [(link.account_id, link.at, link.storage_class, link.action) for link in links] == [
         ("owner", AT, "audit", "sign_out"),

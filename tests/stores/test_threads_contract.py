@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from easel.core.artifact.artifact import NewArtifact
-from easel.core.principal import THE_OWNER
 from easel.core.run.batch import Batch
 from easel.core.run.conversation import Step, ToolCall
 from easel.core.run.events import message_of_unstarted_run
@@ -43,6 +42,7 @@ from tests.stores.harness import (
 )
 from tests.stores.test_artifacts_contract import ON_POSTGRES
 from tests.stores.test_sessions_contract import TALK, question_run
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

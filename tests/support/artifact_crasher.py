@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from easel.core.principal import THE_OWNER
 from easel.host.artifacts.artifacts import Artifacts
 from easel.ids import OWNER, CanvasId
 from easel.stores.blobs.store import Blobs, open_blobs
 from easel.stores.postgres import open_postgres
 from easel.stores.sqlite import open_sqlite
 from tests.support.artifacts import id_of, offloaded
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

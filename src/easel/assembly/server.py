@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from easel import demo
-from easel.core.principal import THE_OWNER
+from easel.core.principal import Principal
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.gateway import Gateway
 from easel.edges.gateway.limits import GatewayLimits
@@ -20,7 +20,10 @@ from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyExists, BadInput
 from easel.host.canvases.drafts import Draft
 from easel.host.services import Services
+from easel.ids import OWNER, UserId
 from easel.settings import Settings
+
+AUTHOR = Principal(OWNER, "owner", user_id=UserId(OWNER))  # of the demo canvases
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -61,7 +64,7 @@ async def serve(
         for tails in (services.tails, services.threads, services.canvas_tails):
             await tails.close()
         await server.stop()
-        await services.sign_in.close()
+        await services.revocation.close()
 
 
 def build_gateway(settings: Settings, services: Services) -> Gateway:
@@ -109,9 +112,9 @@ async def load_demo(services: Services) -> list[str]:
         draft = Draft(canvas_id=canvas.canvas_id, title=canvas.title, spec=canvas.spec, assets=assets)
         try:
             try:
-                await services.canvases.create(THE_OWNER, draft)
+                await services.canvases.create(AUTHOR, draft)
             except BadInput:
-                await services.canvases.create(THE_OWNER, replace(draft, spec=canvas.without_refresh.spec))
+                await services.canvases.create(AUTHOR, replace(draft, spec=canvas.without_refresh.spec))
         except AlreadyExists:
             await _update_commands_off(services, canvas)
         else:
@@ -121,9 +124,9 @@ async def load_demo(services: Services) -> list[str]:
 
 async def _update_commands_off(services: Services, canvas: demo.DemoCanvas) -> None:
     note = canvas.spec["state"].get(demo.COMMANDS_OFF)
-    stored = await services.canvases.get(THE_OWNER, canvas.canvas_id)
+    stored = await services.canvases.get(AUTHOR, canvas.canvas_id)
     if stored.canvas.state.get(demo.COMMANDS_OFF, note) != note:
         change = {"op": "replace", "path": f"/{demo.COMMANDS_OFF}", "value": note}
         await services.canvases.patch(
-            THE_OWNER, canvas.canvas_id, state_patch=[change], spec=None, title=None, expected_revision=None
+            AUTHOR, canvas.canvas_id, state_patch=[change], spec=None, title=None, expected_revision=None
         )

@@ -13,7 +13,7 @@ from easel import __version__
 from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
-from easel.assembly.storage import owner_token
+from easel.assembly.storage import derive_key, owner_credential, owner_token
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
@@ -25,8 +25,10 @@ from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
+from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
+from easel.host.auth.credentials import Credentials
+from easel.host.auth.revocation import Revocation
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
-from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
@@ -179,9 +181,9 @@ def build_services(shared: SharedServices) -> Services:
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     token = owner_token(settings)
     audit.add_secret(token)
-    revoked = RevokedSignIns(database.sign_ins, notifier, keep_seconds=COOKIE_SECONDS)
+    sign_ins = RevokedSignIns(database.sign_ins, notifier, keep_seconds=COOKIE_SECONDS)
     throttle = SignInThrottle(settings.sign_in_failures)
-    sign_in = SignIn(token, database.tokens, revoked, key=resources.signing_key, throttle=throttle)
+    credentials = Credentials(database.tokens, database.accounts, [owner_credential(token)], throttle)
     queue = RunQueue(
         database.runs,
         artifacts,
@@ -253,11 +255,15 @@ def build_services(shared: SharedServices) -> Services:
         shared.transactions,
         artifacts,
         audit,
-        sign_in,
+        credentials,
+        sign_ins,
+        key=derive_key(resources.signing_key, token, "canvas view"),
         max_state_bytes=settings.max_state_bytes,
     )
     return Services(
-        sign_in=sign_in,
+        credentials=credentials,
+        cookies=Cookies(credentials, sign_ins, derive_key(resources.signing_key, token, "cookie")),
+        revocation=Revocation(credentials, sign_ins),
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,

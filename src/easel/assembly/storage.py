@@ -7,6 +7,8 @@ verification of the audit chain.
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import os
 import re
 import secrets
@@ -20,11 +22,13 @@ import structlog
 
 from easel import fs
 from easel.core.audit.chain import parse_position
+from easel.core.token import NewToken, TokenKind, digest_of
 from easel.errors import BadSettings, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.audit.chain import ChainProgress, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.ports import (
+    AccountStore,
     ArtifactStore,
     AuditStore,
     Blobs,
@@ -45,12 +49,14 @@ from easel.host.ports import (
     SweepClaims,
     TokenStore,
 )
+from easel.ids import OWNER
 from easel.settings import Settings
 
 DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its database
 RETRY_SECONDS = 0.5
 LOG_SECONDS = 5.0  # between two log lines while the process waits for its database
 POSTGRES_PORT = 5432
+OWNER_TOKEN_ID = f"tok_{0:026}"
 
 log = structlog.get_logger("easel")
 
@@ -98,6 +104,9 @@ class Database(Protocol):
 
     @property
     def nodes(self) -> NodeStore: ...
+
+    @property
+    def accounts(self) -> AccountStore: ...
 
     @property
     def tokens(self) -> TokenStore: ...
@@ -371,6 +380,28 @@ def _blob_url(settings: Settings) -> str:
 def owner_token(settings: Settings) -> str:
     """Return EASEL_TOKEN, or the token in the data folder, which is generated at the first start."""
     return settings.token or generated_file(settings.data_folder / "owner-token")
+
+
+def owner_credential(token: str) -> NewToken:
+    """Return the owner's token as a credential of the account that the first migration creates."""
+    return NewToken(
+        token_id=OWNER_TOKEN_ID,
+        account_id=OWNER,
+        kind=TokenKind.USER,
+        name="owner",
+        node_id=None,
+        digest=digest_of(token),
+    )
+
+
+def derive_key(signing_key: str, token: str, purpose: str) -> bytes:
+    """Return a key for this purpose, the same on every instance until the owner's token changes.
+
+    A new owner's token so invalidates all that was signed, and no signature helps to guess the token.
+    """
+    owner = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    key = hmac.new(signing_key.encode(), b"easel owner " + owner, hashlib.sha256).digest()
+    return hmac.new(key, f"easel key {purpose}".encode(), hashlib.sha256).digest()
 
 
 def generated_file(path: Path) -> str:

@@ -94,7 +94,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
         ),
         audit=resources.audit,
         background_tasks=[
-            DeletionPurge(database.deletions).periodic(),
+            DeletionPurge(database.deletions, resources.blobs).periodic(),
             RecordRetention(database.executions, retention_seconds).periodic(),
             CanvasLogRetention(database.canvases, retention_seconds).periodic(),
             AuditRetention(

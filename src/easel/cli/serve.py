@@ -101,6 +101,7 @@ async def _serve(
     from easel.assembly.sandbox import choose_sandbox
     from easel.assembly.server import listen, load_demo, serve
     from easel.assembly.services import build_services, open_shared_services
+    from easel.assembly.storage import owner_token
     from easel.assembly.worker import build_worker
 
     if with_api:
@@ -120,7 +121,7 @@ async def _serve(
             if with_demo:
                 await load_demo(services)
             if with_api:
-                token = services.sign_in.owner_token
+                token = owner_token(settings)
                 print_banner(settings, server.address, token, sandbox.description, with_demo=with_demo)
         tune_gc()
         started.set()

@@ -1,12 +1,12 @@
-"""The principal of a request: a user, and the person or program that acts for this user.
+"""The principal of a request: the account whose rows it reaches, and the person or program that acts.
 
-Every service call and every query of a user's data has a principal.
+Every service call and every query of an account's rows has a principal. RS-76
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from easel.ids import OWNER, AccountId, RunId
+from easel.ids import AccountId, RunId, UserId
 
 MAIN_AGENT = "main"  # the id of the agent that executes runs
 
@@ -17,7 +17,7 @@ class Scope(StrEnum):
 
 
 class PrincipalKind(StrEnum):
-    """The kind of actor that acts for a user.
+    """The kind of actor that acts in an account.
 
     Only a person may confirm actions and accept specs. A node may only offer tools and answer calls. RS-59
     """
@@ -43,22 +43,22 @@ class Principal:
     name: str
     scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
-    token_id: str | None = None  # the token that authenticated the request, if it can be revoked
+    user_id: UserId | None = None  # the person who acts; None for a program
+    token_id: str | None = None  # the token that authenticated the request
     only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
     sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
     run_id: RunId | None = None  # the run in which an agent acts
+
+    def __post_init__(self) -> None:
+        if self.user_id is not None and self.kind is not PrincipalKind.USER:
+            raise ValueError(f"a principal of kind {self.kind} must not have a user_id")
 
     def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes
 
     @property
-    def is_revocable(self) -> bool:
-        """Return whether the credential can become invalid while a request or connection is open."""
-        return self.token_id is not None or self.sign_in_id is not None
-
-    @property
     def is_person(self) -> bool:
-        return self.kind is PrincipalKind.USER
+        return self.user_id is not None
 
     @property
     def actor_kind(self) -> ActorKind:
@@ -72,13 +72,12 @@ class Principal:
     @property
     def actor_id(self) -> str:
         """The id of the actor in provenance: a person's user id, otherwise the name. CC-17, RS-33"""
-        return self.account_id if self.is_person else self.name
+        return self.name if self.user_id is None else self.user_id
 
 
 def host_for(account_id: AccountId) -> Principal:
-    """Return the principal of changes that Easel itself makes to the data of this user."""
+    """Return the principal of changes that Easel itself makes to the rows of this account."""
     return Principal(account_id, "easel", kind=PrincipalKind.SERVICE)
 
 
-THE_OWNER = Principal(OWNER, "owner", frozenset(Scope))
 ANONYMOUS = Principal(AccountId(""), "nobody")  # for public routes: owns nothing, may do nothing

@@ -1,8 +1,8 @@
-"""A token: the credential of a person, a node or a service that acts for a user. Only its digest is stored.
+"""A token: the credential of a person, a node or a service in one account. Only its digest is stored.
 
 A node's token can only be used to connect as a node. If it is stolen, it gives access to the calls of that
-node and to no other data of the user. A node's token is bound to one node id: when it is created, or at its
-first connection. RS-68
+node and to no other rows of the account. A node's token is bound to one node id: when it is created, or at
+its first connection. RS-68
 """
 
 import hashlib
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from easel.core.account import Person
 from easel.core.principal import Principal, PrincipalKind, Scope
 from easel.errors import BadInput
-from easel.ids import OWNER, AccountId
+from easel.ids import AccountId
 
 PREFIX = "easel_"  # lets secret scanners recognise a leaked token
 MAX_NAME_LENGTH = 100
@@ -37,19 +38,6 @@ class Token:
     created_at: datetime
     revoked_at: datetime | None = None
 
-    @property
-    def principal(self) -> Principal:
-        # Only the owner in person is an administrator; tokens of the owner's services and nodes are not.
-        is_admin = self.kind is TokenKind.USER and self.account_id == OWNER
-        return Principal(
-            self.account_id,
-            self.name,
-            frozenset(Scope) if is_admin else frozenset[Scope](),
-            PrincipalKind(self.kind.value),
-            token_id=self.token_id,
-            only_node=self.node_id,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
@@ -59,6 +47,27 @@ class NewToken:
     name: str
     node_id: str | None
     digest: str
+
+
+def principal_of(token: Token | NewToken, person: Person | None) -> Principal | None:
+    """Return the principal of a token. None for a user's token whose account is not that of a person.
+
+    Only the operator in person is an administrator; tokens of the operator's services and nodes are not.
+    RS-76
+    """
+    is_person = token.kind is TokenKind.USER
+    if is_person and person is None:
+        return None
+    user = person if is_person else None
+    return Principal(
+        token.account_id,
+        token.name,
+        frozenset(Scope) if user is not None and user.is_operator else frozenset[Scope](),
+        PrincipalKind(token.kind.value),
+        user_id=None if user is None else user.user_id,
+        token_id=token.token_id,
+        only_node=token.node_id,
+    )
 
 
 def digest_of(token: str) -> str:

@@ -7,7 +7,9 @@ from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
-from easel.host.auth.sign_in import SignIn
+from easel.host.auth.cookies import Cookies
+from easel.host.auth.credentials import Credentials
+from easel.host.auth.revocation import Revocation
 from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
@@ -28,7 +30,9 @@ from easel.host.tools.registry import ToolRegistry
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    sign_in: SignIn
+    credentials: Credentials
+    cookies: Cookies
+    revocation: Revocation
     audit: Audit
     queue: RunQueue
     sessions: Sessions

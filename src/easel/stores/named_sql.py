@@ -23,7 +23,7 @@ _SQLITE_WORDS = [
     (re.compile(words), replacement)
     for words, replacement in (
         (r"extract\(epoch from ((?:[^()]|\([^()]*\))+)\)::float8", r"(\1) / 1e6"),
-        (r'::\w+(\[\])?| collate "C"|\s+for (update|key share)( of \w+)?( skip locked)?\b', ""),
+        (r'::\w+(\[\])?| collate "C"|\s+for ((no key )?update|key share)( of \w+)?( skip locked)?\b', ""),
         (r"ctid = any\(array\((select) ctid ([^;]*)\)\)", r"rowid in (\1 rowid \2)"),
         (r"= any\(:(\w+)\)", r"in (select value from json_each(:\1))"),
         (r"unnest\(:(\w+)\) as (\w+)\((\w+)\)", r"(select value as \3 from json_each(:\1)) as \2"),

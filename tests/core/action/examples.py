@@ -19,18 +19,18 @@ from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
 from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
-from easel.core.principal import Principal
 from easel.core.problems import Problems
 from easel.core.stream.json_text import to_json
-from easel.ids import AccountId, CanvasId
+from easel.ids import CanvasId
 from tests.core.canvas.specs import TOOLS, example
+from tests.support.principals import person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from easel.core.canvas.execution import Execution
 
-ANN = Principal(AccountId("ann"), "Ann")
+ANN = person("ann", "Ann")
 NOW = 1_730_000_000_000
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = Rules(definitions=TOOLS, floor=Confirm.NEVER, state_bytes=100_000)

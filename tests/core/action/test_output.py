@@ -21,7 +21,7 @@ EXECUTION = Execution(
     event_id="evt_" + "1" * 26,
     action_id="a" * 128,
     status=ExecutionStatus.RUNNING,
-    actor={},
+    actor={"name": "main", "kind": "agent"},
 )
 
 

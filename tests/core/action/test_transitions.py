@@ -144,6 +144,7 @@ def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> 
     }.items() <= data.items()
     assert data["actor"] == {
         "accountId": "ann",
+        "userId": "ann",
         "kind": "user",
         "name": "Ann",
         "clientId": "laptop",
@@ -517,4 +518,5 @@ def test_rejection_is_logged_and_changes_nothing_else() -> None:
 @rule("RS-59")
 @pytest.mark.parametrize("kind", [*PrincipalKind])
 def test_only_a_person_may_confirm(kind: PrincipalKind) -> None:
-    assert may_confirm(replace(ANN, kind=kind)) is (kind is PrincipalKind.USER)
+    principal = ANN if kind is PrincipalKind.USER else replace(ANN, kind=kind, user_id=None)
+    assert may_confirm(principal) is (kind is PrincipalKind.USER)

@@ -35,15 +35,16 @@ from easel.core.audit.record import (
     parse_record,
 )
 from easel.core.audit.redaction import HIDDEN, Redaction, is_secret_name
-from easel.core.principal import THE_OWNER, Principal
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.core.stream.payload_limit import LIMIT
 from easel.errors import BadInput
-from easel.ids import AccountId
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from easel.core.principal import Principal
 
 AT = datetime(2026, 11, 15, 9, 8, 39, 60, tzinfo=UTC)
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "audit.md"
@@ -76,7 +77,7 @@ def test_every_record_has_its_actor_action_and_system_visibility(action: str) ->
         "at": "2026-11-15T09:08:39.000060Z",
         "storage_class": ACTIONS[action].value,
         "action": action,
-        "actor": {"account_id": "owner", "name": "owner", "kind": "person"},
+        "actor": {"account_id": "owner", "user_id": "owner", "name": "owner", "kind": "person"},
         "subject": "run_1",
         "details": {"reason": "because"},
         "metadata": {"visibility": "system"},
@@ -87,7 +88,8 @@ def test_record_has_a_fixed_field_order_and_no_whitespace() -> None:
     text = build_entry("sign_out").to_record(1)
     assert text == (
         '{"seq":1,"at":"2026-11-15T09:08:39.000060Z","storage_class":"audit","action":"sign_out",'
-        '"actor":{"account_id":"owner","name":"owner","kind":"person"},"metadata":{"visibility":"system"}}'
+        '"actor":{"account_id":"owner","user_id":"owner","name":"owner","kind":"person"},'
+        '"metadata":{"visibility":"system"}}'
     )
 
 
@@ -260,7 +262,7 @@ def test_value_of_a_field_with_a_secret_name_is_redacted(name: str, is_secret: b
 
 @case("P6")
 def test_secret_is_redacted_in_every_part_of_a_record() -> None:
-    principal = Principal(AccountId(f"user {KEY}"), f"name {KEY}")
+    principal = person(f"user {KEY}", f"name {KEY}")
     made = build_entry(
         principal=principal,
         subject=f"subject {KEY}",
@@ -268,7 +270,7 @@ def test_secret_is_redacted_in_every_part_of_a_record() -> None:
     )
     assert KEY not in made.rest
     assert KEY not in made.account_id
-    assert made.rest.count(HIDDEN) == 6
+    assert made.rest.count(HIDDEN) == 7
 
 
 @case("P6")
@@ -363,9 +365,7 @@ HOSTILE = [
 @case("R6")
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_control_characters_are_escaped(text: str) -> None:
-    made = build_entry(
-        principal=Principal(AccountId(text), text), subject=text, details={text: text, "more": [text]}
-    )
+    made = build_entry(principal=person(text, text), subject=text, details={text: text, "more": [text]})
     assert made.rest.isprintable()
     assert record_of(made)["subject"].isascii(), "escaped, not dropped"
 

@@ -7,10 +7,10 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.ids import AccountId
 from tests.support.gateway import GatewayClient
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.principal import THE_OWNER, PrincipalKind
+from easel.core.principal import PrincipalKind
 from easel.errors import Forbidden
 from easel.host.canvases.drafts import Draft
 from tests.edges.gateway.action_fixtures import (
@@ -20,12 +20,13 @@ from tests.edges.gateway.action_fixtures import (
 )
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from tests.edges.gateway.action_fixtures import ControlledTools
     from tests.support.gateway import GatewayClient
 
-AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT, user_id=None)
 
 
 async def asks(canvas: CanvasClient, action: str = "go") -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER, PrincipalKind
+from easel.core.principal import PrincipalKind
 from easel.errors import Forbidden
 from easel.host.actions.request import ActionRequest
 from tests.edges.gateway.action_fixtures import (
@@ -29,12 +29,13 @@ from tests.edges.gateway.node_peer import NodePeer, new_tool
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.edges.gateway.action_fixtures import ControlledTools
 
-AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT)
+AGENT = replace(THE_OWNER, name="agent", kind=PrincipalKind.AGENT, user_id=None)
 
 
 # --- levels ---------------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ async def test_only_a_person_may_confirm_or_accept(
 ) -> None:
     canvas = await CanvasClient.create(action_client, {"go": call_tool(tools.act, confirm="always")})
     pending = await canvas.run("go")
-    principal = replace(THE_OWNER, name="robot", kind=kind)
+    principal = replace(THE_OWNER, name="robot", kind=kind, user_id=None)
     services, count = action_easel.instances[0].services, len(tools.act.calls)
     for approve in (True, False):
         with pytest.raises(Forbidden):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.errors import NotFound
 from easel.host.actions.request import ActionRequest
 from easel.ids import AccountId
@@ -21,6 +20,7 @@ from tests.edges.gateway.action_fixtures import (
     set_state,
 )
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ async def test_every_outcome_has_a_record_and_an_audit_record(
     for record in records:
         assert record["actor"] == {
             "accountId": "owner",
+            "userId": "owner",
             "kind": "user",
             "name": "owner",
             "clientId": client_id,

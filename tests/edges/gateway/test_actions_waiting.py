@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from easel.core.principal import THE_OWNER
 from easel.errors import TooMany
 from easel.host.actions.request import ActionRequest
 from easel.host.actions.transitions import MAX_CONFIRMATIONS
@@ -17,6 +16,8 @@ from tests.edges.gateway.action_fixtures import (
     run_inside,
 )
 from tests.requirements import rule
+from tests.support.gateway import GatewayClient
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

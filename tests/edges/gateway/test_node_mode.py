@@ -409,7 +409,7 @@ async def test_client_and_node_with_the_same_id_do_not_interfere(small: LiveEase
 
 async def test_nodes_of_two_users_with_the_same_id_are_separate(easel: LiveEasel) -> None:
     name, instance = new_session(), easel.instances[0]
-    easel.sql(f"insert into accounts (account_id, kind, name) values ('u-{name}', 'person', 'u-{name}')")
+    easel.add_person(f"u-{name}")
     _, secret = easel.do(Tokens(instance.opened.tokens, instance.services.audit).create(f"u-{name}", "user"))
     async with (
         NodePeer.connected(easel, name) as mine,

@@ -126,7 +126,7 @@ def test_node_token_is_not_refused_by_open_routes(node_client: httpx2.Client) ->
 
 def test_person_signs_in_as_the_user_of_the_token(small: LiveEasel) -> None:
     """The cookie authenticates the token that it was issued for, not the owner."""
-    small.sql("insert into accounts (account_id, kind, name) values ('ada', 'person', 'ada')")
+    small.add_person("ada")
     made, secret = small.do(tokens_of(small).create("ada", "user"))
     mine = small.finish(script({"say": "private words"}))
     with small.stranger() as http:

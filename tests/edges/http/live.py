@@ -286,6 +286,11 @@ class LiveEasel:
             database.write(lambda connection: [dict(row) for row in connection.execute(text).fetchall()])
         )
 
+    def add_person(self, name: str) -> None:
+        """Create a person with an account of the same id."""
+        self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        self.sql(f"insert into people (user_id) values ('{name}')")
+
     def prune(self) -> int:
         """Apply retention to every finished run."""
         return len(self.do(self.instances[0].opened.runs.prune(-1)))

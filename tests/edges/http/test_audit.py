@@ -16,10 +16,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from easel.core.audit.record import ACTIONS
-from easel.core.principal import THE_OWNER, Principal
 from easel.errors import ModelFailed, ToolFailed
 from easel.host.audit.chain import verify
-from easel.host.auth import sign_in
+from easel.host.auth.tokens import Tokens
 from easel.host.runs.queue import RunQueue
 from easel.ids import new_run_id
 from easel.llm import build as builders
@@ -33,6 +32,7 @@ from tests.support.waiting import wait_for_sync
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+    from easel.core.principal import Principal
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Run
     from easel.core.tool.definition import ToolDefinition
@@ -125,7 +125,7 @@ def test_administrator_reads_records(easel: LiveEasel) -> None:
     easel.post("/api/sessions", {"session_id": session})
     record = latest(easel, "session.created", subject=session)
     assert set(record) == {"seq", "at", "storage_class", "action", "actor", "subject", "metadata", "hash"}
-    assert record["actor"] == {"account_id": "owner", "name": "owner", "kind": "person"}
+    assert record["actor"] == {"account_id": "owner", "user_id": "owner", "name": "owner", "kind": "person"}
     assert (record["storage_class"], record["metadata"]) == ("audit", {"visibility": "system"})
     assert datetime.now(UTC) - datetime.fromisoformat(record["at"]) < timedelta(minutes=1)
     [stored] = easel.sql(f"select record, hash from audit where seq = {record['seq']}")
@@ -180,11 +180,13 @@ def test_invalid_query_is_refused(easel: LiveEasel, query: str) -> None:
 
 @rule("CC-05", "CC-12")
 def test_reading_without_admin_scope_is_refused_and_recorded(
-    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+    small_easel: LiveEasel,
 ) -> None:
-    monkeypatch.setattr(sign_in, "THE_OWNER", Principal(THE_OWNER.account_id, "reader"))
-    answer = small_easel.get("/api/audit")
-    monkeypatch.undo()
+    instance = small_easel.instances[0]
+    tokens = Tokens(instance.opened.tokens, instance.services.audit)
+    _, secret = small_easel.do(tokens.create("owner", "service", name="reader"))
+    with small_easel.stranger() as http:
+        answer = http.get("/api/audit", headers={"authorization": f"Bearer {secret}"})
     assert answer.status_code == 403
     assert "records" not in answer.text
     record = latest(small_easel, "guardrail.refused", path="/api/audit")
@@ -213,6 +215,7 @@ def test_sign_in_and_sign_out_are_recorded_without_the_token(easel: LiveEasel) -
         browser.post("/sign-out")
         assert latest(easel, "sign_out")["actor"] == {
             "account_id": "owner",
+            "user_id": "owner",
             "name": "owner",
             "kind": "person",
         }

@@ -76,7 +76,7 @@ def test_bad_settings_are_refused_without_their_secret(live: LiveEasel) -> None:
 @rule("RX-54")
 def test_settings_belong_to_their_user_and_are_closed_to_nodes(live: LiveEasel) -> None:
     change(live, provider="gemini", api_key=KEY)
-    live.sql("insert into accounts (account_id, kind, name) values ('ada', 'person', 'ada')")
+    live.add_person("ada")
     tokens = Tokens(live.instances[0].opened.tokens, live.instances[0].services.audit)
     [node, service, other] = [
         live.do(tokens.create(user, kind))[1]

@@ -10,11 +10,13 @@ from urllib.parse import quote
 
 import pytest
 
+from easel.assembly.storage import derive_key
 from easel.edges.http.calls import Access
 from easel.edges.http.routes import ROUTES
-from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from tests.edges.http.live import LiveEasel, cookie_name, script
 from tests.requirements import case
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,13 +69,19 @@ def test_route_is_refused_without_a_token(stranger: httpx2.Client, run_id: str, 
     assert "private text" not in answer.text
 
 
+def offline_cookies(token: str) -> Cookies:
+    """Return cookies that can only be issued."""
+    nothing: Any = None
+    return Cookies(nothing, nothing, derive_key("x" * 43, token, "cookie"))
+
+
 def wrong_credentials(easel: LiveEasel) -> dict[str, dict[str, str]]:
     token, now = easel.token, int(time.time())
     name = cookie_name(easel.base_url) if easel.instances else ""
     unsigned = hmac.new(b"", str(now + 1000).encode(), hashlib.sha256).hexdigest()
-    own = easel.instances[0].services.sign_in if easel.instances else SignIn(token, key="x")
-    signed_by_another = SignIn("another-token", key="x" * 43).new_cookie(now)
-    expired = own.new_cookie(now - COOKIE_SECONDS - 1)
+    own = easel.instances[0].services.cookies if easel.instances else offline_cookies(token)
+    signed_by_another = offline_cookies("another-token").issue(now, THE_OWNER)
+    expired = own.issue(now - COOKIE_SECONDS - 1, THE_OWNER)
     later = f"{now + 10**6}.{expired.partition('.')[2]}"
     return {
         "a wrong token": {"Authorization": "Bearer wrong"},
@@ -96,7 +104,7 @@ def wrong_credentials(easel: LiveEasel) -> dict[str, dict[str, str]]:
         "a long cookie": {"Cookie": f"{name}={'9' * 6000}.x"},
         "a wrong token with a valid cookie": {
             "Authorization": "Bearer wrong",
-            "Cookie": f"{name}={own.new_cookie(now)}",
+            "Cookie": f"{name}={own.issue(now, THE_OWNER)}",
         },
     }
 
@@ -253,7 +261,7 @@ def test_wrong_tokens_slow_down_every_way_to_sign_in(tmp_path_factory: pytest.Te
         LiveEasel(folder, settings={"sign_in_failures": 3}, token="short-token-17chr") as easel,
         easel.stranger() as client,
     ):
-        cookie = easel.instances[0].services.sign_in.new_cookie(time.time())
+        cookie = easel.instances[0].services.cookies.issue(time.time(), THE_OWNER)
         statuses = [
             client.get("/", params={"token": "wrong"}).status_code,
             client.post("/sign-in", data={"token": "wrong"}).status_code,

@@ -13,7 +13,6 @@ import pytest_asyncio
 from easel.core.canvas.canvas import CanvasSnapshot, Change
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
-from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.host.actions import executor
@@ -21,6 +20,7 @@ from easel.ids import OWNER, CanvasId, new_event_id
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ async def store_orphan(harness: RunHarness, action_id: str) -> Execution:
         event_id=new_event_id(),
         action_id=action_id,
         status=ExecutionStatus.RUNNING,
-        actor={},
+        actor={"name": "main", "kind": "agent"},
         request_id="r",
         owner_id="gone",
     )

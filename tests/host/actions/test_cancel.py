@@ -11,14 +11,15 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.execution import ExecutionStatus
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationClosed, Forbidden, NotFound, NotRunning
 from easel.host.actions.request import ActionRequest
-from easel.ids import OWNER, AccountId
+from easel.ids import OWNER
 from tests.host.controlled_tool import SPEC, ControlledTool
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER, person
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ async def test_cancel_finds_only_executions_of_the_named_canvas_and_user(
     request, event_id = await start(services, tool)
     await services.create(SPEC, canvas_id="d")
     for principal, canvas_id, name in (
-        (Principal(AccountId("ann"), "Ann"), "c", event_id),
+        (person("ann", "Ann"), "c", event_id),
         (THE_OWNER, "d", event_id),
         (THE_OWNER, "c", "evt_" + "0" * 26),
         (THE_OWNER, "c", "../x"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
 from easel.host.actions import service
@@ -16,6 +15,7 @@ from easel.host.actions.outcomes import RecordRetention
 from easel.host.metrics import ACTIONS_ABANDONED
 from tests.host.services import HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import pytest
 import pytest_asyncio
 
 from easel.core.action.output import GAP
-from easel.core.principal import THE_OWNER
 from easel.errors import ToolFailed, Unavailable
 from easel.host.actions import live_output
 from easel.ids import OWNER, CanvasId
 from tests.host.controlled_tool import SPEC, ControlledTool
 from tests.host.services import CLAIM_SECONDS, HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.canvas.refresh import MAX_BACKOFF_MS, next_delay
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.errors import BadInput
 from easel.host.canvases.views import NO_CONNECTION
 from tests.host.actions.refresh_jobs import (
@@ -23,6 +23,7 @@ from tests.host.actions.refresh_jobs import (
 from tests.host.conftest import TestTool
 from tests.host.services import CLAIM_SECONDS, POLL_SECONDS, HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:

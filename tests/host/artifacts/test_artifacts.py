@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from easel.core.principal import THE_OWNER
 from easel.core.stream.payload_limit import OffloadedValue
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.artifacts.artifacts import Artifacts
@@ -34,6 +33,7 @@ from tests.host.artifact_harness import (
 from tests.requirements import case, rule
 from tests.stores.blob_locations import BlobLocation, pieces
 from tests.support.artifacts import id_of, offloaded
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,6 @@ import pytest
 import structlog
 
 from easel.core.artifact.artifact import START
-from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.artifacts.artifacts import MAX_FAILED_BATCHES, SWEEP_BATCH_SIZE, Artifacts
 from easel.host.sweeps import shared_periodic
@@ -28,6 +27,7 @@ from tests.host.artifact_harness import (
 )
 from tests.requirements import case
 from tests.support.artifacts import aged_key, offloaded
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

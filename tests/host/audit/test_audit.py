@@ -13,7 +13,7 @@ import pytest_asyncio
 import structlog
 
 from easel.core.audit.redaction import HIDDEN
-from easel.core.principal import ANONYMOUS, THE_OWNER
+from easel.core.principal import ANONYMOUS
 from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
@@ -25,6 +25,7 @@ from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId, RunId
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ async def test_record_is_durable_when_it_returns(audit: Audit, store: FaultyStor
         "main",
         {"runs": 3},
     )
-    assert record["actor"] == {"account_id": "owner", "name": "owner", "kind": "person"}
+    assert record["actor"] == {"account_id": "owner", "user_id": "owner", "name": "owner", "kind": "person"}
 
 
 async def test_record_is_queued_while_the_database_is_unavailable(audit: Audit, store: FaultyStore) -> None:

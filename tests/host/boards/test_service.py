@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import structlog.testing
 
-from easel.core.principal import THE_OWNER, Principal
 from easel.core.run.boards import Board, BoardLimits, BoardWriteRequest
 from easel.core.run.run import ClaimLost
 from easel.core.run.status import Status
@@ -25,6 +24,7 @@ from easel.stores.blobs.store import open_blobs
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER, person
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHa
             "insert into accounts (account_id, kind, name) values ('ada', 'person', 'Ada')"
         ).fetchall()
     )
-    ada = Principal(AccountId("ada"), "Ada")
+    ada = person("ada", "Ada")
     run = await harness.queue.start(ada, "talk", "noop")
     await boards.write(ada, run.run_id, WHITE)
     [event] = await events_of(harness, run.run_id, "whiteboard.write")

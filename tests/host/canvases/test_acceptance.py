@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from easel.core.audit.record import parse_record
 from easel.core.canvas.execution import ExecutionStatus
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.errors import Forbidden
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER
@@ -18,6 +18,7 @@ from tests.host.actions.refresh_jobs import run_due_jobs
 from tests.host.conftest import TestTool
 from tests.host.services import HostServices
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.status import Status
 from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, Forbidden, NotFound, RevisionConflict, ToolFailed
-from easel.ids import AccountId, CanvasId
+from easel.ids import CanvasId
 from tests.host.actions.refresh_jobs import run_due_jobs, spec_with_refresh
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.host.services import HostServices
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -266,7 +267,7 @@ async def test_canvases_and_logs_of_another_user_are_not_found(
 ) -> None:
     await call_canvas(services, "upsert", canvasId="c", spec=SPEC)
     run_id = await harness.start("noop")
-    other = ToolContext(Principal(AccountId("mallory"), "mallory"), "agent:main:main")
+    other = ToolContext(person("mallory", "mallory"), "agent:main:main")
     with pytest.raises(NotFound):
         await call_canvas(services, "get", other, canvasId="c")
     for args in ({"canvasId": "c"}, {"runId": run_id}):

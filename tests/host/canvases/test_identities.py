@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import ToolContext
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER, RunId
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.host.services import HostServices
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.host.conftest import RunHarness
 
 SERVICE = Principal(OWNER, "deployer", kind=PrincipalKind.SERVICE)
-PHONE = Principal(OWNER, "phone")  # a person's own token
+PHONE = person(OWNER, "phone")  # a person's own token
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.spec import SpecLimits
-from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, CorruptData, NotFound, RevisionConflict, TooLarge, Unavailable
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.drafts import Draft
@@ -20,6 +19,7 @@ from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.stores.blobs.store import open_blobs
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

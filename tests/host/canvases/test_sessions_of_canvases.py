@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from easel.core.canvas.canvas import to_ms
 from easel.core.canvas.versions import Part
-from easel.core.principal import THE_OWNER
 from easel.core.tool.context import ToolContext
 from easel.errors import InputConflict
 from easel.host.canvases.drafts import Draft
@@ -17,6 +16,7 @@ from tests.host.canvases.test_acceptance import AGENT, NODE, PAGE, PATH, SERVICE
 from tests.host.conftest import TestTool
 from tests.host.services import HostServices
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

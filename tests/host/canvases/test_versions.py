@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from easel.core.canvas.versions import Part
-from easel.core.principal import THE_OWNER
 from easel.errors import BadInput, CorruptData, Forbidden, NotFound, RevisionConflict, TooLarge
 from easel.host.canvases.assets import AssetLimits
 from easel.host.canvases.drafts import Draft
@@ -20,6 +19,7 @@ from tests.host.conftest import TestTool
 from tests.host.services import HostServices
 from tests.requirements import rule
 from tests.support.length import examples
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,6 @@ import msgspec
 from easel.core.canvas.canvas import NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.lease import Held
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.session.session import to_session_key
 from easel.core.tool.context import ToolContext
@@ -32,6 +31,7 @@ from easel.ids import OWNER, AccountId, CallId, CanvasId, SessionId, WorkerId, n
 from easel.stores.blobs.store import open_blobs
 from easel.stores.postgres import open_postgres
 from easel.stores.sqlite import open_sqlite
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

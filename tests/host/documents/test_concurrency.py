@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from easel.core.document.document import revision_of
-from easel.core.principal import THE_OWNER
 from easel.host.documents import answers
 from easel.host.documents.answers import ToolRules
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 from tests.support.length import examples
+from tests.support.principals import THE_OWNER
 from tests.support.standstill import Stopwatch
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from hypothesis.stateful import (
 )
 
 from easel.core.document.document import revision_of
-from easel.core.principal import THE_OWNER
 from easel.errors import RunFinished
 from tests import requirements
 from tests.host.documents.harness import Instance, open_instances, unique
 from tests.stores.harness import ending_batch
 from tests.support.length import examples
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.document.lease import Held
-from easel.core.principal import THE_OWNER
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import Unavailable
 from easel.host.documents.leases import LeaseKeeper
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from easel.core.document.lease import TTL, Held
-from easel.core.principal import THE_OWNER
 from easel.core.run.run import ClaimLost
 from easel.core.session.session import to_session_key
 from easel.core.tool.context import ToolContext
@@ -18,6 +17,7 @@ from easel.host.documents.definitions import definitions
 from easel.ids import OWNER, AccountId, SessionId
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 
 EDIT = "@@ -6 +6 @@\n-- two\n+- 2\n"
 READS: dict[str, dict[str, Any]] = {

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.document.document import revision_of
-from easel.core.principal import THE_OWNER
 from easel.host.documents.answers import ToolRules
 from easel.host.documents.definitions import definitions
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.document.document import revision_of
-from easel.core.principal import THE_OWNER, Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
 from easel.host.documents.service import Documents
-from easel.ids import OWNER, AccountId, SessionId
+from easel.ids import OWNER, SessionId
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import case, rule
 from tests.stores.documents import list_authors, write
+from tests.support.principals import THE_OWNER, person
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ async def test_text_that_cannot_be_stored_is_refused(small: Instance):
 async def test_only_the_owner_of_a_markdown_canvas_has_a_document(small: Instance):
     page = await small.create(None, spec={"version": 1, "mode": "html"})
     canvas_id = await small.create(PLAN)
-    stranger = Principal(AccountId("ada"), "Ada")
+    stranger = person("ada", "Ada")
     for principal, name in (
         (THE_OWNER, page),
         (stranger, canvas_id),

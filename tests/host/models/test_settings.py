@@ -9,7 +9,7 @@ import pytest
 
 from easel.core.model.choice import ModelChoice, Provider
 from easel.core.model.settings import DEFAULT_MODELS, ApiKey, ModelValues
-from easel.core.principal import THE_OWNER, PrincipalKind
+from easel.core.principal import PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
 from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
@@ -20,6 +20,7 @@ from easel.ids import OWNER, RunId
 from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ async def test_change_is_audited_without_the_key(harness: RunHarness) -> None:
 
 @rule("RX-54")
 @pytest.mark.parametrize(
-    "principal", [agent_of(OWNER, RunId("run_1")), replace(THE_OWNER, kind=PrincipalKind.NODE)]
+    "principal", [agent_of(OWNER, RunId("run_1")), replace(THE_OWNER, kind=PrincipalKind.NODE, user_id=None)]
 )
 async def test_agents_and_nodes_cannot_reach_settings(harness: RunHarness, principal: Any) -> None:
     settings = settings_of(harness)
@@ -106,7 +107,7 @@ async def test_agents_and_nodes_cannot_reach_settings(harness: RunHarness, princ
     ):
         with pytest.raises(Forbidden):
             await call
-    service = replace(THE_OWNER, kind=PrincipalKind.SERVICE)
+    service = replace(THE_OWNER, kind=PrincipalKind.SERVICE, user_id=None)
     assert (await settings.change(service, {"token_budget": 5_000})).values["token_budget"] == 5_000
 
 

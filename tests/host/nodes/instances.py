@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.tool.call import Answer
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
 from easel.errors import ToolFailed, Unavailable
 from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
 from easel.ids import OWNER, CallId, new_connection_id
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.principal import THE_OWNER
 from easel.core.stream.notifications import CallPending, Notification
 from easel.core.tool.call import Answer, NewCall
 from easel.errors import Forbidden, TooMany, Unavailable
@@ -27,6 +26,7 @@ from tests.host.nodes.instances import (
     record_calls,
 )
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.document.hidden_update import format_diff_update, format_read_again, format_text_update
-from easel.core.principal import THE_OWNER
 from easel.core.run.context import turn_tokens
 from easel.core.run.conversation import ProviderData, Step, Text, Turn
 from easel.core.run.status import Status
@@ -26,6 +25,7 @@ from tests.host.runs.talk import Talk
 from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working
 from tests.requirements import rule
 from tests.stores.documents import ANN, NAME, change, create_document, write
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pytest
 from easel.core.document.document import AuthorKind
 from easel.core.document.hidden_update import format_diff_update
 from easel.core.document.lease import TTL, Held
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.core.run.status import Status
 from easel.host.documents.answers import ToolRules
@@ -24,6 +23,7 @@ from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.stores.documents import ANN, NAME, change, create_document, get_document, write
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, within_timeout
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from easel.core.document import patch as patch_module
 from easel.core.document.document import AuthorKind, revision_of
 from easel.core.document.hidden_update import DIFF_HEADER, format_diff_update
 from easel.core.document.patch import apply_patch
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.core.run.status import Status
 from easel.core.stream.filter import CHAT, WHOLE_RUN
@@ -25,6 +24,7 @@ from tests.host.runs.models import CHOICE, Pause, RemoteModel, calls
 from tests.host.runs.workers import AFTER_CLAIM, CRASHED_WORKER, script, wait_until_ended, working
 from tests.requirements import case, rule
 from tests.stores.documents import ANN, NAME, assistant, change, create_document, write
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import within_timeout
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.host.runs import images as images_module
 from easel.host.runs import turns as turns_module
@@ -18,6 +17,7 @@ from tests.host.runs.models import CHOICE, RemoteModel
 from tests.host.runs.talk import Talk
 from tests.host.runs.workers import wait_until_ended, working
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

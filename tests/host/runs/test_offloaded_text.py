@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Text
 from easel.core.run.deltas import DELTA_SECONDS
 from easel.core.stream.payload_limit import LIMIT, markers_in, restore_markers
@@ -21,6 +20,7 @@ from easel.ids import OWNER, SessionId
 from easel.llm.scripted import ScriptedModel
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Step, ToolCall, Usage
 from easel.core.run.status import Status
 from easel.errors import Unavailable
@@ -27,6 +26,7 @@ from tests.host.runs.workers import (
 )
 from tests.requirements import rule
 from tests.stores.harness import sqlite_at
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:

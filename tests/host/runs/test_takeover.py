@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import Step, Text, ToolCall, ToolResult
 from easel.core.run.progress import OUTCOME_UNKNOWN
 from easel.core.run.status import Status
@@ -30,6 +29,7 @@ from tests.host.runs.workers import (
     working,
 )
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ProviderData, Repeated, Step, Text, Thought, ToolResult, Usage
 from easel.core.run.status import Status
 from easel.errors import ModelFailed
@@ -26,6 +25,7 @@ from tests.host.runs.workers import (
     working,
 )
 from tests.requirements import rule
+from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for, within_timeout
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.status import Status
 from easel.core.stream.notifications import RunAppended
 from easel.host.artifacts.artifacts import read_text
@@ -17,6 +16,7 @@ from easel.ids import OWNER, SessionId
 from tests.host.conftest import TestTool
 from tests.host.runs.workers import script, wait_until_ended, working
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 from tests.support.standstill import Stopwatch
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 

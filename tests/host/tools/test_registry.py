@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import THE_OWNER
 from easel.core.run.conversation import ToolCall
 from easel.core.tool.context import ToolContext, UsedSecrets
 from easel.core.tool.definition import ToolDefinition
@@ -16,6 +15,7 @@ from easel.errors import BadInput, ToolFailed
 from easel.host.tools.registry import MAX_VALIDATION_COST, ToolRegistry
 from easel.ids import AccountId, CallId
 from tests.requirements import case, rule
+from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

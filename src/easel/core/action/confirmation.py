@@ -113,7 +113,7 @@ def can_resume_waiting(action: Action | None, execution: Execution) -> TypeGuard
 
 def may_confirm(principal: Principal) -> bool:
     """Return whether the principal may answer a confirmation: only people, never an agent. RS-59"""
-    return principal.kind is PrincipalKind.USER
+    return principal.is_person
 
 
 def may_cancel(principal: Principal) -> bool:

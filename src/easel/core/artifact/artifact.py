@@ -57,12 +57,17 @@ class OrphanPage:
     next: ArtifactKey | None
 
 
+def account_folder(account_id: AccountId) -> str:
+    """Return the folder of all blobs of an account."""
+    return f"{FOLDER}/{account_id}"
+
+
 def blob_key(account_id: AccountId, name: str) -> str:
     """Return the blob key of an artifact.
 
     `name` is new for every row, so that a sweep of an old row never deletes the blob of a new row.
     """
-    return f"{FOLDER}/{account_id}/artifacts/{name}"
+    return f"{account_folder(account_id)}/artifacts/{name}"
 
 
 def blob_created_at(key: str) -> datetime | None:

@@ -56,6 +56,7 @@ ACTIONS: Mapping[str, StorageClass] = {
     "document.promoted": _AUDIT,
     "document.control_taken": _AUDIT,
     "settings.changed": _AUDIT,
+    "account.deleted": _AUDIT,
     "secret.set": _AUDIT,
     "secret.deleted": _AUDIT,
     "token.created": _AUDIT,
@@ -134,11 +135,7 @@ def new_entry(
         "at": format_time(at),
         "storage_class": storage_class.value,
         "action": action,
-        "actor": {
-            **_actor(principal),
-            "account_id": _to_line(principal.account_id, redact),
-            "name": _to_line(principal.name, redact),
-        },
+        "actor": {name: _to_line(value, redact) for name, value in _actor(principal).items()},
     }
     if subject is not None:
         record["subject"] = _to_line(subject, redact)
@@ -197,9 +194,10 @@ def _plain(
 
 def _actor(principal: Principal) -> dict[str, Any]:
     """Return the actor of a record with its kind, unless it has not signed in, and its run. RS-68"""
+    user = {} if principal.user_id is None else {"user_id": principal.user_id}
     kind = {"kind": principal.actor_kind.value} if principal.account_id else {}
     run = {} if principal.run_id is None else {"run_id": principal.run_id}
-    return {"account_id": principal.account_id, "name": principal.name, **kind, **run}
+    return {"account_id": principal.account_id, **user, "name": principal.name, **kind, **run}
 
 
 def format_time(at: datetime) -> str:

@@ -154,15 +154,18 @@ def principal_of(execution: Execution) -> Principal:
     actor = execution.actor
     return Principal(
         execution.account_id,
-        actor.get("name", execution.account_id),
-        kind=PrincipalKind(actor.get("kind", PrincipalKind.USER)),
+        actor["name"],
+        kind=PrincipalKind(actor["kind"]),
+        user_id=actor.get("userId"),
     )
 
 
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
-    """Return the actor of an execution: a user's client, an agent in its session, or the host. CV-48"""
+    """Return the actor of an execution: a person's client, an agent in a session, or the host. CV-48"""
+    user = {} if principal.user_id is None else {"userId": principal.user_id}
     return {
         "accountId": principal.account_id,
+        **user,
         "kind": principal.kind.value,
         "name": principal.name,
         "clientId": client_id,

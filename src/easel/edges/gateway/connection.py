@@ -264,18 +264,17 @@ class Connection:
             self.principal, self.client_id = principal, params.client.id
             self._register(self)
             await self._send(frames.response(request.id, with_warnings(hello(self.id), warnings)))
-        self._stop_watching_sign_in = self._services.sign_in.watch(principal, self._sign_out)
+        self._stop_watching_sign_in = self._services.revocation.watch(principal, self._sign_out)
 
     async def _authenticate(self, params: Connect) -> Principal:
         """Return the principal of the token in `params`, else of the HTTP request. Raises `NotSignedIn`."""
-        sign_in = self._services.sign_in
         principal = self._handshake_principal
         token = None if params.auth is None else params.auth.token
         if token is not None:
             address = self._socket.client.host if self._socket.client else ""
-            principal = await sign_in.authenticate_token(token, address) or ANONYMOUS
+            principal = await self._services.credentials.authenticate(token, address) or ANONYMOUS
         # The user may have signed out after the HTTP request.
-        if principal.sign_in_id is not None and await sign_in.is_signed_out(principal.sign_in_id):
+        if await self._services.revocation.is_signed_out(principal):
             principal = ANONYMOUS
         if principal is ANONYMOUS:
             if token is not None:
@@ -302,7 +301,7 @@ class Connection:
         except HostError:
             self._registration = None
             raise
-        self.principal = replace(principal, kind=PrincipalKind.NODE, scopes=frozenset())
+        self.principal = replace(principal, kind=PrincipalKind.NODE, user_id=None, scopes=frozenset())
         self.client_id, self._node = client.id, side
         self._socket.scope["extensions"][CONNECTION]["watch"](NODE_HEARTBEAT_SECONDS)
         node_limits = {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}

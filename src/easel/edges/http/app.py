@@ -180,11 +180,8 @@ class HttpEdge:
                 raise
             if warnings:
                 add_warnings(response, warnings)
-            if not principal.is_revocable:
-                await response(scope, receive, send)
-                return
             # A stream ends when the token or the sign-in that opened it is revoked.
-            async with self._host.sign_in.while_valid(principal):
+            async with self._host.revocation.while_valid(principal):
                 await response(scope, receive, send)
 
         # Starlette wraps a function as a request handler, but calls an instance of a class as an ASGI app.
@@ -210,7 +207,7 @@ class HttpEdge:
     async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return ANONYMOUS
-        principal = await authenticate(request, self._host.sign_in, time.time())
+        principal = await authenticate(request, self._host, time.time())
         if principal is None:
             raise NotSignedIn
         request.scope["state"]["principal"] = principal

@@ -19,7 +19,7 @@ from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.json_text import refuse_duplicate_keys
 from easel.edges.decoding import Decoded, decode_json, decode_members
 from easel.errors import BadInput, Forbidden, TooLarge
-from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
+from easel.host.auth.cookies import COOKIE_SECONDS
 from easel.host.services import Services
 
 # Limit on the JSON of a body outside of strings: many small values take far longer to decode than one long
@@ -130,24 +130,24 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-async def authenticate_socket(connection: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+async def authenticate_socket(connection: HTTPConnection, host: Services, now: float) -> Principal | None:
     """Authenticate a WebSocket by header, cookie or `?token=`: a browser's WebSocket cannot send headers."""
     token = connection.query_params.get("token")
     if token is not None:
-        return await sign_in.authenticate_token(token, address_of(connection))
-    return await authenticate(connection, sign_in, now)
+        return await host.credentials.authenticate(token, address_of(connection))
+    return await authenticate(connection, host, now)
 
 
-async def authenticate(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+async def authenticate(request: HTTPConnection, host: Services, now: float) -> Principal | None:
     """Return the principal of a bearer token or cookie, or None. A wrong token overrides a valid cookie."""
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return await sign_in.authenticate_token(token.strip(), address_of(request))
+        return await host.credentials.authenticate(token.strip(), address_of(request))
     cookie = request.cookies.get(request.state.cookie.name)
-    return await sign_in.authenticate_cookie(cookie, now) if cookie else None
+    return await host.cookies.check(cookie, now) if cookie else None
 
 
 def address_of(request: HTTPConnection) -> str:
@@ -155,9 +155,9 @@ def address_of(request: HTTPConnection) -> str:
     return request.client.host if request.client else ""
 
 
-async def authenticate_visitor(request: HTTPConnection, sign_in: SignIn, now: float) -> Principal | None:
+async def authenticate_visitor(request: HTTPConnection, host: Services, now: float) -> Principal | None:
     """Authenticate the viewer of a page; a node is not accepted."""
-    principal = await authenticate(request, sign_in, now)
+    principal = await authenticate(request, host, now)
     return None if principal is None or principal.kind is PrincipalKind.NODE else principal
 
 

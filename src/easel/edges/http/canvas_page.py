@@ -72,7 +72,7 @@ def _sdk_file(name: str) -> str:
 
 
 async def canvas_page(call: Call) -> Response:
-    principal = await authenticate_visitor(call.request, call.host.sign_in, time.time())
+    principal = await authenticate_visitor(call.request, call.host, time.time())
     if principal is None:
         return sign_in_page("", call.request.url.path)
     try:

@@ -47,7 +47,7 @@ async def home(call: Call) -> Response:
     token = call.request.query_params.get("token")
     if token is not None:
         return await _sign_in_by(call, token, "link")
-    if await authenticate_visitor(call.request, call.host.sign_in, time.time()) is None:
+    if await authenticate_visitor(call.request, call.host, time.time()) is None:
         return sign_in_page("")
     page = _file("home.html").replace("{{max_message_bytes}}", str(call.host.queue.max_message_bytes))
     return HTMLResponse(page, headers={"cache-control": "no-store"})
@@ -60,8 +60,8 @@ async def sign_in(call: Call) -> Response:
 
 async def sign_out(call: Call) -> Response:
     """Revoke the cookie and all copies of it, and close the connections that were opened with it."""
-    if (principal := await authenticate_visitor(call.request, call.host.sign_in, time.time())) is not None:
-        await call.host.sign_in.sign_out(principal)
+    if (principal := await authenticate_visitor(call.request, call.host, time.time())) is not None:
+        await call.host.revocation.sign_out(principal)
         await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
     response = RedirectResponse("/", 303)
     call.request.state.cookie.delete(response)
@@ -71,7 +71,7 @@ async def sign_out(call: Call) -> Response:
 async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") -> Response:
     details = {"by": method, **client_details(call.request)}
     try:
-        principal = await call.host.sign_in.authenticate_token(token, address_of(call.request))
+        principal = await call.host.credentials.authenticate(token, address_of(call.request))
     except TooManyFailures as problem:
         page = sign_in_page(problem.message, target, status=problem.http)
         page.headers["retry-after"] = str(problem.retry_after)
@@ -83,8 +83,8 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     await call.host.audit.record(principal, "sign_in.succeeded", details=details)
     location = target if _CANVAS.fullmatch(target) else "/"
     response = RedirectResponse(location, 303, {"cache-control": "no-store"})
-    previous = await authenticate_visitor(call.request, call.host.sign_in, time.time())
-    call.request.state.cookie.set(response, call.host.sign_in.new_cookie(time.time(), principal, previous))
+    previous = await authenticate_visitor(call.request, call.host, time.time())
+    call.request.state.cookie.set(response, call.host.cookies.issue(time.time(), principal, previous))
     return response
 
 

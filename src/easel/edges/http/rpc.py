@@ -35,7 +35,7 @@ async def _invoke(call: Call, request: RpcCall) -> Any:
     calling = asyncio.create_task(dispatch(Caller(call.host, call.principal), request.method, request.params))
     disconnected = asyncio.create_task(_wait_for_disconnect(call.request))
     try:
-        async with call.host.sign_in.while_valid(call.principal):
+        async with call.host.revocation.while_valid(call.principal):
             await asyncio.wait({calling, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not calling.done():
             raise ClientDisconnect

@@ -51,7 +51,7 @@ async def serve_socket(
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            principal = await authenticate_socket(socket, host.sign_in, time.time()) or ANONYMOUS
+            principal = await authenticate_socket(socket, host, time.time()) or ANONYMOUS
             scope["state"]["principal"] = principal
             if row.is_open:
                 await row.handler(SocketCall(host, principal, socket))
@@ -67,7 +67,7 @@ async def _serve(row: SocketRow, call: SocketCall) -> None:
         raise NotSignedIn
     refuse_nodes(call.principal)
     try:
-        async with call.host.sign_in.while_valid(call.principal):
+        async with call.host.revocation.while_valid(call.principal):
             await row.handler(call)
     except NotSignedIn:
         await call.socket.close(SIGNED_OUT, "Signed out.")

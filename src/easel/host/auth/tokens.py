@@ -1,4 +1,4 @@
-"""Tokens for principals other than the owner: created, listed and revoked by the operator.
+"""Tokens of people, programs and nodes: created, listed and revoked by the operator.
 
 Owns the audit records of creation and revocation. The secret of a token is returned once, when the token is
 created; only its digest is stored.
@@ -12,9 +12,9 @@ from easel.core.tool.node import check_node_id, is_node_id
 from easel.errors import BadInput, NotFound
 from easel.host.audit.audit import Audit
 from easel.host.ports import TokenStore
-from easel.ids import OWNER, AccountId, new_token_id
+from easel.ids import OWNER, AccountId, UserId, new_token_id
 
-OPERATOR = Principal(OWNER, "command line")
+OPERATOR = Principal(OWNER, "command line", user_id=UserId(OWNER))
 
 
 class Tokens:

@@ -123,7 +123,9 @@ class _CanvasTool:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        principal = replace(context.principal, name=MAIN_AGENT, kind=PrincipalKind.AGENT, scopes=frozenset())
+        principal = replace(
+            context.principal, name=MAIN_AGENT, kind=PrincipalKind.AGENT, user_id=None, scopes=frozenset()
+        )
         match args["operation"]:
             case "upsert":
                 return await self._upsert(principal, args, context.session_key)

@@ -28,7 +28,8 @@ from easel.core.values.paths import check_names
 from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
-from easel.host.auth.sign_in import SignIn
+from easel.host.auth.credentials import Credentials
+from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.ids import AccountId
 
@@ -57,15 +58,18 @@ class CanvasPages:
         transactions: CanvasTransactions,
         artifacts: Artifacts,
         audit: Audit,
-        sign_in: SignIn,
+        credentials: Credentials,
+        sign_ins: RevokedSignIns,
         *,
+        key: bytes,
         max_state_bytes: int,
     ) -> None:
         self._transactions = transactions
         self._artifacts = artifacts
         self._audit = audit
-        self._sign_in = sign_in
-        self._key = sign_in.derive_key("canvas view")
+        self._credentials = credentials
+        self._sign_ins = sign_ins
+        self._key = key
         self._max_state_bytes = max_state_bytes
 
     # -- snapshot pictures -----------------------------------------------------------------------------------
@@ -124,9 +128,9 @@ class CanvasPages:
             raise NotFound(what="page", id="at this address")
         until, *parts = payload.split(".")
         account_id, canvas_id, token_id, *more = map(_decode, parts)
-        if now >= int(until) or (token_id and not await self._sign_in.is_token_valid(token_id)):
+        if now >= int(until) or (token_id and await self._credentials.find_revoked({token_id})):
             raise NotFound(what="page", id="at this address")
-        if more and more[0] and await self._sign_in.is_signed_out(more[0]):
+        if more and more[0] and await self._sign_ins.is_revoked(more[0]):
             raise NotFound(what="page", id="at this address")
         return PageView(
             Principal(AccountId(account_id), "page"), canvas_id, is_isolated=_ISOLATED in more[1:]

@@ -230,8 +230,8 @@ class NodeRegistry:
         token_id = principal.token_id
         if await self._tokens.bind(token_id, node_id) is not None:
             await self._audit.record(principal, "token.bound", subject=token_id, details={"node": node_id})
-        elif (token := await self._tokens.find_by_id(token_id)) is not None:
-            _check_token(token.node_id, node_id)  # another connection has bound it first
+        elif (bound := await self._tokens.find_by_id(token_id)) is not None:
+            _check_token(bound.only_node, node_id)  # another connection has bound it first
         else:
             raise NotSignedIn
 

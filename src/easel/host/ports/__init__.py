@@ -6,7 +6,7 @@ value, unless a method names an exception.
 
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
-from easel.host.ports.auth import SignInStore, TokenStore
+from easel.host.ports.auth import AccountStore, SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasStore, CanvasVersionStore, ExecutionStore
 from easel.host.ports.deletions import DeletionStore
 from easel.host.ports.documents import DocumentStore, LeaseActivity
@@ -21,6 +21,7 @@ from easel.host.ports.tools import RemoteTool, Tool, ToolSource
 from easel.host.ports.turns import TurnStore
 
 __all__ = [
+    "AccountStore",
     "ArtifactAccess",
     "ArtifactStore",
     "AuditStore",

@@ -1,31 +1,43 @@
-"""Ports of tokens and sign-ins: their stores."""
+"""Ports of accounts, tokens and sign-ins: their stores."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from easel.core.account import Person
+from easel.core.principal import Principal
 from easel.core.token import NewToken, Token
 from easel.ids import AccountId
 
 
+class AccountStore(Protocol):
+    async def find_person(self, account_id: AccountId) -> Person | None:
+        """Return the person whose account this is, unless the account is disabled."""
+        ...
+
+    async def mark_deleted(self, account_id: AccountId) -> bool:
+        """Disable an account for good. Its rows and blobs are purged later. False if there is no such one."""
+        ...
+
+
 class TokenStore(Protocol):
     async def create(self, new: NewToken) -> Token | None:
-        """Create a token. Returns None if there is no such account."""
+        """Create a token. Returns None if there is no such account, or it is deleted."""
         ...
 
-    async def find_by_digest(self, digest: str) -> Token | None:
-        """Return the token unless it is revoked."""
+    async def find_by_digest(self, digest: str) -> Principal | None:
+        """Return the principal of the token, unless it is revoked or its account is disabled."""
         ...
 
-    async def find_by_id(self, token_id: str) -> Token | None:
-        """Return the token unless it is revoked."""
+    async def find_by_id(self, token_id: str) -> Principal | None:
+        """Return the principal of the token, unless it is revoked or its account is disabled."""
         ...
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
-        """Return the ids of the tokens that exist and are not revoked."""
+        """Return the ids of the tokens that are not revoked and whose account is not disabled."""
         ...
 
     async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
-        """Return the tokens of an account, or of all accounts, oldest first and revoked ones included."""
+        """Return the tokens of an account, or of all, oldest first and revoked ones included."""
         ...
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:

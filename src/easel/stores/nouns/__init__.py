@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from easel.stores.nouns.accounts import SqlAccounts
 from easel.stores.nouns.artifacts import SqlArtifacts
 from easel.stores.nouns.canvas_versions import SqlCanvasVersions
 from easel.stores.nouns.deletions import SqlDeletions
@@ -21,6 +22,7 @@ class NounStores:
     """The part of a database that both have in common. `statements` returns those of a noun."""
 
     def __init__(self, statements: Callable[[str], Statements]) -> None:
+        self.accounts = SqlAccounts(statements("accounts"))
         self.tokens = SqlTokens(statements("tokens"))
         self.sign_ins = SqlSignIns(statements("sign_ins"))
         self.settings = SqlSettings(statements("settings"))

@@ -1,7 +1,8 @@
-"""Purging deleted sessions and canvases, in short transactions.
+"""Purging deleted sessions, canvases and accounts, in short transactions.
 
-`sessions` and `canvases` mark what is deleted. A step deletes a bounded number of rows: events and messages
-first, the marked row last, so that an interrupted purge is continued. The statements are in `deletions.sql`.
+`sessions`, `canvases` and `accounts` mark what is deleted. A step deletes a bounded number of rows: events
+and messages first, the marked row last, so that an interrupted purge is continued. The statements are in
+`deletions.sql`.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,8 +38,14 @@ class SqlDeletions:
         while await self._purge("find_deleted_canvas", ids, _purge_canvas):
             pass
 
+    async def list_accounts(self) -> list[AccountId]:
+        return [row["account_id"] for row in await self._sql.rows("list_deleted_accounts")]
+
+    async def purge_account(self, account_id: AccountId) -> int:
+        return await self._purge("lock_deleted_account", {"account_id": account_id}, _purge_account)
+
     async def _purge(self, find: str, ids: Ids, purge_rows: Callable[[Ids], Steps[int]]) -> int:
-        """Do one step for the session or canvas that `find` returns. Returns how many rows were deleted."""
+        """Do one step for what `find` returns. Returns how many rows were deleted."""
 
         def steps() -> Steps[int]:
             found = yield find, ids
@@ -78,4 +85,15 @@ def _purge_canvas(ids: Ids) -> Steps[int]:
             return len(deleted)
     yield "end_canvas", ids
     yield "delete_canvas", ids
+    return 1
+
+
+def _purge_account(ids: Ids) -> Steps[int]:
+    for take, purge in (("take_session", _purge_session), ("take_canvas", _purge_canvas)):
+        if taken := (yield take, ids):
+            return (yield from purge(dict(taken[0])))
+    for name in ("purge_ended_threads", "purge_ended_canvases", "purge_artifacts"):
+        if deleted := (yield name, {**ids, "limit": MAX_PURGED_ROWS}):
+            return len(deleted)
+    yield "delete_account", ids
     return 1

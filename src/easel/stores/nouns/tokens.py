@@ -1,11 +1,13 @@
 """Tokens of principals. The rules are in the statements of `sql/common/tokens.sql`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from easel.core.token import NewToken, Token, TokenKind
+from easel.core.principal import Principal
+from easel.core.token import NewToken, Token, TokenKind, principal_of
 from easel.ids import AccountId
+from easel.stores.nouns.accounts import to_person
 from easel.stores.nouns.statements import Row, Statements
 
 
@@ -16,11 +18,11 @@ class SqlTokens:
     async def create(self, new: NewToken) -> Token | None:
         return await self._token("create_token", **{**asdict(new), "kind": new.kind.value})
 
-    async def find_by_digest(self, digest: str) -> Token | None:
-        return await self._token("token_by_digest", digest=digest)
+    async def find_by_digest(self, digest: str) -> Principal | None:
+        return _to_principal(await self._sql.row("token_by_digest", digest=digest))
 
-    async def find_by_id(self, token_id: str) -> Token | None:
-        return await self._token("token_by_id", token_id=token_id)
+    async def find_by_id(self, token_id: str) -> Principal | None:
+        return _to_principal(await self._sql.row("token_by_id", token_id=token_id))
 
     async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
         return {row["token_id"] for row in await self._sql.rows("valid_tokens", token_ids=list(token_ids))}
@@ -41,5 +43,10 @@ class SqlTokens:
 
 
 def _to_token(row: Row) -> Token:
-    columns: dict[str, Any] = {**row, "kind": TokenKind(row["kind"])}
+    columns: dict[str, Any] = {field.name: row[field.name] for field in fields(Token)}
+    columns["kind"] = TokenKind(row["kind"])
     return Token(**columns)
+
+
+def _to_principal(row: Row | None) -> Principal | None:
+    return row and principal_of(_to_token(row), to_person(row) if row["user_id"] else None)

@@ -4,16 +4,20 @@
 -- Accounts own rows: `account_id` in the other tables. An account is a person or a team.
 create table accounts (
   account_id text primary key,
-  kind text not null constraint account_kind_is_known check (kind in ('person', 'team')),
+  kind text not null default 'person' constraint account_kind_is_known check (kind in ('person', 'team')),
   name text not null unique,
   created_at timestamptz not null default now(),
-  disabled_at timestamptz
+  disabled_at timestamptz,
+  -- Set when the account is deleted: its rows and blobs are being purged.
+  deleted_at timestamptz,
+  constraint deleted_means_disabled check (deleted_at is null or disabled_at is not null)
 );
 -- The accounts of persons, who sign in. The first one is the owner of the server.
 create table people (
   user_id text primary key references accounts(account_id) on delete cascade,
   is_operator boolean not null default false
 );
+create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is not null;
 insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
 insert into people (user_id, is_operator) values ('owner', true);
 

@@ -3,15 +3,19 @@
 
 create table accounts (
   account_id text not null primary key,
-  kind text not null constraint account_kind_is_known check (kind in ('person', 'team')),
+  kind text not null default 'person' constraint account_kind_is_known check (kind in ('person', 'team')),
   name text not null unique,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
-  disabled_at integer
+  disabled_at integer,
+  -- Set when the account is deleted: its rows and blobs are being purged.
+  deleted_at integer,
+  constraint deleted_means_disabled check (deleted_at is null or disabled_at is not null)
 ) strict;
 create table people (
   user_id text not null primary key references accounts(account_id) on delete cascade,
   is_operator integer not null default 0 check (is_operator in (0, 1))
 ) strict;
+create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is not null;
 insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
 insert into people (user_id, is_operator) values ('owner', true);
 

@@ -109,3 +109,54 @@ delete from executions
  where ctid = any(array(select ctid from executions
                          where account_id = :account_id and canvas_id = :canvas_id limit :limit))
 returning 1;
+-- name: list_deleted_accounts
+-- List the accounts that are deleted and still have rows.
+select account_id from accounts where deleted_at is not null order by deleted_at;
+
+-- name: lock_deleted_account
+-- Lock an account that is deleted and still has rows, unless another transaction has locked it. The lock lets
+-- others refer to the account.
+select account_id from accounts where account_id = :account_id and deleted_at is not null
+   for no key update skip locked;
+
+-- name: take_session
+-- Return a session of a deleted account, and mark it as deleted, so that the workers of its runs lose their
+-- claims.
+update sessions set deleted_at = coalesce(deleted_at, clock_timestamp()), active_run_id = null
+ where account_id = :account_id
+   and session_id = (select session_id from sessions where account_id = :account_id
+                      order by session_id limit 1)
+returning account_id, session_id;
+
+-- name: take_canvas
+-- Return a canvas of a deleted account, and mark it as deleted.
+update canvases set deleted_at = coalesce(deleted_at, clock_timestamp())
+ where account_id = :account_id
+   and canvas_id = (select canvas_id from canvases where account_id = :account_id
+                     order by canvas_id limit 1)
+returning account_id, canvas_id;
+
+-- name: purge_ended_threads
+-- Delete some last thread positions of a deleted account.
+delete from ended_threads
+ where ctid = any(array(select ctid from ended_threads where account_id = :account_id
+                         order by session_id limit :limit))
+returning 1;
+
+-- name: purge_ended_canvases
+-- Delete some last log positions of a deleted account.
+delete from ended_canvases
+ where ctid = any(array(select ctid from ended_canvases where account_id = :account_id
+                         order by canvas_id limit :limit))
+returning 1;
+
+-- name: purge_artifacts
+-- Delete some artifacts of a deleted account, to which nothing refers any more.
+delete from artifacts
+ where ctid = any(array(select ctid from artifacts where account_id = :account_id
+                         order by artifact_id limit :limit))
+returning 1;
+
+-- name: delete_account
+-- Delete a deleted account with its few other rows: tokens, settings, secrets and nodes.
+delete from accounts where account_id = :account_id and deleted_at is not null;

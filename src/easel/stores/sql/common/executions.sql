@@ -95,8 +95,9 @@ delete from executions
 returning event_id;
 
 -- define: job_is_active
--- Whether the job runs now: its canvas has a valid view, or it needs none.
-((:unwatched::boolean and not only_watched) or exists (
+-- Whether the job runs now: its account is not disabled, and its canvas has a valid view, or it needs none.
+(select a.disabled_at is null from accounts a where a.account_id = r.account_id)
+and ((:unwatched::boolean and not only_watched) or exists (
    select 1 from canvas_views v
     where v.account_id = r.account_id and v.canvas_id = r.canvas_id and v.expires_at > clock_timestamp()));
 

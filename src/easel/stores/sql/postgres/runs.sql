@@ -204,9 +204,13 @@ select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t 
   where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active
   limit 1) is not null;
 
+-- define: account_is_active
+-- Whether the account of the run is not disabled. A scalar subquery, which always uses the primary key.
+(select a.disabled_at is null from accounts a where a.account_id = runs.account_id);
+
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
--- locked are skipped. RX-22, RX-23, RS-60
+-- locked are skipped, and so are runs of disabled accounts. RX-22, RX-23, RS-60
 -- A run that prefers another worker is skipped for `prefer_seconds` after it got its turn, unless the time of
 -- its turn is missing or in the future. SB-12
 with next as (
@@ -215,6 +219,8 @@ with next as (
      and (preferred_worker <> :worker_id
           and turn_at > clock_timestamp() - make_interval(secs => :prefer_seconds)
           and turn_at <= clock_timestamp()) is not true
+     and
+     -- include: account_is_active
    order by turn_no
    limit :capacity
      for update skip locked
@@ -255,6 +261,8 @@ with lost as (
    where status = 'running' and lease_until < clock_timestamp()
      and (:last_chance::bool is null
           or (attempt + 1 = max_attempts + (owner_id = :worker_id)::int) = :last_chance)
+     and
+     -- include: account_is_active
    order by lease_until
    limit :capacity
      for update skip locked

@@ -149,9 +149,14 @@ update runs
  where run_id = :run_id and status = 'queued'
 returning *;
 
+-- define: account_is_active
+-- Whether the account of the run is not disabled. A scalar subquery, which always uses the primary key.
+(select a.disabled_at is null from accounts a where a.account_id = runs.account_id);
+
 -- name: claim_queued
 -- Claim the queued runs with the oldest turns and take the log positions of their opening events. There is
--- one writer, so no other worker claims them at the same time. RX-22, RX-23, RS-60
+-- one writer, so no other worker claims them at the same time. Runs of disabled accounts are skipped. RX-22,
+-- RX-23, RS-60
 -- A run that prefers another worker is skipped if it got its turn after `prefers_since`, unless the time of
 -- its turn is missing or in the future. SB-12
 update runs
@@ -162,6 +167,8 @@ update runs
                    where status = 'queued' and turn_no > :after_turn
                      and (preferred_worker <> :worker_id and turn_at > :prefers_since
                           and turn_at <= :now) is not true
+                     and
+                     -- include: account_is_active
                    order by turn_no limit :capacity)
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
@@ -181,6 +188,8 @@ update runs
                    where status = 'running' and lease_until < :lease_now
                      and (:last_chance is null
                           or (attempt + 1 = max_attempts + (owner_id = :worker_id)) = :last_chance)
+                     and
+                     -- include: account_is_active
                    order by lease_until limit :capacity)
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
