@@ -68,7 +68,7 @@ class Request:
     ) -> None:
         """Ask the model and send the parts of its answer. Raises `ModelFailed`."""
         messages = to_messages(conversation, self.wire.form)
-        parameters = _to_parameters(conversation.system, tools, self.wire)
+        parameters = _to_parameters(conversation.system, tools)
         response = await self._answer(messages, parameters, self._settings_for(messages), send)
         names = tool_names(tool.name for tool in tools)
         for part in _final_parts(response, names, conversation):
@@ -222,13 +222,13 @@ def _unique_id(sent: str, used: set[CallId]) -> CallId:
     return call_id
 
 
-def _to_parameters(system: str, tools: Sequence[ToolDefinition], wire: Wire) -> ModelRequestParameters:
+def _to_parameters(system: str, tools: Sequence[ToolDefinition]) -> ModelRequestParameters:
     return ModelRequestParameters(
         function_tools=[
             LibraryTool(
                 name=to_wire_name(tool.name),
                 description=tool.description,
-                parameters_json_schema=to_wire_schema(tool.schema, wire.dialect),
+                parameters_json_schema=to_wire_schema(tool.schema),
                 strict=False,
             )
             for tool in tools
