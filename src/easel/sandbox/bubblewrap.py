@@ -17,10 +17,9 @@ import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from types import TracebackType
 
 from easel.sandbox import seccomp
 from easel.sandbox.limits import CommandLimits
@@ -87,6 +86,7 @@ def limit_script(limits: CommandLimits, *, processes: bool) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Launch:
     """A program to start. Its `descriptors` are inherited by the program and closed when the block ends.
 
@@ -94,29 +94,17 @@ class Launch:
     kill all processes of the command. The caller must close both pipes.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        descriptors: Sequence[int] = (),
-        status: int | None = None,
-        *,
-        cwd: str = "/",
-        lifeline: int | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self.argv = argv
-        self.descriptors = descriptors
-        self.status = status
-        self.cwd = cwd
-        self.lifeline = lifeline
-        self.env = env or {}  # variables of the program in addition to PATH
+    argv: Sequence[str]
+    descriptors: Sequence[int]
+    status: int | None = None
+    cwd: str = "/"
+    lifeline: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # of the program in addition to PATH
 
     def __enter__(self) -> "Launch":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self.descriptors:
             os.close(descriptor)
 
@@ -139,7 +127,7 @@ class Bubblewrap:
         limits: CommandLimits,
         *,
         network: bool,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str],
     ) -> Launch:
         roots = workspace.roots
         prefix = ["/bin/sh", "-c", OOM_SCRIPT, "sh"]
@@ -170,7 +158,7 @@ class Bubblewrap:
             binds = [("--bind", str(root.folder), root.visible_path) for root in outer_first(roots)]
             arguments = [
                 *_namespaces(network=network),
-                *(part for name, value in (env or {}).items() for part in ("--setenv", name, value)),
+                *(part for name, value in env.items() for part in ("--setenv", name, value)),
                 *("--json-status-fd", str(status_writer)),
                 *_system(network=network),
                 *_etc({name: data(text) for name, text in ETC.items()}),
@@ -211,7 +199,7 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
             os.chown(folder, launcher.uid, launcher.uid)
         workspace = Workspace((Root(WORKSPACE, Path(folder)),), "probe", owner=launcher.uid)
         with launcher.launch(
-            "echo works > probe && cat probe", workspace, WORKSPACE, CommandLimits(), network=False
+            "echo works > probe && cat probe", workspace, WORKSPACE, CommandLimits(), network=False, env={}
         ) as launch:
             assert launch.status is not None
             try:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import IO, Any, Self
+
+from easel import fs
 
 POLL_SECONDS = 0.02  # on a system without pidfds
 
@@ -20,9 +21,6 @@ class Child:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._pidfd: int | None = None
-        with suppress(OSError, AttributeError):  # a system without pidfds
-            self._pidfd = os.pidfd_open(process.pid)
         self._pipe: asyncio.ReadTransport | None = None
         self.output = asyncio.StreamReader()
 
@@ -85,10 +83,13 @@ class Child:
 
     async def wait(self) -> None:
         while self._process.poll() is None:
-            if self._pidfd is None:
+            try:
+                pidfd = os.pidfd_open(self._process.pid)
+            except (OSError, AttributeError):  # a system without pidfds
                 await asyncio.sleep(POLL_SECONDS)
             else:
-                await wait_for_exit(self._pidfd)
+                with fs.closing(pidfd):
+                    await wait_for_exit(pidfd)
 
     def kill(self) -> None:
         self._process.kill()
@@ -96,9 +97,6 @@ class Child:
     def close(self) -> None:
         if self._pipe is not None:
             self._pipe.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
 
 
 async def open_reader(file: IO[Any]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
