@@ -6,13 +6,13 @@ database, which a running Easel may lock (RS-50).
 
 import contextlib
 import http.client
-import ipaddress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from easel.core.web.hosts import is_loopback
 from easel.errors import BadInput, BadSettings
 from easel.ids import ArtifactId
 from easel.settings import Settings
@@ -49,8 +49,7 @@ class ApiClient:
 
     def call(self, method: str, **params: Any) -> Any:
         """Return the result of a gateway method. Raises `RequestRefused` or `ServerUnreachable`."""
-        body = msgspec.json.encode({"method": method, "params": params})
-        return self._decode(*self._request("POST", "/api/rpc", body))
+        return self.send("POST", "/api/rpc", {"method": method, "params": params})
 
     def send(self, verb: str, path: str, body: Any = None) -> Any:
         """Return the JSON answer of a route, if any. Raises `RequestRefused` or `ServerUnreachable`."""
@@ -152,7 +151,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
 def _owner_token(data: Path, address: str, local: str, public: str) -> str:
     """Return the token in the data folder, which must not be sent to another machine."""
     is_own = address.rstrip("/") in {local, public.rstrip("/")}
-    if not is_own and not _is_loopback(parse_url(address).hostname or ""):
+    if not is_own and not is_loopback(parse_url(address).hostname or ""):
         raise BadSettings(problem=f"{address} is another machine; set EASEL_TOKEN to a token of that server.")
     path = data / "owner-token"
     try:
@@ -175,10 +174,3 @@ def parse_url(url: str) -> SplitResult:
         if parts.scheme in ("http", "https") and parts.hostname and is_bare and parts.port != 0:
             return parts
     raise BadInput(problem="--url must be an address such as http://127.0.0.1:8800, without a path.")
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"

@@ -123,19 +123,15 @@ class Request:
                         response = self.wire.finish(_complete(stream.get()))
                 await pass_on()
             except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
-                if (wait := self._wait_after(problem, attempt)) is None:
+                failure, jitter = to_failure(problem), random.random()  # noqa: S311 - no secret depends on it
+                wait = failure and retry_wait_seconds(failure, attempt, self.retries, jitter=jitter)
+                if wait is None:
                     raise to_model_failed(problem, self.choice, attempt) from None
             else:
                 return response
             provider = self.choice.provider.value
             log.info("model.retry", provider=provider, attempt=attempt, wait_seconds=round(wait, 2))
             await asyncio.sleep(wait)
-
-    def _wait_after(self, problem: Exception, attempt: int) -> float | None:
-        if (failure := to_failure(problem)) is None:
-            return None
-        jitter = random.random()  # noqa: S311 - no secret depends on it
-        return retry_wait_seconds(failure, attempt, self.retries, jitter=jitter)
 
 
 def _complete(response: ModelResponse) -> ModelResponse:

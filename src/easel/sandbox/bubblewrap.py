@@ -155,13 +155,14 @@ class Bubblewrap:
             undo.callback(os.close, status)
             undo.callback(os.close, status_writer)
             inherited.append(status_writer)
+            etc = [("--ro-bind-data", data(text), f"/etc/{name}") for name, text in ETC.items()]
             binds = [("--bind", str(root.folder), root.visible_path) for root in outer_first(roots)]
             arguments = [
                 *_namespaces(network=network),
                 *(part for name, value in env.items() for part in ("--setenv", name, value)),
                 *("--json-status-fd", str(status_writer)),
                 *_system(network=network),
-                *_etc({name: data(text) for name, text in ETC.items()}),
+                *(part for file in etc for part in file),
                 *_proc({name: data(text) for name, text in fake_proc_files(limits).items()}),
                 *_devices(),
                 *_temporary(workspace),
@@ -270,25 +271,11 @@ ETC: Mapping[str, bytes] = {
 }
 
 
-def _etc(files: Mapping[str, str]) -> list[str]:
-    return [
-        part for name, descriptor in files.items() for part in ("--ro-bind-data", descriptor, f"/etc/{name}")
-    ]
-
-
 def fake_proc_files(limits: CommandLimits) -> Mapping[str, bytes]:
     """Return replacements for the /proc files that `ps` and `free` read, without values of the host."""
     processors = os.cpu_count() or 1
-    kib = limits.memory_bytes // 1024
-    sizes = {
-        "MemTotal": kib,
-        "MemFree": kib,
-        "MemAvailable": kib,
-        "Buffers": 0,
-        "Cached": 0,
-        "SwapTotal": 0,
-        "SwapFree": 0,
-    }
+    sizes = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), limits.memory_bytes // 1024)
+    sizes |= dict.fromkeys(("Buffers", "Cached", "SwapTotal", "SwapFree"), 0)
     idle = "".join(f"cpu{number} 0 0 0 0 0 0 0 0 0 0\n" for number in range(processors))
     counters = "ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
     return {
