@@ -118,19 +118,17 @@ class ApiClient:
         return answer.status, content
 
 
-def local_address(settings: Settings) -> str:
-    """Return the address at which `easel up` with these settings is reached from this machine."""
-    if settings.host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+def local_address(host: str, port: int) -> str:
+    """Return the address at which a server that listens on this host is reached from this machine."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = "127.0.0.1"
-    else:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_running_and_ready(settings: Settings) -> bool | None:
     """Return whether the Easel at its local address is ready, or None if none runs. Sends no token."""
     try:
-        client = ApiClient(local_address(settings), None, READY_TIMEOUT_SECONDS)
+        client = ApiClient(local_address(settings.host, settings.port), None, READY_TIMEOUT_SECONDS)
         return client.is_ready() if settings.port else None
     except (BadInput, ServerUnreachable):
         return None
@@ -140,7 +138,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
     """Return a client for these options; by default for the local Easel, with the owner's token."""
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
-    local = local_address(settings)
+    local = local_address(settings.host, settings.port)
     address = url or local
     token = token or settings.token or _owner_token(settings.data_folder, address, local, settings.public_url)
     if not (token.isascii() and token.isprintable()):

@@ -171,11 +171,13 @@ def tune_gc() -> None:
 def print_banner(
     settings: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool
 ) -> None:
+    from easel.canvas_folder.api_client import local_address
+
     host, port = address
     is_any_address = host in ("0.0.0.0", "::")  # noqa: S104
-    name = "127.0.0.1" if is_any_address else f"[{host}]" if ":" in host else host
-    base = settings.public_url.rstrip("/") or f"http://{name}:{port}"
-    where = f"all addresses of this machine, port {port}" if is_any_address else f"http://{name}:{port}"
+    local = local_address(host, port)
+    base = settings.public_url.rstrip("/") or local
+    where = f"all addresses of this machine, port {port}" if is_any_address else local
     typer.echo(f"Easel {__version__} listens on {where}")
     if not is_loopback(host) and not settings.public_url.startswith("https://"):
         typer.echo(

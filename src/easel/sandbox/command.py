@@ -205,7 +205,7 @@ class _RunningCommand:
 
     def _measure(self) -> list[ProcessUsage]:
         # Without a namespace the child is the reaper; orphaned processes become its children.
-        top = self._first_pid if self._has_namespace else self._child and self._child.pid
+        top = self._first_pid if self._has_namespace else self._child and self._child.process.pid
         return measure_tree(top) if top else []
 
     def _exceeded_limit(self, processes: list[ProcessUsage], *, with_disk: bool) -> Stopped | None:
