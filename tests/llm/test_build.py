@@ -11,7 +11,6 @@ import pytest
 from easel.core.model.choice import ModelChoice, Provider
 from easel.core.run.conversation import Conversation, Part, ProviderData
 from easel.errors import ModelFailed
-from easel.llm import build
 from easel.llm.build import Models
 from easel.llm.scripted import ScriptedModel
 from tests.llm.talking import Talk, ask, choice_of, texts
@@ -50,17 +49,10 @@ def _fields(choice: ModelChoice) -> dict[str, Any]:
     return {name: getattr(choice, name) for name in ModelChoice.__slots__}
 
 
-async def test_oldest_model_is_closed_when_its_request_has_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(build, "MAX_MODELS", 1)
-    models = Models()
-    with serve(VENDORS["openai-chat"](), [Answer(text="Hello."), Answer(text="Bye.")]) as server:
-        old = models.build_model(choice_of("openai-chat", server.base_url))
-        parts = old.reply(Conversation("Hi"), ())
-        await anext(parts)
-        new = models.build_model(choice_of("openai-chat", server.base_url, model="another"))
-        assert [part async for part in parts]  # the request in flight goes on
-        assert texts(await ask(new, Conversation("Hi"), ())) == "Bye."
-    await models.close()
+async def test_users_of_a_provider_share_no_cookie(provider: str, server: VendorServer, models: Models):
+    for name in ("some-model", "another"):
+        await ask(models.build_model(choice_of(provider, server.base_url, model=name)), Conversation("Hi"))
+    assert ["cookie" in headers for headers in server.headers] == [False, False]
 
 
 async def test_conversation_is_converted_outside_of_the_event_loop(

@@ -1,6 +1,5 @@
 """Names and schemas of tools as the providers take them."""
 
-import json
 import re
 from typing import Any
 
@@ -8,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.llm.schemas import (
-    GEMINI,
-    JSON_SCHEMA,
-    MAX_SCHEMA_PARTS,
-    to_wire_name,
-    to_wire_schema,
-    tool_names,
-)
+from easel.llm.schemas import to_wire_name, to_wire_schema, tool_names
 from tests.llm.talking import NODE_TOOL
 from tests.llm.vendors import checks
 from tests.llm.vendors.checks import check_tool
@@ -40,7 +32,6 @@ def test_name_that_fits_is_kept():
     assert to_wire_name("gsv__Canvas") == "gsv__Canvas"
 
 
-@pytest.mark.parametrize("dialect", [JSON_SCHEMA, GEMINI])
 @pytest.mark.parametrize(
     "schema",
     [
@@ -59,31 +50,13 @@ def test_name_that_fits_is_kept():
         {"required": ["unknown"], "not": {"required": ["a"]}},
     ],
 )
-def test_schema_is_accepted_by_strict_checks(schema: dict[str, Any], dialect: Any):
-    keywords = checks.GEMINI_SCHEMA if dialect is GEMINI else checks.JSON_SCHEMA
-    adapted = to_wire_schema(schema, dialect)
-    check_tool("a", adapted, checks.NAME, keywords)
+def test_schema_is_accepted_by_strict_checks(schema: dict[str, Any]):
+    adapted = to_wire_schema(schema)
+    check_tool("a", adapted, checks.NAME, checks.JSON_SCHEMA)
     for name in schema.get("properties", {}):
         assert name in adapted["properties"]
 
 
-def test_constants_types_and_references_are_kept_in_other_words_for_gemini():
-    properties = to_wire_schema(NODE_TOOL.schema, GEMINI)["properties"]
-    assert properties["command"] == {"type": "string"}
-    assert properties["level"] == {"description": "One of: 3"}
-    assert properties["mode"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert properties["options"] == {"type": "object", "properties": {"again": {}}}
-
-
 def test_top_level_alternatives_are_offered_together():
     either = {"anyOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]}
-    assert to_wire_schema(either, JSON_SCHEMA) == {"type": "object", "properties": {"a": {}, "b": {}}}
-
-
-def test_schema_that_expands_without_end_is_cut():
-    definitions = {
-        f"d{number}": {"properties": {name: {"$ref": f"#/$defs/d{number + 1}"} for name in "abcdefgh"}}
-        for number in range(12)
-    }
-    schema = {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
-    assert len(json.dumps(to_wire_schema(schema, GEMINI))) < 40 * MAX_SCHEMA_PARTS
+    assert to_wire_schema(either) == {"type": "object", "properties": {"a": {}, "b": {}}}

@@ -151,9 +151,9 @@ REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
         "schema keyword": (
             assign(
                 "tools.0.functionDeclarations.0.parameters_json_schema",
-                {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": False}}},
+                {"type": "object", "properties": {"a": {"type": "integer", "exclusiveMinimum": 0}}},
             ),
-            "unknown keyword 'additionalProperties'",
+            "unknown keyword 'exclusiveMinimum'",
         ),
         "changed signature": (assign("contents.1.parts.2.thoughtSignature", "AAAA"), "not valid"),
         "missing signature": (delete("contents.1.parts.2.thoughtSignature"), "missing a thought_signature"),

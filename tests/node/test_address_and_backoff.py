@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from easel.core.web.hosts import is_loopback
 from easel.errors import BadSettings
-from easel.node.address import gateway_url, is_loopback
+from easel.node.address import gateway_url
 from easel.node.backoff import FIRST_SECONDS, MAX_SECONDS, STABLE_SECONDS, Backoff
 
 ADDRESSES = [
@@ -44,9 +45,9 @@ def test_invalid_address_is_refused(text: str) -> None:
 
 
 def test_loopback_address_is_recognized() -> None:
-    assert is_loopback("ws://localhost:1/ws")
-    assert is_loopback("ws://[::1]:1/ws")
-    assert not is_loopback("wss://easel.example.org/ws")
+    assert is_loopback("localhost")
+    assert is_loopback("::1")
+    assert not is_loopback("easel.example.org")
 
 
 def test_delay_doubles_up_to_a_limit_with_jitter() -> None:

@@ -362,7 +362,7 @@ async def test_bubblewrap_gets_the_options_of_the_rule(bubblewrap: Choice, machi
     async with machine.folders.enter(context("a")) as workspace:
         assert bubblewrap.launcher is not None
         with bubblewrap.launcher.launch(
-            "true", workspace, "/workspace", machine.limits, network=False
+            "true", workspace, "/workspace", machine.limits, network=False, env={}
         ) as launch:
             assert launch.status is not None
             os.close(launch.status)

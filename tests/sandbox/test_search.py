@@ -192,7 +192,7 @@ def test_search_in_blocks_equals_search_line_by_line(text: str, pattern: str, bl
         patch.setattr(search, "MAX_BLOCK_BYTES", block_bytes + 1)
         patch.setattr(search, "OVERLAP_BYTES", 2)  # the longest match of these patterns
         found = search._matching_lines(
-            search.compile_pattern(pattern, lines=True), text.encode(), threading.Event()
+            search.compile_pattern(pattern, lines=True), text.encode(), lambda: False
         )  # pyright: ignore[reportPrivateUsage]
         assert [number for number, _ in found] == expected
 

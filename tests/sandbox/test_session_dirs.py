@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from easel.errors import BadSettings
 from easel.ids import OWNER
-from easel.sandbox.session_dirs import REMOVED, CleanupResult, SessionDirs, folder_name, remove
+from easel.sandbox.session_dirs import REMOVED, SessionDirs, folder_name, remove
 from tests.requirements import rule
 from tests.sandbox.conftest import context
 from tests.sandbox.processes import TIMEOUT_SECONDS
@@ -134,7 +134,7 @@ def test_check_finds_an_unusable_root(tmp_path: Path) -> None:
 
 
 def test_folders_are_created_on_first_use(tmp_path: Path) -> None:
-    assert SessionDirs(tmp_path / "sandbox", ttl_seconds=DAY).clean() == CleanupResult(0, 0)
+    assert SessionDirs(tmp_path / "sandbox", ttl_seconds=DAY).clean() == (0, 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,9 +151,9 @@ async def test_folder_without_permissions_is_opened_again(session_dirs: SessionD
 @rule("SB-12", "SB-17")
 async def test_expired_folder_is_removed_and_counted(session_dirs: SessionDirs, counts: Counts) -> None:
     folder = await use_folder(session_dirs)
-    assert session_dirs.clean(time.time() + DAY - 60) == CleanupResult(0, 0)
+    assert session_dirs.clean(time.time() + DAY - 60) == (0, 0)
     assert (folder / "note").read_text() == "kept"
-    assert session_dirs.clean(time.time() + DAY + 60) == CleanupResult(1, 0)
+    assert session_dirs.clean(time.time() + DAY + 60) == (1, 0)
     assert list(folder.parent.iterdir()) == []
     assert list((session_dirs.root / REMOVED).iterdir()) == []
     assert (counts.removed, counts.failed) == (1, 0)
@@ -164,7 +164,7 @@ async def test_time_to_live_restarts_with_every_use(session_dirs: SessionDirs) -
     folder = await use_folder(session_dirs)
     os.utime(lock_of(folder), (0, time.time() - 2 * DAY))
     await use_folder(session_dirs)
-    assert session_dirs.clean().removed == 0
+    assert session_dirs.clean()[0] == 0
 
 
 @rule("SB-12")
@@ -172,10 +172,10 @@ async def test_expired_folder_in_use_is_kept(session_dirs: SessionDirs) -> None:
     async with session_dirs.enter(context()) as workspace:
         folder = workspace.roots[0].folder
         os.utime(lock_of(folder), (0, 0))
-        assert session_dirs.clean() == CleanupResult(0, 0)
+        assert session_dirs.clean() == (0, 0)
         assert folder.is_dir()
     os.utime(lock_of(folder), (0, 0))
-    assert session_dirs.clean() == CleanupResult(1, 0)
+    assert session_dirs.clean() == (1, 0)
 
 
 @rule("SB-12")
@@ -195,12 +195,12 @@ sys.stdin.read()
     assert other.stdin
     other.stdout.readline()
     os.utime(lock_of(folder), (0, 0))
-    assert session_dirs.clean().removed == 0
+    assert session_dirs.clean()[0] == 0
     other.kill()  # the kernel releases its lock
     other.wait()
     other.stdin.close()
     other.stdout.close()
-    assert session_dirs.clean().removed == 1
+    assert session_dirs.clean()[0] == 1
 
 
 @rule("SB-12")
@@ -243,7 +243,7 @@ async def test_lock_file_removed_by_a_cleanup_is_created_again(
     before_locking(monkeypatch, fcntl.LOCK_SH, lambda: session_dirs.clean(time.time() + 2 * DAY))
     async with session_dirs.enter(context("agent:main:s")):
         await use_folder(session_dirs)  # another call of the session, with a lock at the same path
-        assert session_dirs.clean(time.time() + 2 * DAY).removed == 0
+        assert session_dirs.clean(time.time() + 2 * DAY)[0] == 0
         assert folder.is_dir()
 
 
@@ -254,7 +254,7 @@ async def test_folder_used_just_before_the_cleanup_locks_it_is_kept(
     folder = await use_folder(session_dirs)
     os.utime(lock_of(folder), (0, 0))
     before_locking(monkeypatch, fcntl.LOCK_EX, lambda: os.utime(lock_of(folder)))
-    assert session_dirs.clean().removed == 0
+    assert session_dirs.clean()[0] == 0
     assert (folder / "note").exists()
 
 
@@ -264,7 +264,7 @@ async def test_time_to_live_starts_at_the_end_of_a_use(session_dirs: SessionDirs
     async with session_dirs.enter(context()) as workspace:
         folder = workspace.roots[0].folder
         os.utime(lock_of(folder), (0, 0))
-    assert session_dirs.clean().removed == 0
+    assert session_dirs.clean()[0] == 0
     assert folder.is_dir()
 
 
@@ -297,7 +297,7 @@ async def test_cancelled_use_releases_its_lock(session_dirs: SessionDirs) -> Non
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     os.utime(lock_of(folder), (0, 0))
-    assert session_dirs.clean().removed == 1
+    assert session_dirs.clean()[0] == 1
 
 
 @rule("SB-17")
@@ -311,9 +311,9 @@ async def test_failed_removal_is_counted_and_retried(
 
     with monkeypatch.context() as patch:
         patch.setattr("easel.sandbox.session_dirs.remove", refuse)
-        assert session_dirs.clean(time.time() + 2 * DAY).failed >= 1
+        assert session_dirs.clean(time.time() + 2 * DAY)[1] >= 1
     assert counts.failed >= 1
-    assert session_dirs.clean() == CleanupResult(0, 0)
+    assert session_dirs.clean() == (0, 0)
     assert list((session_dirs.root / REMOVED).iterdir()) == []
 
 

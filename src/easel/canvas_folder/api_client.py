@@ -6,13 +6,13 @@ database, which a running Easel may lock (RS-50).
 
 import contextlib
 import http.client
-import ipaddress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from easel.core.web.hosts import is_loopback
 from easel.errors import BadInput, BadSettings
 from easel.ids import ArtifactId
 from easel.settings import Settings
@@ -49,8 +49,7 @@ class ApiClient:
 
     def call(self, method: str, **params: Any) -> Any:
         """Return the result of a gateway method. Raises `RequestRefused` or `ServerUnreachable`."""
-        body = msgspec.json.encode({"method": method, "params": params})
-        return self._decode(*self._request("POST", "/api/rpc", body))
+        return self.send("POST", "/api/rpc", {"method": method, "params": params})
 
     def send(self, verb: str, path: str, body: Any = None) -> Any:
         """Return the JSON answer of a route, if any. Raises `RequestRefused` or `ServerUnreachable`."""
@@ -119,19 +118,17 @@ class ApiClient:
         return answer.status, content
 
 
-def local_address(settings: Settings) -> str:
-    """Return the address at which `easel up` with these settings is reached from this machine."""
-    if settings.host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+def local_address(host: str, port: int) -> str:
+    """Return the address at which a server that listens on this host is reached from this machine."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = "127.0.0.1"
-    else:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_running_and_ready(settings: Settings) -> bool | None:
     """Return whether the Easel at its local address is ready, or None if none runs. Sends no token."""
     try:
-        client = ApiClient(local_address(settings), None, READY_TIMEOUT_SECONDS)
+        client = ApiClient(local_address(settings.host, settings.port), None, READY_TIMEOUT_SECONDS)
         return client.is_ready() if settings.port else None
     except (BadInput, ServerUnreachable):
         return None
@@ -141,7 +138,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
     """Return a client for these options; by default for the local Easel, with the owner's token."""
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
-    local = local_address(settings)
+    local = local_address(settings.host, settings.port)
     address = url or local
     token = token or settings.token or _owner_token(settings.data_folder, address, local, settings.public_url)
     if not (token.isascii() and token.isprintable()):
@@ -152,7 +149,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
 def _owner_token(data: Path, address: str, local: str, public: str) -> str:
     """Return the token in the data folder, which must not be sent to another machine."""
     is_own = address.rstrip("/") in {local, public.rstrip("/")}
-    if not is_own and not _is_loopback(parse_url(address).hostname or ""):
+    if not is_own and not is_loopback(parse_url(address).hostname or ""):
         raise BadSettings(problem=f"{address} is another machine; set EASEL_TOKEN to a token of that server.")
     path = data / "owner-token"
     try:
@@ -175,10 +172,3 @@ def parse_url(url: str) -> SplitResult:
         if parts.scheme in ("http", "https") and parts.hostname and is_bare and parts.port != 0:
             return parts
     raise BadInput(problem="--url must be an address such as http://127.0.0.1:8800, without a path.")
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from easel.cli.options import TokenOption, UrlOption
-from easel.cli.terminal import failing_in_one_sentence, is_terminal, load_settings
+from easel.cli.options import DataOption, TokenOption, UrlOption
+from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings
 from easel.errors import BadInput
 
 if TYPE_CHECKING:
-    from easel.canvas_folder.api_client import ApiClient
     from easel.canvas_folder.files import CanvasDir
     from easel.core.canvas.folder import FolderCanvas
-    from easel.settings import Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,10 +48,6 @@ ReplaceOption = Annotated[
     bool,
     typer.Option("--replace", help="Replace canvases that exist and differ, without a question."),
 ]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help="Data folder with the owner's token (EASEL_DATA)."),
-]
 EventsOption = Annotated[
     int,
     typer.Option("--events", metavar="COUNT", min=0, help="Maximum number of action records, newest first."),
@@ -69,7 +63,7 @@ def list_canvases(url: UrlOption = None, token: TokenOption = None, data: DataOp
     from easel.core.canvas.folder import escape_unprintable
 
     with failing_in_one_sentence():
-        server = _server(load_settings(data=data), url, token)
+        server = connect(url, token, data)
         after: str | None = None
         while True:
             page = server.call("canvas.list", after=after)
@@ -110,7 +104,7 @@ def export_canvas(
     from easel.core.canvas.folder import STATE, to_files
 
     with failing_in_one_sentence():
-        server = _server(load_settings(data=data), url, token)
+        server = connect(url, token, data)
         there = fetch(server, canvas, agent)
         if there.revision == 0:
             raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
@@ -151,13 +145,14 @@ def import_canvas(
     Example: `easel canvas import ./backup --replace --accept`
     """
     from easel.canvas_folder import files
+    from easel.canvas_folder.api_client import client_for
     from easel.canvas_folder.sync import compare, fetch, name_files, push
 
     with failing_in_one_sentence():
         settings = load_settings(data=data)
         # All canvases are read and compared before the first one is sent.
         canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
-        server = _server(settings, url, token)
+        server = client_for(settings, url, token)
         on_server = [fetch(server, canvas.canvas_id, canvas.agent_id) for canvas in canvases]
         for canvas, there in zip(canvases, on_server, strict=True):
             changed = compare(there.canvas, canvas).files
@@ -197,6 +192,7 @@ def watch_canvas(
     Example: `easel canvas watch ./agents/main/canvases/cockpit --accept`
     """
     from easel.canvas_folder import files
+    from easel.canvas_folder.api_client import client_for
     from easel.canvas_folder.watcher import CanvasWatcher, FolderWatcher
 
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -205,7 +201,7 @@ def watch_canvas(
             settings = load_settings(data=data)
             # Problems of the folder are reported before those of the server.
             files.find_canvases(folder, agent)
-            server = _server(settings, url, token)
+            server = client_for(settings, url, token)
             watch = partial(
                 CanvasWatcher, client=server, max_bytes=settings.max_asset_bytes, is_accepted=accept
             )
@@ -242,7 +238,7 @@ def list_versions(
     Example: `easel canvas versions cockpit`
     """
     with failing_in_one_sentence():
-        server = _server(load_settings(data=data), url, token)
+        server = connect(url, token, data)
         page = server.call("canvas.versions", canvasId=canvas, limit=count)
     typer.echo(f"{_describe_version(page['current'])} (present)")
     for version in page["versions"]:
@@ -273,7 +269,7 @@ def restore_version(
     Example: `easel canvas restore cockpit 3`
     """
     with failing_in_one_sentence():
-        server = _server(load_settings(data=data), url, token)
+        server = connect(url, token, data)
         params = {} if expected_revision is None else {"expectedRevision": expected_revision}
         restored = server.call("canvas.restore", canvasId=canvas, version=version, **params)
     typer.echo(f"Restored version {version} of {canvas}, which is now revision {restored['revision']}.")
@@ -315,12 +311,6 @@ def _read_all(places: "list[CanvasDir]", max_bytes: int) -> "list[FolderCanvas]"
     if complaints:
         raise BadInput(problem=f"{complaints[-1]} Nothing was imported.")
     return [result.canvas for result in found]
-
-
-def _server(settings: "Settings", url: str | None, token: str | None) -> "ApiClient":
-    from easel.canvas_folder.api_client import client_for
-
-    return client_for(settings, url, token)
 
 
 def _confirm(question: str, about: str, paths: list[str]) -> bool:

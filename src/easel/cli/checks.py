@@ -32,31 +32,22 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    name: str
     verdict: Verdict
+    name: str
     text: str
 
 
-def ok(name: str, text: str) -> Check:
-    return Check(name, Verdict.OK, text)
-
-
-def warn(name: str, text: str) -> Check:
-    return Check(name, Verdict.WARN, text)
-
-
-def fail(name: str, text: str) -> Check:
-    return Check(name, Verdict.FAIL, text)
+OK, WARN, FAIL = Verdict
 
 
 async def run_checks(settings: Settings, is_ready: bool | None = None) -> AsyncIterator[Check]:
     """Yield the checks in order. `is_ready`: whether the running Easel is ready; None if none runs."""
     version = sys.version.split()[0]
-    yield ok("Python", version) if sys.version_info >= (3, 11) else fail("Python", version)
+    yield Check(OK, "Python", version) if sys.version_info >= (3, 11) else Check(FAIL, "Python", version)
     for name in all_settings.unknown_variables():
         nearest = all_settings.nearest(name)
         hint = f"did you mean {nearest}?" if nearest else "`easel settings` lists all of them."
-        yield warn(name, f"unknown setting; {hint}")
+        yield Check(WARN, name, f"unknown setting; {hint}")
     yield _check_data_folder(settings)
     yield _check_token(settings)
     yield _check_port(settings, is_ready)
@@ -91,44 +82,46 @@ def _check_data_folder(settings: Settings) -> Check:
     folder, name = settings.data_folder, "Data folder"
     try:
         if problem := _folder_problem(folder):
-            return fail(name, f"{folder} cannot be used: {problem}; choose another with --data.")
+            return Check(FAIL, name, f"{folder} cannot be used: {problem}; choose another with --data.")
         free = shutil.disk_usage(_nearest_existing(folder)).free
     except OSError as problem:
-        return fail(name, f"{folder} cannot be used ({problem.strerror}); choose another with --data.")
+        return Check(FAIL, name, f"{folder} cannot be used ({problem.strerror}); choose another with --data.")
     note = "" if folder.exists() else " (does not exist yet; the first start creates it)"
     text = f"{folder}{note}, {free // 1_000_000} MB free"
-    return ok(name, text) if free >= MIN_FREE_BYTES else fail(name, text)
+    return Check(OK, name, text) if free >= MIN_FREE_BYTES else Check(FAIL, name, text)
 
 
 def _check_token(settings: Settings) -> Check:
     name = "Owner's token"
     if settings.has_weak_token:
-        return fail(name, f"EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters and can be guessed.")
+        return Check(
+            FAIL, name, f"EASEL_TOKEN has fewer than {MIN_TOKEN_LENGTH} characters and can be guessed."
+        )
     if settings.token:
-        return ok(name, "from EASEL_TOKEN")
+        return Check(OK, name, "from EASEL_TOKEN")
     path = settings.data_folder / "owner-token"
     try:
         if not path.read_text("utf-8").strip():
-            return fail(name, f"{path} is empty; delete it, and the next start generates a new token.")
+            return Check(FAIL, name, f"{path} is empty; delete it, and the next start generates a new token.")
     except (FileNotFoundError, NotADirectoryError):
-        return ok(name, "none yet; the first start generates one in the data folder")
+        return Check(OK, name, "none yet; the first start generates one in the data folder")
     except (OSError, UnicodeDecodeError) as problem:
-        return fail(name, f"{path} cannot be read ({problem}).")
-    return ok(name, f"in {path}")
+        return Check(FAIL, name, f"{path} cannot be read ({problem}).")
+    return Check(OK, name, f"in {path}")
 
 
 def _check_port(settings: Settings, is_ready: bool | None) -> Check:
     address = f"{settings.host}:{settings.port}"
     if is_ready is True:
-        return ok("Port", f"Easel is running on {address} and is ready")
+        return Check(OK, "Port", f"Easel is running on {address} and is ready")
     if is_ready is False:
         text = f"Easel is running on {address} but is not ready: it cannot write to its database"
-        return fail("Port", text)
+        return Check(FAIL, "Port", text)
     try:
         listen(settings.host, settings.port).close()
     except HostError as problem:
-        return fail("Port", problem.message)
-    return ok("Port", f"{address} is free")
+        return Check(FAIL, "Port", problem.message)
+    return Check(OK, "Port", f"{address} is free")
 
 
 async def _check_database(settings: Settings, is_ready: bool | None) -> Check:
@@ -137,29 +130,32 @@ async def _check_database(settings: Settings, is_ready: bool | None) -> Check:
     try:
         info = await storage.inspect_database(settings)
     except HostError as problem:
-        return fail(name, problem.message if address in problem.message else f"{kind}: {problem.message}")
+        return Check(
+            FAIL, name, problem.message if address in problem.message else f"{kind}: {problem.message}"
+        )
     if info is None:
         if problem := _folder_problem(settings.data_folder):
-            return fail(name, f"{kind}: it cannot be created: {problem}.")
-        return ok(name, f"{kind}, does not exist yet; the first start creates it")
+            return Check(FAIL, name, f"{kind}: it cannot be created: {problem}.")
+        return Check(OK, name, f"{kind}, does not exist yet; the first start creates it")
     if info.holder is not None:
         if is_ready is None:
             address = f"{settings.host}:{settings.port}"
             holder = f"process {info.holder}, which does not answer on {address}"
-            return fail(name, f"{kind}, locked by {holder}.")
+            return Check(FAIL, name, f"{kind}, locked by {holder}.")
         kind += ", in use by the running Easel"
     if info.is_read_only:
-        return fail(name, f"{kind}, schema version {info.version}, is read-only or a standby.")
+        return Check(FAIL, name, f"{kind}, schema version {info.version}, is read-only or a standby.")
     if info.version == 0:
-        return ok(name, f"{kind}, empty; the first start creates its tables")
+        return Check(OK, name, f"{kind}, empty; the first start creates its tables")
     if info.version < info.newest:
-        return warn(
+        return Check(
+            WARN,
             name,
             f"{kind}, schema version {info.version}; the next start migrates it to {info.newest}. "
             "Back it up first.",
         )
     newer = f", newer than this Easel's {info.newest}, which works" if info.version > info.newest else ""
-    return ok(name, f"{kind}, schema version {info.version}, writable{newer}")
+    return Check(OK, name, f"{kind}, schema version {info.version}, writable{newer}")
 
 
 async def _check_blobs(settings: Settings) -> Check:
@@ -168,13 +164,13 @@ async def _check_blobs(settings: Settings) -> Check:
         folder = storage.blob_folder(settings)
         if folder is None:
             await storage.open_blobs(settings).check()
-            return ok("Blobs", settings.blob_url)
+            return Check(OK, "Blobs", settings.blob_url)
     except HostError as problem:
-        return fail("Blobs", problem.message)
+        return Check(FAIL, "Blobs", problem.message)
     if problem := _folder_problem(folder):
-        return fail("Blobs", f"{folder} cannot be used: {problem}; set EASEL_BLOB_URL to another.")
+        return Check(FAIL, "Blobs", f"{folder} cannot be used: {problem}; set EASEL_BLOB_URL to another.")
     note = "" if folder.is_dir() else " (does not exist yet; created when needed)"
-    return ok("Blobs", f"{folder}{note}")
+    return Check(OK, "Blobs", f"{folder}{note}")
 
 
 async def _check_model(settings: Settings, is_ready: bool | None) -> Check:
@@ -184,23 +180,24 @@ async def _check_model(settings: Settings, is_ready: bool | None) -> Check:
     """
     if is_ready is None:
         check = await check_host_model(settings)
-        return ok("Model", check.text) if check.is_ok else fail("Model", check.text)
+        return Check(OK, "Model", check.text) if check.is_ok else Check(FAIL, "Model", check.text)
     try:
         answer = await asyncio.to_thread(client_for(settings, None, None).send, "POST", "/api/settings/check")
-        return ok("Model", answer["text"]) if answer["ok"] else fail("Model", answer["text"])
+        return Check(OK, "Model", answer["text"]) if answer["ok"] else Check(FAIL, "Model", answer["text"])
     except (HostError, RequestRefused, ServerUnreachable) as problem:
-        return warn("Model", f"not checked, because the running Easel did not do it: {problem}")
+        return Check(WARN, "Model", f"not checked, because the running Easel did not do it: {problem}")
 
 
 def _check_bash(settings: Settings) -> Check:
     """Check the sandbox. Fails only if the configured mode cannot be used; Bash may be disabled. RS-61"""
     folder = settings.sandbox_folder
     if problem := _folder_problem(folder):
-        return fail(
+        return Check(
+            FAIL,
             "Bash",
             f"The sandbox folder {folder} cannot be used: {problem}; set EASEL_SANDBOX_ROOT to another.",
         )
     try:
-        return ok("Bash", choose_sandbox(settings).description)
+        return Check(OK, "Bash", choose_sandbox(settings).description)
     except HostError as problem:
-        return fail("Bash", problem.message)
+        return Check(FAIL, "Bash", problem.message)

@@ -5,16 +5,13 @@ A secret is typed without echo or read from standard input; it is never an argum
 
 import getpass
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from easel.cli.options import DataOption, TokenOption, UrlOption
-from easel.cli.terminal import failing_in_one_sentence, is_terminal, load_settings
+from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal
 from easel.core.secret.secret import MAX_VALUE_BYTES, check_secret_name, check_secret_value
-
-if TYPE_CHECKING:
-    from easel.canvas_folder.api_client import ApiClient
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,7 +41,7 @@ def set_secret(
     """
     with failing_in_one_sentence():
         check_secret_name(name, "NAME")
-        client = _client(url, token, data)
+        client = connect(url, token, data)
         client.send("PUT", f"{PATH}/{name}", {"value": check_secret_value(_read_value(name))})
     typer.echo(f"Stored {name}.")
 
@@ -56,7 +53,7 @@ def list_secrets(url: UrlOption = None, token: TokenOption = None, data: DataOpt
     Example: `easel secret list`
     """
     with failing_in_one_sentence():
-        client, after, count = _client(url, token, data), "", 0
+        client, after, count = connect(url, token, data), "", 0
         while True:
             page = client.send("GET", f"{PATH}?limit={PAGE_SIZE}&after={after}")
             for secret in page["secrets"]:
@@ -79,7 +76,7 @@ def delete_secret(
     """
     with failing_in_one_sentence():
         check_secret_name(name, "NAME")
-        _client(url, token, data).send("DELETE", f"{PATH}/{name}")
+        connect(url, token, data).send("DELETE", f"{PATH}/{name}")
     typer.echo(f"Deleted {name}.")
 
 
@@ -87,9 +84,3 @@ def _read_value(name: str) -> str:
     if is_terminal(sys.stdin):
         return getpass.getpass(f"{name} (not shown): ")
     return sys.stdin.read(MAX_VALUE_BYTES + 2).removesuffix("\n").removesuffix("\r")
-
-
-def _client(url: str | None, token: str | None, data: Any) -> "ApiClient":
-    from easel.canvas_folder.api_client import client_for
-
-    return client_for(load_settings(data=data), url, token)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import sys
 from typing import Annotated
 from urllib.parse import quote, urlsplit
@@ -13,6 +12,7 @@ import typer
 from easel import __version__
 from easel.cli.options import DataOption, HostOption, PortOption
 from easel.cli.terminal import announce_slow_start, fail, load_settings, run, unless_stopped
+from easel.core.web.hosts import is_loopback
 from easel.errors import BadSettings
 from easel.settings import MIN_TOKEN_LENGTH, Settings
 
@@ -154,8 +154,8 @@ def _check_token(settings: Settings) -> None:
     if not settings.has_weak_token:
         return
     public_host = urlsplit(settings.public_url).hostname
-    reachable = [host for host in (settings.host, public_host) if host and not _is_loopback(host)]
-    if reachable:
+    hosts = [host for host in (settings.host, public_host) if host and not host.endswith(".localhost")]
+    if reachable := [host for host in hosts if not is_loopback(host)]:
         raise BadSettings(
             problem=f"EASEL_TOKEN must have at least {MIN_TOKEN_LENGTH} characters, because other machines "
             f"can reach {reachable[0]}."
@@ -172,13 +172,15 @@ def tune_gc() -> None:
 def print_banner(
     settings: Settings, address: tuple[str, int], token: str, bash: str, *, with_demo: bool
 ) -> None:
+    from easel.canvas_folder.api_client import local_address
+
     host, port = address
     is_any_address = host in ("0.0.0.0", "::")  # noqa: S104
-    name = "127.0.0.1" if is_any_address else f"[{host}]" if ":" in host else host
-    base = settings.public_url.rstrip("/") or f"http://{name}:{port}"
-    where = f"all addresses of this machine, port {port}" if is_any_address else f"http://{name}:{port}"
+    local = local_address(host, port)
+    base = settings.public_url.rstrip("/") or local
+    where = f"all addresses of this machine, port {port}" if is_any_address else local
     typer.echo(f"Easel {__version__} listens on {where}")
-    if not _is_loopback(host) and not settings.public_url.startswith("https://"):
+    if not is_loopback(host) and not settings.public_url.startswith("https://"):
         typer.echo(
             "WARNING: listening on a public address without TLS; the token can be read in transit. "
             "Put a TLS proxy in front and set EASEL_PUBLIC_URL."
@@ -195,10 +197,3 @@ def print_banner(
     if with_demo:
         typer.echo("The demo canvases are on that page: open one and click its first button.")
     typer.echo("Ctrl-C stops it.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -5,13 +5,17 @@ import contextlib
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, NoReturn, TextIO, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
 from easel import settings
 from easel.errors import BadInput, BadSettings, HostError
 from easel.settings import Settings
+
+if TYPE_CHECKING:
+    from easel.canvas_folder.api_client import ApiClient
 
 SLOW_SECONDS = 5.0  # a longer start is announced
 
@@ -118,6 +122,13 @@ def _stop_on_signal(message: str) -> asyncio.Event:
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a stream is a terminal; None is a stream that was closed before the start."""
     return stream is not None and stream.isatty()
+
+
+def connect(url: str | None, token: str | None, data: Path | None) -> "ApiClient":
+    """Return a client of the running Easel for the options of a command."""
+    from easel.canvas_folder.api_client import client_for
+
+    return client_for(load_settings(data=data), url, token)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
-from easel.llm.schemas import JSON_SCHEMA
 from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire, thinking_of
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -44,4 +43,4 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url), needs_signature=True)
     is_adaptive = model.profile.get("anthropic_supports_adaptive_thinking", False)
     has_budget = bool(effort) and not is_adaptive
-    return Wire(model, settings, form, JSON_SCHEMA, needs_first_thought=has_budget)
+    return Wire(model, settings, form, needs_first_thought=has_budget)

@@ -4,16 +4,16 @@ Imports a provider's library when a model of it is first asked, in the one provi
 only the scripted model loads none.
 """
 
-import asyncio
 import gc
 import hashlib
 import importlib
 import ssl
 import sys
 import traceback
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("model")
 
-MAX_MODELS = 256  # choices with a connection pool of their own
+MAX_MODELS = 256  # kept in memory
+MAX_IDLE_CONNECTIONS = 100
 _MODULES = {
     Provider.OPENAI_CHAT: "easel.llm.openai_chat",
     Provider.OPENAI_RESPONSES: "easel.llm.openai_responses",
@@ -59,52 +60,49 @@ CHECK_SETTINGS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6
 
 
 class Models:
-    """The models of all choices, each with one HTTP client. Building one is cheap for a known choice."""
+    """The models of all choices. Building one is cheap for a known choice."""
 
     def __init__(self, settings: RequestSettings = DEFAULT_SETTINGS) -> None:
         self._settings = settings
         self._thread = ProviderThread()
-        self._scripted = ScriptedModel()
-        self._models: OrderedDict[tuple[ModelChoice, RequestSettings], ProviderModel] = OrderedDict()
-        self._closing: set[asyncio.Task[None]] = set()
-        self._tls: ssl.SSLContext | None = None
+        self._clients: dict[RequestSettings, httpx2.AsyncClient] = {}
+        self._build = lru_cache(MAX_MODELS)(self._build_new)
 
-    def build_model(
-        self, choice: ModelChoice, settings: RequestSettings | None = None
-    ) -> "ScriptedModel | ProviderModel":
+    def build_model(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
         """Return the model of a choice. Never waits: an unusable choice fails when it is first asked."""
-        if choice.provider is Provider.SCRIPTED:
-            return self._scripted
-        choice = replace(choice, token_budget=0)  # it limits the conversation, not the request
-        key = choice, settings or self._settings
-        if (known := self._models.get(key)) is not None:
-            self._models.move_to_end(key)
-            return known
-        model = self._models[key] = ProviderModel(*key, self._thread, self._tls_context)
-        if len(self._models) > MAX_MODELS:
-            _, oldest = self._models.popitem(last=False)
-            task = asyncio.ensure_future(oldest.close_when_idle())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-        return model
+        # The token budget limits the conversation, not the request.
+        return self._build(replace(choice, token_budget=0), self._settings)
 
     def build_for_check(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
-        return self.build_model(choice, CHECK_SETTINGS)
+        return self._build(replace(choice, token_budget=0), CHECK_SETTINGS)
 
     async def close(self) -> None:
         """End the requests in flight and close all connections."""
-        for task in self._closing:
-            task.cancel()
-        models, self._models = list(self._models.values()), OrderedDict()
-        for model in models:
-            await model.close()
+        for client in self._clients.values():
+            await self._thread.run(client.aclose())
         await self._thread.close()
 
-    def _tls_context(self) -> ssl.SSLContext:
-        """Return the TLS settings, the same for all. Loads them in the provider thread."""
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+    def _build_new(self, choice: ModelChoice, settings: RequestSettings) -> "ScriptedModel | ProviderModel":
+        if choice.provider is Provider.SCRIPTED:
+            return ScriptedModel()
+        return ProviderModel(choice, settings, self._thread, self._open_client)
+
+    def _open_client(self, settings: RequestSettings) -> "httpx2.AsyncClient":
+        """Return the HTTP client that all models with these settings share. In the provider thread."""
+        if (client := self._clients.get(settings)) is None:
+            http, limits = _load("httpx2"), _load("easel.llm.answer_limits")
+            client = self._clients[settings] = http.AsyncClient(
+                verify=ssl.create_default_context(),
+                timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
+                limits=http.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # users must not share cookies
+                event_hooks={
+                    "request": [limits.request_plain_answer],
+                    "response": [remember_response, limits.limit_answer],
+                },
+                follow_redirects=False,  # a key is sent to the address in the settings only
+            )
+        return client
 
 
 class ProviderModel:
@@ -117,17 +115,13 @@ class ProviderModel:
         choice: ModelChoice,
         settings: RequestSettings,
         thread: ProviderThread,
-        tls_context: Callable[[], ssl.SSLContext],
+        open_client: "Callable[[RequestSettings], httpx2.AsyncClient]",
     ) -> None:
         self._choice = choice
         self._settings = settings
         self._thread = thread
-        self._tls_context = tls_context
+        self._open_client = open_client
         self._wire: Wire | None = None
-        self._http: httpx2.AsyncClient | None = None
-        self._in_flight = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
 
     async def reply(self, conversation: Conversation, tools: Sequence[ToolDefinition]) -> AsyncIterator[Part]:
         async def produce(send: Callable[[Part], Awaitable[None]]) -> None:
@@ -149,8 +143,6 @@ class ProviderModel:
                     f"({name}); the log of the server says where."
                 ) from None
 
-        self._in_flight += 1
-        self._is_idle.clear()
         parts = self._thread.stream(produce)
         try:
             async for part in parts:
@@ -159,39 +151,15 @@ class ProviderModel:
             raise ModelFailed(reason=str(problem)) from None
         finally:
             await parts.aclose()
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._is_idle.set()
-
-    async def close(self) -> None:
-        """Close the connections, which ends the requests in flight."""
-        if self._http is not None:
-            http, self._http, self._wire = self._http, None, None
-            await self._thread.run(http.aclose())
-
-    async def close_when_idle(self) -> None:
-        await self._is_idle.wait()
-        await self.close()
 
     def _open(self) -> "Wire":
         """Return the wire, and load its library for the first request. In the provider thread."""
         if self._wire is None:
             _check_address(self._choice.base_url)
-            http = _load("httpx2")
-            limits = _load("easel.llm.answer_limits")
-            settings = self._settings
-            self._http = http.AsyncClient(
-                verify=self._tls_context(),
-                timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
-                event_hooks={
-                    "request": [limits.request_plain_answer],
-                    "response": [remember_response, limits.limit_answer],
-                },
-                follow_redirects=False,  # a key is sent to the address in the settings only
-            )
             family = _load(_MODULES[self._choice.provider])
-            wire: Wire = family.build(self._choice, self._http, endpoint_of(self._choice))
-            self._wire = wire
+            client = self._open_client(self._settings)
+            self._wire = family.build(self._choice, client, endpoint_of(self._choice))
+        assert self._wire is not None
         return self._wire
 
 

@@ -5,12 +5,11 @@ from google.genai import Client
 from google.genai.types import HttpOptions, HttpRetryOptions
 from pydantic_ai.models.google import GoogleModel, GoogleModelSettings
 from pydantic_ai.profiles import merge_profile
-from pydantic_ai.profiles.google import GoogleModelProfile
+from pydantic_ai.profiles.google import GoogleJsonSchemaTransformer, GoogleModelProfile
 from pydantic_ai.providers.google import GoogleProvider
 
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
-from easel.llm.schemas import GEMINI
 from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire, thinking_of
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/"
@@ -30,10 +29,11 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
             retry_options=HttpRetryOptions(attempts=1),
         ),
     )
+    profile = GoogleModelProfile(json_schema_transformer=GoogleJsonSchemaTransformer, supports_thinking=True)
     model = GoogleModel(
         choice.model,
         provider=GoogleProvider(client=client),
-        profile=merge_profile(COMMON_PROFILE, GoogleModelProfile(supports_thinking=True)),
+        profile=merge_profile(COMMON_PROFILE, profile),
     )
     settings = GoogleModelSettings()
     if choice.reasoning_effort:
@@ -46,4 +46,4 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
         results_as_objects=True,
         has_own_ids=False,
     )
-    return Wire(model, settings, form, GEMINI)
+    return Wire(model, settings, form)

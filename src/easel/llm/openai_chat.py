@@ -13,7 +13,6 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
-from easel.llm.schemas import JSON_SCHEMA
 from easel.llm.wire import COMMON_PROFILE, NO_KEY, Wire
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     if choice.reasoning_effort:
         settings["openai_reasoning_effort"] = cast("ReasoningEffort", choice.reasoning_effort)
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url), joins_user_texts=True)
-    return Wire(model, settings, form, JSON_SCHEMA, join_parts)
+    return Wire(model, settings, form, join_parts)
 
 
 def openai_client(choice: ModelChoice, http: httpx2.AsyncClient) -> AsyncOpenAI:

@@ -11,7 +11,6 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from easel.core.model.choice import ModelChoice
 from easel.llm.conversation import MessageForm
 from easel.llm.openai_chat import openai_client
-from easel.llm.schemas import JSON_SCHEMA
 from easel.llm.wire import COMMON_PROFILE, Wire
 
 if TYPE_CHECKING:
@@ -39,4 +38,4 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     if choice.reasoning_effort:
         settings["openai_reasoning_effort"] = cast("ReasoningEffort", choice.reasoning_effort)
     form = MessageForm(choice.provider.value, endpoint, str(client.base_url))
-    return Wire(model, settings, form, JSON_SCHEMA)
+    return Wire(model, settings, form)

@@ -68,7 +68,7 @@ class Request:
     ) -> None:
         """Ask the model and send the parts of its answer. Raises `ModelFailed`."""
         messages = to_messages(conversation, self.wire.form)
-        parameters = _to_parameters(conversation.system, tools, self.wire)
+        parameters = _to_parameters(conversation.system, tools)
         response = await self._answer(messages, parameters, self._settings_for(messages), send)
         names = tool_names(tool.name for tool in tools)
         for part in _final_parts(response, names, conversation):
@@ -123,19 +123,15 @@ class Request:
                         response = self.wire.finish(_complete(stream.get()))
                 await pass_on()
             except Exception as problem:  # noqa: BLE001 - whatever a library raises ends this run alone
-                if (wait := self._wait_after(problem, attempt)) is None:
+                failure, jitter = to_failure(problem), random.random()  # noqa: S311 - no secret depends on it
+                wait = failure and retry_wait_seconds(failure, attempt, self.retries, jitter=jitter)
+                if wait is None:
                     raise to_model_failed(problem, self.choice, attempt) from None
             else:
                 return response
             provider = self.choice.provider.value
             log.info("model.retry", provider=provider, attempt=attempt, wait_seconds=round(wait, 2))
             await asyncio.sleep(wait)
-
-    def _wait_after(self, problem: Exception, attempt: int) -> float | None:
-        if (failure := to_failure(problem)) is None:
-            return None
-        jitter = random.random()  # noqa: S311 - no secret depends on it
-        return retry_wait_seconds(failure, attempt, self.retries, jitter=jitter)
 
 
 def _complete(response: ModelResponse) -> ModelResponse:
@@ -222,13 +218,13 @@ def _unique_id(sent: str, used: set[CallId]) -> CallId:
     return call_id
 
 
-def _to_parameters(system: str, tools: Sequence[ToolDefinition], wire: Wire) -> ModelRequestParameters:
+def _to_parameters(system: str, tools: Sequence[ToolDefinition]) -> ModelRequestParameters:
     return ModelRequestParameters(
         function_tools=[
             LibraryTool(
                 name=to_wire_name(tool.name),
                 description=tool.description,
-                parameters_json_schema=to_wire_schema(tool.schema, wire.dialect),
+                parameters_json_schema=to_wire_schema(tool.schema),
                 strict=False,
             )
             for tool in tools

@@ -13,11 +13,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 from easel.llm.conversation import MessageForm
-from easel.llm.schemas import Dialect
 
 NO_KEY = "no-key"  # for servers without keys; the SDKs insist on one
 
-# Settings of every family: Easel adapts the schemas itself, and requests no files as answers.
+# Settings of every family: schemas are sent as they are unless a family says otherwise, no files are asked for.
 COMMON_PROFILE = ModelProfile(json_schema_transformer=None, supports_image_output=False)
 
 
@@ -26,7 +25,6 @@ class Wire:
     model: Model[Any]
     settings: ModelSettings
     form: MessageForm
-    dialect: Dialect
     finish: Callable[[ModelResponse], ModelResponse] = lambda response: response
     needs_first_thought: bool = False  # whether thinking is on and an open turn must begin with a thought
 

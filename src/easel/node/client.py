@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -20,8 +21,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from easel import __version__
 from easel.core.tool.definition import ToolDefinition
+from easel.core.web.hosts import is_loopback
 from easel.errors import BadSettings
-from easel.node.address import is_loopback
 from easel.node.backoff import Backoff
 from easel.node.calls import CallLimits, Calls, MachineTool
 
@@ -122,7 +123,7 @@ class NodeClient:
             ping_timeout=self.heartbeat_seconds,
             max_size=MAX_FRAME_BYTES,
             user_agent_header=f"easel-node/{__version__}",
-            proxy=None if is_loopback(self.url) else True,
+            proxy=None if is_loopback(urlsplit(self.url).hostname or "") else True,
         )
 
     async def _handshake(self, socket: ClientConnection) -> CallLimits:

@@ -17,10 +17,9 @@ import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from types import TracebackType
 
 from easel.sandbox import seccomp
 from easel.sandbox.limits import CommandLimits
@@ -87,6 +86,7 @@ def limit_script(limits: CommandLimits, *, processes: bool) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Launch:
     """A program to start. Its `descriptors` are inherited by the program and closed when the block ends.
 
@@ -94,29 +94,17 @@ class Launch:
     kill all processes of the command. The caller must close both pipes.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        descriptors: Sequence[int] = (),
-        status: int | None = None,
-        *,
-        cwd: str = "/",
-        lifeline: int | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self.argv = argv
-        self.descriptors = descriptors
-        self.status = status
-        self.cwd = cwd
-        self.lifeline = lifeline
-        self.env = env or {}  # variables of the program in addition to PATH
+    argv: Sequence[str]
+    descriptors: Sequence[int]
+    status: int | None = None
+    cwd: str = "/"
+    lifeline: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # of the program in addition to PATH
 
     def __enter__(self) -> "Launch":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self.descriptors:
             os.close(descriptor)
 
@@ -139,7 +127,7 @@ class Bubblewrap:
         limits: CommandLimits,
         *,
         network: bool,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str],
     ) -> Launch:
         roots = workspace.roots
         prefix = ["/bin/sh", "-c", OOM_SCRIPT, "sh"]
@@ -167,13 +155,14 @@ class Bubblewrap:
             undo.callback(os.close, status)
             undo.callback(os.close, status_writer)
             inherited.append(status_writer)
+            etc = [("--ro-bind-data", data(text), f"/etc/{name}") for name, text in ETC.items()]
             binds = [("--bind", str(root.folder), root.visible_path) for root in outer_first(roots)]
             arguments = [
                 *_namespaces(network=network),
-                *(part for name, value in (env or {}).items() for part in ("--setenv", name, value)),
+                *(part for name, value in env.items() for part in ("--setenv", name, value)),
                 *("--json-status-fd", str(status_writer)),
                 *_system(network=network),
-                *_etc({name: data(text) for name, text in ETC.items()}),
+                *(part for file in etc for part in file),
                 *_proc({name: data(text) for name, text in fake_proc_files(limits).items()}),
                 *_devices(),
                 *_temporary(workspace),
@@ -211,7 +200,7 @@ def _probe(launcher: Bubblewrap) -> Bubblewrap | str:
             os.chown(folder, launcher.uid, launcher.uid)
         workspace = Workspace((Root(WORKSPACE, Path(folder)),), "probe", owner=launcher.uid)
         with launcher.launch(
-            "echo works > probe && cat probe", workspace, WORKSPACE, CommandLimits(), network=False
+            "echo works > probe && cat probe", workspace, WORKSPACE, CommandLimits(), network=False, env={}
         ) as launch:
             assert launch.status is not None
             try:
@@ -282,25 +271,11 @@ ETC: Mapping[str, bytes] = {
 }
 
 
-def _etc(files: Mapping[str, str]) -> list[str]:
-    return [
-        part for name, descriptor in files.items() for part in ("--ro-bind-data", descriptor, f"/etc/{name}")
-    ]
-
-
 def fake_proc_files(limits: CommandLimits) -> Mapping[str, bytes]:
     """Return replacements for the /proc files that `ps` and `free` read, without values of the host."""
     processors = os.cpu_count() or 1
-    kib = limits.memory_bytes // 1024
-    sizes = {
-        "MemTotal": kib,
-        "MemFree": kib,
-        "MemAvailable": kib,
-        "Buffers": 0,
-        "Cached": 0,
-        "SwapTotal": 0,
-        "SwapFree": 0,
-    }
+    sizes = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), limits.memory_bytes // 1024)
+    sizes |= dict.fromkeys(("Buffers", "Cached", "SwapTotal", "SwapFree"), 0)
     idle = "".join(f"cpu{number} 0 0 0 0 0 0 0 0 0 0\n" for number in range(processors))
     counters = "ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
     return {

@@ -6,19 +6,20 @@ how a command is started.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
-from easel.sandbox.bubblewrap import PATH, Launch
+from easel.sandbox.bubblewrap import PATH, Bubblewrap, Launch
 from easel.sandbox.concurrency import finish_despite_cancel, wait_up_to
 from easel.sandbox.limits import CommandLimits, Stopped
+from easel.sandbox.logical import Logical
 from easel.sandbox.output import OnOutput, Output
 from easel.sandbox.process import Child, open_reader, wait_for_exit
 from easel.sandbox.usage import ProcessUsage, measure_tree, proportional_bytes
@@ -37,22 +38,6 @@ class NotStarted(Exception):
     """The sandbox could not be set up; the command did not run."""
 
 
-class Launcher(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    def launch(
-        self,
-        command: str,
-        workspace: Workspace,
-        cwd: str,
-        limits: CommandLimits,
-        *,
-        network: bool,
-        env: Mapping[str, str] | None = None,
-    ) -> Launch: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     output: str
@@ -66,12 +51,8 @@ class CommandResult:
 class Shell:
     """Runs commands in the sandbox mode of this process."""
 
-    launcher: Launcher
+    launcher: Bubblewrap | Logical
     limits: CommandLimits
-
-    @property
-    def mode(self) -> str:
-        return self.launcher.name
 
     async def run(
         self,
@@ -80,9 +61,9 @@ class Shell:
         *,
         cwd: str,
         timeout_seconds: float,
-        network: bool = False,
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
+        network: bool,
+        on_output: OnOutput | None,
+        env: Mapping[str, str],
     ) -> CommandResult:
         """Run a command and return its result. Raises `NotStarted`. A cancel ends the command first.
 
@@ -204,7 +185,10 @@ class _RunningCommand:
             while line := await status.readline():
                 report = cast("dict[str, Any]", msgspec.json.decode(line))
                 if "child-pid" in report:
-                    self._set_first_process(report["child-pid"])
+                    self._first_pid = report["child-pid"]
+                    with suppress(OSError, AttributeError):  # it has ended, or there are no pidfds
+                        self._first_pidfd = os.pidfd_open(report["child-pid"])
+                    self._child_reported.set()
                 self._reported_code = report.get("exit-code", self._reported_code)
         finally:
             self._child_reported.set()
@@ -221,7 +205,7 @@ class _RunningCommand:
 
     def _measure(self) -> list[ProcessUsage]:
         # Without a namespace the child is the reaper; orphaned processes become its children.
-        top = self._first_pid if self._has_namespace else self._child and self._child.pid
+        top = self._first_pid if self._has_namespace else self._child and self._child.process.pid
         return measure_tree(top) if top else []
 
     def _exceeded_limit(self, processes: list[ProcessUsage], *, with_disk: bool) -> Stopped | None:
@@ -243,12 +227,6 @@ class _RunningCommand:
         if not self._stop.done():
             self._stop.set_result(reason)
 
-    def _set_first_process(self, pid: int) -> None:
-        self._first_pid = pid
-        with contextlib.suppress(OSError, AttributeError):  # the process has ended, or there are no pidfds
-            self._first_pidfd = os.pidfd_open(pid)
-        self._child_reported.set()
-
     # -- the end of the command ------------------------------------------------------------------------------
 
     async def _kill(self, child: Child) -> None:
@@ -266,7 +244,7 @@ class _RunningCommand:
             await wait_up_to(END_SECONDS, wait_for_exit(self._first_pidfd))
 
     def _kill_first_process(self) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if self._first_pidfd is not None:
                 signal.pidfd_send_signal(self._first_pidfd, signal.SIGKILL)
 

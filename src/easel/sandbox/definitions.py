@@ -1,6 +1,7 @@
 """Definitions of the machine tools: names, descriptions, argument schemas and effects. RS-44"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from easel.core.tool.definition import X_SECRETS, X_SHELL, ToolDefinition
@@ -134,14 +135,7 @@ def definitions(prefix: str, *, has_shell: bool, network: bool) -> list[ToolDefi
         ),
     ]
     return [
-        ToolDefinition(
-            f"{prefix}__{tool.name}" if prefix else tool.name,
-            tool.description,
-            tool.schema,
-            read_only=tool.read_only,
-            idempotent=tool.idempotent,
-            destructive=tool.destructive,
-        )
+        replace(tool, name=f"{prefix}__{tool.name}" if prefix else tool.name)
         for tool in tools
         if has_shell or tool.name != "Bash"
     ]

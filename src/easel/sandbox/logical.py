@@ -34,13 +34,13 @@ class Logical:
         limits: CommandLimits,
         *,
         network: bool,  # noqa: ARG002 - without isolation the host's network is always reachable
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str],
     ) -> Launch:
         root, relative = workspace.find(cwd)
         reaper_end, lifeline = os.pipe()
         # PATH is an argument of the reaper: Python may add variables to the environment of its own process.
         argv = [sys.executable, "-I", "-S", str(REAPER), str(reaper_end), f"PATH={PATH}"]
-        argv += list(env or {})  # names only: other users can read the arguments of a process
+        argv += list(env)  # names only: other users can read the arguments of a process
         argv += ["/bin/sh", "-c", OOM_SCRIPT, "sh", self.bash, "--noprofile", "--norc", "-c"]
         # No kernel limit on processes: the kernel would count all processes of this user. The watch counts
         # those of the command.

@@ -14,6 +14,7 @@ HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024  # errors are usually at the end
 # Of the kept text as JSON, where a control character takes six bytes: tool results have a size limit.
 MAX_ENCODED_BYTES = 160 * 1024
+_CONTINUATION = bytes(range(0x80, 0xC0))  # the bytes of a UTF-8 character after its first one
 
 OnOutput = Callable[[str], object]
 
@@ -60,31 +61,12 @@ class Output:
         while True:
             missing = self.size - len(head) - len(tail)
             if missing:
-                text = (
-                    _to_character_end(head).decode(errors="replace")
-                    + f"\n… [{missing} bytes left out] …\n"
-                    + _from_character_start(tail).decode(errors="replace")
-                )
+                # No character is split: the decoder drops the incomplete one at the end of the head.
+                beginning = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
+                end = (tail[:3].lstrip(_CONTINUATION) + tail[3:]).decode(errors="replace")
+                text = f"{beginning}\n… [{missing} bytes left out] …\n{end}"
             else:
                 text = (head + tail).decode(errors="replace")
             if len(msgspec.json.encode(text)) <= MAX_ENCODED_BYTES:
                 return text, missing > 0
             head, tail = head[: len(head) // 2], tail[len(tail) - len(tail) // 2 :]
-
-
-def _to_character_end(data: bytes) -> bytes:
-    """Drop an incomplete character at the end."""
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        length = 2 if byte >> 5 == 0b110 else 3 if byte >> 4 == 0b1110 else 4 if byte >> 3 == 0b11110 else 1
-        return data[:-back] if length > back else data
-    return data
-
-
-def _from_character_start(data: bytes) -> bytes:
-    for start in range(min(4, len(data))):
-        if data[start] & 0xC0 != 0x80:
-            return data[start:]
-    return data

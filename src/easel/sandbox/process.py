@@ -9,22 +9,21 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Any, Self
+
+from easel import fs
 
 POLL_SECONDS = 0.02  # on a system without pidfds
 
 
+@dataclass(frozen=True, slots=True)
 class Child:
     """A child in its own process session. `output` includes standard error; standard input is empty."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self._pidfd: int | None = None
-        with suppress(OSError, AttributeError):  # a system without pidfds
-            self._pidfd = os.pidfd_open(process.pid)
-        self._pipe: asyncio.ReadTransport | None = None
-        self.output = asyncio.StreamReader()
+    process: "subprocess.Popen[bytes]"
+    output: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
 
     @classmethod
     async def start(
@@ -43,62 +42,49 @@ class Child:
         user becomes the owner of the output pipe, so that the command can open `/dev/stderr`.
         """
         read_end, write_end = os.pipe()
-        output = os.fdopen(read_end, "rb", 0)
         try:
-            if owner is not None:
-                os.fchown(write_end, owner, owner)
-            process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=subprocess.STDOUT,
-                pass_fds=descriptors,
-                close_fds=True,
-                env=env,
-                cwd=cwd,
-                start_new_session=True,
-            )
-        except BaseException:
-            output.close()
-            raise
+            output, pipe = await open_reader(os.fdopen(read_end, "rb", 0))
+            try:
+                if owner is not None:
+                    os.fchown(write_end, owner, owner)
+                process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own arguments
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=write_end,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=descriptors,
+                    close_fds=True,
+                    env=env,
+                    cwd=cwd,
+                    start_new_session=True,
+                )
+            except BaseException:
+                pipe.close()
+                raise
         finally:
             os.close(write_end)
-        child = cls(process)
-        try:
-            child.output, child._pipe = await open_reader(output)
-        except BaseException:
-            child.kill()
-            process.wait()
-            child.close()
-            output.close()
-            raise
-        return child
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        return cls(process, output, pipe)
 
     @property
     def return_code(self) -> int | None:
         """The exit code, set by `wait`; a negative number is the signal that ended the process."""
-        return self._process.returncode
+        return self.process.returncode
 
     async def wait(self) -> None:
-        while self._process.poll() is None:
-            if self._pidfd is None:
+        while self.process.poll() is None:
+            try:
+                pidfd = os.pidfd_open(self.process.pid)
+            except (OSError, AttributeError):  # a system without pidfds
                 await asyncio.sleep(POLL_SECONDS)
             else:
-                await wait_for_exit(self._pidfd)
+                with fs.closing(pidfd):
+                    await wait_for_exit(pidfd)
 
     def kill(self) -> None:
-        self._process.kill()
+        self.process.kill()
 
     def close(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+        self.pipe.close()
 
 
 async def open_reader(file: IO[Any]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

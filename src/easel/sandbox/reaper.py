@@ -80,20 +80,14 @@ def kill_all(child: int, *, has_ended: bool) -> None:
     if not has_ended or not os.path.isdir("/proc/self"):  # noqa: PTH112
         with suppress(OSError):
             os.killpg(child, signal.SIGKILL)
-    while has_children() and time.monotonic() < deadline:
-        for pid in descendants():
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_SECONDS)
-        reap(child)
-
-
-def has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+    with suppress(ChildProcessError):  # no process is left
+        while time.monotonic() < deadline:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            for pid in descendants():
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
 
 
 def descendants() -> list[int]:

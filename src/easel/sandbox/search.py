@@ -9,9 +9,10 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import IO, Any, Protocol
+from threading import Event
+from typing import Any
 
 import re2
 
@@ -34,25 +35,16 @@ OVERLAP_BYTES = 4 * 1024  # between two blocks of one line, so that a match of u
 MAX_PATTERN_LENGTH = 1_000
 EXCERPT_BYTES = 400  # of a long line, around the match
 
+IsOver = Callable[[], bool]
+
 _NEW_LINE = 0x0A
 _PLAIN = {"*": "[^/]*", "?": "[^/]"}
 
 
-class Stop(Protocol):
-    """Reports whether the search was cancelled."""
-
-    def is_set(self) -> bool: ...
-
-
-class SearchDeadline:
-    """Reports whether the search was cancelled or has reached its time limit."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-        self._deadline = time.monotonic() + MAX_SECONDS
-
-    def is_set(self) -> bool:
-        return self._stop.is_set() or time.monotonic() > self._deadline
+def search_deadline(stop: Event) -> IsOver:
+    """Return whether a search must end: it was cancelled, or has reached its time limit."""
+    deadline = time.monotonic() + MAX_SECONDS
+    return lambda: stop.is_set() or time.monotonic() > deadline
 
 
 class Walk:
@@ -62,12 +54,12 @@ class Walk:
     be named in a tool call, so they are skipped and counted.
     """
 
-    def __init__(self, workspace: Workspace, path: str, stop: Stop) -> None:
+    def __init__(self, workspace: Workspace, path: str, is_over: IsOver) -> None:
         self.was_cut = False
         self.skipped_count = 0
         self._workspace = workspace
         self._path = path
-        self._stop = stop
+        self._is_over = is_over
         self._visited = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -97,7 +89,7 @@ class Walk:
         with fs.closing(opened), os.scandir(opened) as entries:
             for entry in entries:
                 self._visited += 1
-                if self._visited > MAX_VISITED or self._stop.is_set():
+                if self._visited > MAX_VISITED or self._is_over():
                     self.was_cut = True
                     break
                 if not _is_unicode(entry.name):
@@ -110,10 +102,10 @@ class Walk:
         return sorted(found)
 
 
-def glob(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
+def glob(workspace: Workspace, args: Mapping[str, Any], stop: Event) -> Any:
     path = args.get("path", ".")
     regex = compile_pattern(glob_to_regex(args["pattern"]))
-    walk = Walk(workspace, path, SearchDeadline(stop))
+    walk = Walk(workspace, path, search_deadline(stop))
     paths: list[str] = []
     capacity = MAX_TEXT_LENGTH
     for relative in walk:
@@ -128,12 +120,14 @@ def glob(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
     return {"paths": paths, "truncated": walk.was_cut, "files_skipped": walk.skipped_count}
 
 
-def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
+def grep(workspace: Workspace, args: Mapping[str, Any], stop: Event) -> Any:
     path, limit = args.get("path", "."), args.get("limit", 100)
     regex = compile_pattern(args["pattern"], ignore_case=args.get("ignore_case", False), lines=True)
-    names = compile_pattern(glob_to_regex(_in_any_folder(args["glob"]))) if "glob" in args else None
-    stop = SearchDeadline(stop)
-    walk, skipped_count = Walk(workspace, path, stop), 0
+    names = None
+    if glob_pattern := args.get("glob"):  # `*.py` matches in every folder, as users of Grep expect
+        names = compile_pattern(glob_to_regex(glob_pattern if "/" in glob_pattern else f"**/{glob_pattern}"))
+    is_over = search_deadline(stop)
+    walk, skipped_count = Walk(workspace, path, is_over), 0
     matches: list[dict[str, Any]] = []
     readable, capacity = MAX_READ_BYTES, MAX_TEXT_LENGTH
     for relative in _single_file(workspace, path) or walk:
@@ -144,7 +138,7 @@ def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
             skipped_count += 1
             continue
         readable -= len(content)
-        for number, text in _matching_lines(regex, content, stop):
+        for number, text in _matching_lines(regex, content, is_over):
             capacity -= len(text)
             if len(matches) == limit or capacity < 0:
                 walk.was_cut = True
@@ -152,7 +146,7 @@ def grep(workspace: Workspace, args: Mapping[str, Any], stop: Stop) -> Any:
             matches.append(
                 {"path": join_path(path, relative) if relative else path, "line": number, "text": text}
             )
-        if walk.was_cut or readable < 0 or stop.is_set():
+        if walk.was_cut or readable < 0 or is_over():
             walk.was_cut = True
             break
     return {
@@ -215,11 +209,6 @@ def glob_to_regex(pattern: str) -> str:
     return "(?s)" + "".join(parts)
 
 
-def _in_any_folder(pattern: str) -> str:
-    """Make a glob without a slash, such as `*.py`, match in every folder, as users of Grep expect."""
-    return pattern if "/" in pattern else f"**/{pattern}"
-
-
 def join_path(path: str, relative: str) -> str:
     return posixpath.normpath(posixpath.join(path, relative))
 
@@ -238,26 +227,20 @@ def _read_text(workspace: Workspace, path: str) -> bytes | None:
     """Return the content of a text file, None if the file is too large, binary or unreadable."""
     try:
         with open_file(workspace, path) as file:
-            return _text_of(file)
+            beginning = file.read(SNIFFED_BYTES)
+            content = beginning if is_binary(beginning) else beginning + file.read(MAX_FILE_BYTES + 1)
     except (OSError, fs.OutsideDirectory, NotRegularFile):
         return None
+    return None if is_binary(beginning) or len(content) > MAX_FILE_BYTES else content
 
 
-def _text_of(file: IO[bytes]) -> bytes | None:
-    beginning = file.read(SNIFFED_BYTES)
-    if is_binary(beginning):
-        return None
-    content = beginning + file.read(MAX_FILE_BYTES + 1)
-    return None if len(content) > MAX_FILE_BYTES else content
-
-
-def _matching_lines(regex: "re2.Regexp", content: bytes, stop: Stop) -> Iterator[tuple[int, str]]:
+def _matching_lines(regex: "re2.Regexp", content: bytes, is_over: IsOver) -> Iterator[tuple[int, str]]:
     """Yield number and text of each matching line.
 
     Searches blocks of many lines at once, because most lines do not match.
     """
     at, number, counted = 0, 1, 0
-    while at < len(content) and not stop.is_set():
+    while at < len(content) and not is_over():
         end = _block_end(content, at)
         found = regex.search(content, at, end)
         # An empty match after the last line end is ignored: there is no line.

@@ -9,7 +9,7 @@ Filters exist for x86-64 and 64-bit ARM. On other machines the namespaces are th
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 # Numbers of each call on x86-64 and aarch64; None: the architecture does not have the call.
 BLOCKED_SYSCALLS: Mapping[str, tuple[int | None, int | None]] = {
@@ -90,18 +90,12 @@ def program(machine: str) -> bytes | None:
     ]
     if machine == "x86_64":
         steps += [_step(_IF_AT_LEAST, _X32, otherwise=1), _step(_RETURN, _NO_SUCH_CALL)]
-    steps += _block_each(blocked)
+    for number in blocked:
+        steps += [_step(_IF_EQUAL, number, otherwise=1), _step(_RETURN, _DENY)]
     steps += [_step(_IF_EQUAL, SOCKET[column], then=1), _step(_RETURN, _ALLOW), _step(_LOAD, _FIRST_ARGUMENT)]
     for family in FAMILIES:
         steps += [_step(_IF_EQUAL, family, otherwise=1), _step(_RETURN, _ALLOW)]
     return b"".join([*steps, _step(_RETURN, _NO_SUCH_FAMILY)])
-
-
-def _block_each(numbers: Sequence[int]) -> list[bytes]:
-    steps: list[bytes] = []
-    for number in numbers:
-        steps += [_step(_IF_EQUAL, number, otherwise=1), _step(_RETURN, _DENY)]
-    return steps
 
 
 def _step(code: int, value: int, *, then: int = 0, otherwise: int = 0) -> bytes:

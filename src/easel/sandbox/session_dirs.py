@@ -13,10 +13,10 @@ import hashlib
 import os
 import re
 import stat
+import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -38,12 +38,6 @@ CLEANUP_SECONDS = 300.0  # between two clean-ups
 Count = Callable[[int], None]
 
 log = structlog.get_logger("sandbox")
-
-
-@dataclass(frozen=True, slots=True)
-class CleanupResult:
-    removed: int
-    failed: int
 
 
 def folder_name(name: str) -> str:
@@ -118,10 +112,10 @@ class SessionDirs:
         if self._ttl_seconds:
             await asyncio.to_thread(self.clean)
 
-    def clean(self, now: float | None = None) -> CleanupResult:
+    def clean(self, now: float | None = None) -> tuple[int, int]:
         """Remove the folders that were unused for their time to live. SB-17
 
-        Also removes folders that an earlier clean-up moved to `.removed` but could not remove.
+        Returns how many were removed, and how many could not be. Also removes folders that an earlier clean-up moved to `.removed` but could not remove.
         """
         now, removed, failed = time.time() if now is None else now, 0, 0
         for user in _subdirectories(self.root):
@@ -139,7 +133,7 @@ class SessionDirs:
                 log.warning("sandbox.remove_failed", folder=leftover.name, problem=problem.strerror)
         self._count_removed(removed)
         self._count_failed(failed)
-        return CleanupResult(removed, failed)
+        return removed, failed
 
     def _lock_shared(self, folder: Path) -> int:
         """Take the shared lock of a folder and create the folder. Returns the descriptor of the lock."""
@@ -202,45 +196,28 @@ class SessionDirs:
 def remove(folder: Path) -> None:
     """Remove a folder with its content, of any depth and with any permissions. Follows no links.
 
-    Inner folders are moved to the top before they are emptied, so that deep nesting needs neither long paths
-    nor many descriptors.
+    Python's own removal is recursive, and so ends at a depth that a command can exceed.
     """
-    if not folder.exists() and not folder.is_symlink():
+    if folder.is_symlink() or not folder.exists():
+        folder.unlink(missing_ok=True)
         return
-    with fs.closing(_open_with_access(folder)) as top:
-        moved_count, pending = 0, ["."]
-        while pending:
-            current = pending.pop()
-            with fs.closing(
-                os.dup(top) if current == "." else _open_entry_with_access(top, current)
-            ) as inner:
-                for name in os.listdir(inner):  # noqa: PTH208 - a descriptor
-                    if not stat.S_ISDIR(os.stat(name, dir_fd=inner, follow_symlinks=False).st_mode):
-                        os.unlink(name, dir_fd=inner)
-                        continue
-                    os.close(_open_entry_with_access(inner, name))
-                    moved_count += 1
-                    new_name = f".easel-moved-{time.time_ns()}-{moved_count}"
-                    os.rename(name, new_name, src_dir_fd=inner, dst_dir_fd=top)
-                    pending.append(new_name)
-            if current != ".":
-                os.rmdir(current, dir_fd=top)
-    folder.rmdir()
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        done = subprocess.run(  # noqa: S603 - our own arguments
+            [*command, "--", folder], stderr=subprocess.DEVNULL, check=False
+        )
+    if done.returncode:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder))
 
 
 def _open_with_access(folder: Path) -> int:
-    with fs.closing(os.open(folder.parent, fs.READ_DIRECTORY)) as parent:
-        return _open_entry_with_access(parent, folder.name)
-
-
-def _open_entry_with_access(directory: int, name: str) -> int:
     """Open a folder and set its permissions to 0700."""
-    try:
-        descriptor = fs.open_entry(directory, name, fs.READ_DIRECTORY)
-    except PermissionError:
-        with fs.closing(fs.open_entry(directory, name, fs.ENTER_DIRECTORY)) as handle:
-            Path(f"/proc/self/fd/{handle}").chmod(0o700)
-        descriptor = fs.open_entry(directory, name, fs.READ_DIRECTORY)
+    with fs.closing(os.open(folder.parent, fs.READ_DIRECTORY)) as parent:
+        try:
+            descriptor = fs.open_entry(parent, folder.name, fs.READ_DIRECTORY)
+        except PermissionError:
+            with fs.closing(fs.open_entry(parent, folder.name, fs.ENTER_DIRECTORY)) as handle:
+                Path(f"/proc/self/fd/{handle}").chmod(0o700)
+            descriptor = fs.open_entry(parent, folder.name, fs.READ_DIRECTORY)
     os.fchmod(descriptor, 0o700)
     return descriptor
 

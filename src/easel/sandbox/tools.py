@@ -37,7 +37,7 @@ from easel.sandbox.command import KILLED, CommandResult, NotStarted, Shell
 from easel.sandbox.concurrency import Threads
 from easel.sandbox.definitions import MAX_COMMAND_LENGTH, NETWORK, TIMEOUT_MS, definitions
 from easel.sandbox.files import FileToolError
-from easel.sandbox.limits import CommandLimits, Stopped
+from easel.sandbox.limits import MB, CommandLimits, Stopped
 from easel.sandbox.output import OnOutput
 from easel.sandbox.safe_open import NotRegularFile, open_path
 from easel.sandbox.workspace import Workspace, WorkspaceProvider
@@ -58,6 +58,24 @@ FILE_WORK: Mapping[str, tuple[Threads, Work]] = {
 }
 
 
+STOP_REASONS: Mapping[Stopped, str] = {
+    Stopped.TIME: "It took longer than {seconds:.1f} s and was stopped; `timeout` sets the limit.",
+    Stopped.CPU: "It used more than {cpu_seconds:g} s of CPU time and was stopped.",
+    Stopped.MEMORY: "It used more than {memory_mb} MB of memory and was stopped.",
+    Stopped.PROCESSES: "It had {processes} processes and threads and was stopped.",
+    Stopped.OUTPUT: "It wrote more than {output_bytes} bytes and was stopped; write to a file instead.",
+    Stopped.DISK: "Less than {free_mb} MB are free on the disk; delete unused files.",
+}
+OS_ERRORS: Mapping[int, str] = {
+    errno.ENOENT: "{path} does not exist.",
+    errno.EISDIR: "{path} is a folder.",
+    errno.ENOTDIR: "{path} is not a folder, or leads through a file.",
+    errno.ELOOP: "{path} leads through too many links.",
+    errno.ENOSPC: "the disk is full; nothing was changed.",
+    errno.EDQUOT: "the disk is full; nothing was changed.",
+}
+
+
 class Note(Protocol):
     """Record an audit event. Must neither block nor raise."""
 
@@ -66,18 +84,12 @@ class Note(Protocol):
     ) -> None: ...
 
 
-def record_nothing(
-    principal: Principal | None, action: str, /, *, subject: str | None, details: Mapping[str, Any]
-) -> None:
-    """Drop the event: a node has no audit trail."""
-
-
 @dataclass(frozen=True, slots=True)
 class MachineTool:
     definition: ToolDefinition
     workspaces: WorkspaceProvider
     shell: Shell | None
-    note: Note
+    note: Note | None  # None: a node has no audit trail
     worker_id: str
 
     @property
@@ -92,10 +104,19 @@ class MachineTool:
         env: Mapping[str, str] | None = None,
     ) -> Any:
         on_output = on_output or (context.on_output if context else None)
-        env = env or (context.env if context else None)
+        env = env or (context.env if context else None) or {}
         try:
             async with self.workspaces.enter(context) as workspace:
-                return await self._work(args, workspace, context, on_output, env)
+                try:
+                    if self.bare_name == "Bash":
+                        return await self._run(args, workspace, context, on_output, env)
+                    threads, work = FILE_WORK[self.bare_name]
+                    return await threads.run(str(workspace.roots[0].folder), partial(work, workspace, args))
+                except OutsideDirectory:
+                    path = _path_of(args)
+                    self._record("sandbox.violation", context, workspace, kind="path", path=path)
+                    roots = ", ".join(root.visible_path for root in workspace.roots)
+                    raise self._failed(f"{path} is outside of {roots}; a path must be inside.") from None
         except FileToolError as problem:
             raise self._failed(str(problem)) from None
         except NotRegularFile:
@@ -105,27 +126,8 @@ class MachineTool:
         except UnicodeEncodeError:
             raise self._failed("the arguments must be valid Unicode; there is a lone surrogate.") from None
         except OSError as problem:
-            raise self._failed(_describe(args, problem)) from problem
-
-    async def _work(
-        self,
-        args: Args,
-        workspace: Workspace,
-        context: ToolContext | None,
-        on_output: OnOutput | None,
-        env: Mapping[str, str] | None,
-    ) -> Any:
-        try:
-            if self.bare_name == "Bash":
-                return await self._run(args, workspace, context, on_output, env)
-            threads, work = FILE_WORK[self.bare_name]
-            return await threads.run(str(workspace.roots[0].folder), partial(work, workspace, args))
-        except OutsideDirectory:
-            path = str(args.get("path", args.get("workdir", "")))[:500]
-            self._record_violation(context, workspace, "path", {"path": path})
-            raise self._failed(
-                f"{path} is outside of {_root_paths(workspace)}; a path must be inside."
-            ) from None
+            text = OS_ERRORS.get(problem.errno or 0, f"{{path}}: {problem.strerror}.")
+            raise self._failed(text.replace("{path}", _path_of(args))) from problem
 
     async def _run(
         self,
@@ -133,7 +135,7 @@ class MachineTool:
         workspace: Workspace,
         context: ToolContext | None,
         on_output: OnOutput | None,
-        env: Mapping[str, str] | None,
+        env: Mapping[str, str],
     ) -> Any:
         assert self.shell is not None
         command: str = args["command"]
@@ -155,44 +157,30 @@ class MachineTool:
         except NotStarted as problem:
             raise self._failed(f"the sandbox could not be set up ({problem}).") from None
         except asyncio.CancelledError:
-            self._record(context, workspace, {"exit_code": KILLED, "cancelled": True})
+            self._record("sandbox.ran", context, workspace, exit_code=KILLED, cancelled=True)
             raise
-        self._record(context, workspace, {"exit_code": result.exit_code, "seconds": round(result.seconds, 3)})
+        seconds = round(result.seconds, 3)
+        self._record("sandbox.ran", context, workspace, exit_code=result.exit_code, seconds=seconds)
         if result.stopped not in (None, Stopped.TIME):
-            self._record_violation(context, workspace, "limit", {"limit": result.stopped.value})
+            limit = result.stopped.value
+            self._record("sandbox.violation", context, workspace, kind="limit", limit=limit)
         return to_json(result, self.shell.limits)
 
-    def _record(self, context: ToolContext | None, workspace: Workspace, outcome: Mapping[str, Any]) -> None:
-        details = {**self._audit_details(context, workspace), **outcome}
-        if context and context.commands is not None:
-            context.commands.append(details)
-            return
-        self.note(
-            context and context.principal,
-            "sandbox.ran",
-            subject=_subject(context, workspace),
-            details=details,
-        )
-
-    def _record_violation(
-        self, context: ToolContext | None, workspace: Workspace, kind: str, more: Mapping[str, Any]
-    ) -> None:
-        details = {**self._audit_details(context, workspace), "kind": kind, **more}
-        self.note(
-            context and context.principal,
-            "sandbox.violation",
-            subject=_subject(context, workspace),
-            details=details,
-        )
-
-    def _audit_details(self, context: ToolContext | None, workspace: Workspace) -> Mapping[str, Any]:
-        return {
+    def _record(self, action: str, context: ToolContext | None, workspace: Workspace, **outcome: Any) -> None:
+        claim = context.claim if context else None
+        details = {
             "tool": self.definition.name,
-            "sandbox_mode": self.shell.mode if self.shell else None,
-            "worker_id": context.claim.worker_id if context and context.claim else self.worker_id,
+            "sandbox_mode": self.shell.launcher.name if self.shell else None,
+            "worker_id": claim.worker_id if claim else self.worker_id,
             "session_id": context.session_key if context else None,
             "sandbox_root": str(workspace.roots[0].folder),
+            **outcome,
         }
+        if action == "sandbox.ran" and context and context.commands is not None:
+            context.commands.append(details)
+        elif self.note is not None:
+            subject = claim.run_id if claim else workspace.name
+            self.note(context and context.principal, action, subject=subject, details=details)
 
     def _failed(self, reason: str) -> ToolFailed:
         return ToolFailed(tool=self.definition.name, reason=reason)
@@ -204,7 +192,7 @@ def machine_tools(
     shell: Shell | None,
     *,
     network: bool = False,
-    note: Note = record_nothing,
+    note: Note | None = None,
     worker_id: str = "",
 ) -> list[MachineTool]:
     """Return the machine tools, without Bash if there is no shell.
@@ -221,26 +209,18 @@ def to_json(result: CommandResult, limits: CommandLimits) -> Mapping[str, Any]:
     """Return the tool's result. `stopped` and `reason` are present if the command exceeded a limit."""
     value = {"output": result.output, "exit_code": result.exit_code, "truncated": result.truncated}
     if result.stopped is not None:
-        value |= {"stopped": result.stopped.value, "reason": _stop_reason(result, limits)}
+        value |= {
+            "stopped": result.stopped.value,
+            "reason": STOP_REASONS[result.stopped].format(
+                seconds=result.seconds,
+                cpu_seconds=limits.cpu_seconds,
+                memory_mb=limits.memory_bytes // MB,
+                processes=limits.processes,
+                output_bytes=limits.output_bytes,
+                free_mb=limits.free_bytes // MB,
+            ),
+        }
     return value
-
-
-def _stop_reason(result: CommandResult, limits: CommandLimits) -> str:
-    match result.stopped:
-        case Stopped.TIME:
-            return f"It took longer than {result.seconds:.1f} s and was stopped; `timeout` sets the limit."
-        case Stopped.CPU:
-            return f"It used more than {limits.cpu_seconds:g} s of CPU time and was stopped."
-        case Stopped.MEMORY:
-            return f"It used more than {limits.memory_bytes // 1_048_576} MB of memory and was stopped."
-        case Stopped.PROCESSES:
-            return f"It had {limits.processes} processes and threads and was stopped."
-        case Stopped.OUTPUT:
-            return f"It wrote more than {limits.output_bytes} bytes and was stopped; write to a file instead."
-        case Stopped.DISK:
-            return f"Less than {limits.free_bytes // 1_048_576} MB are free on the disk; delete unused files."
-        case None:
-            return ""
 
 
 def _checked_workdir(workspace: Workspace, workdir: str) -> str:
@@ -250,26 +230,5 @@ def _checked_workdir(workspace: Workspace, workdir: str) -> str:
     return posixpath.normpath(posixpath.join(root.visible_path, relative))
 
 
-def _root_paths(workspace: Workspace) -> str:
-    return ", ".join(root.visible_path for root in workspace.roots)
-
-
-def _subject(context: ToolContext | None, workspace: Workspace) -> str:
-    return context.claim.run_id if context and context.claim else workspace.name
-
-
-def _describe(args: Args, problem: OSError) -> str:
-    path = str(args.get("path", args.get("workdir", ".")))[:500]
-    match problem.errno:
-        case errno.ENOENT:
-            return f"{path} does not exist."
-        case errno.EISDIR:
-            return f"{path} is a folder."
-        case errno.ENOTDIR:
-            return f"{path} is not a folder, or leads through a file."
-        case errno.ELOOP:
-            return f"{path} leads through too many links."
-        case errno.ENOSPC | errno.EDQUOT:
-            return "the disk is full; nothing was changed."
-        case _:
-            return f"{path}: {problem.strerror}."
+def _path_of(args: Args) -> str:
+    return str(args.get("path", args.get("workdir", ".")))[:500]

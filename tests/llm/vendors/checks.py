@@ -69,30 +69,8 @@ JSON_SCHEMA = frozenset(
         "deprecated",
     ]
 )
-GEMINI_SCHEMA = frozenset(
-    [
-        "type",
-        "format",
-        "title",
-        "description",
-        "nullable",
-        "enum",
-        "items",
-        "minItems",
-        "maxItems",
-        "properties",
-        "required",
-        "minProperties",
-        "maxProperties",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "propertyOrdering",
-    ]
-)
+# `parametersJsonSchema` takes JSON Schema, but for these
+GEMINI_SCHEMA = JSON_SCHEMA - {"$schema", "const", "examples", "exclusiveMinimum", "exclusiveMaximum"}
 
 
 class Rejected(Exception):

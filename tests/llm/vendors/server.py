@@ -144,7 +144,7 @@ class VendorServer:
         await self._stream(vendor.events(body, answer), answer, receive, send)
 
     async def _stream(self, events: list[bytes], answer: Answer, receive: Any, send: Any) -> None:
-        headers = [(b"content-type", b"text/event-stream")]
+        headers = [(b"content-type", b"text/event-stream"), (b"set-cookie", b"user=first")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         for number, event in enumerate(events):
             if number == answer.cut_after:

@@ -116,3 +116,11 @@ def parse_networks(text: str) -> Networks:
         return [ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as problem:
         refuse("EASEL_FETCH_PRIVATE", f"{problem}; a network must be like 10.0.0.0/8.")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine itself. Other names, such as `a.localhost`, may be others."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
