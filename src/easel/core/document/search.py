@@ -14,6 +14,7 @@ import re2
 from easel.core.document.document import LineRange
 from easel.core.document.lines import count_newlines, shorten
 from easel.core.document.sections import Outline
+from easel.core.validation import refuse
 from easel.errors import BadInput
 
 MAX_QUERY_LENGTH = 1_000
@@ -81,11 +82,11 @@ def grep(
 
 def _check_query(query: str) -> None:
     if not query:
-        raise BadInput(problem="query: must not be empty.")
+        refuse("query", "must not be empty.")
     if len(query) > MAX_QUERY_LENGTH:
-        raise BadInput(problem=f"query: must have at most {MAX_QUERY_LENGTH} characters.")
+        refuse("query", f"must have at most {MAX_QUERY_LENGTH} characters.")
     if "\n" in query:
-        raise BadInput(problem="query: must be one line; a match never spans two lines.")
+        refuse("query", "must be one line; a match never spans two lines.")
 
 
 def _bounds(text: str, within: LineRange | None) -> tuple[int, int, int]:
@@ -126,7 +127,7 @@ def _find_by_regex(
     at, line_start, counted = 0, start, 0
     while at < len(content):
         if is_over():
-            raise BadInput(problem="query: the regular expression takes too long; use a simpler one or text.")
+            refuse("query", "the regular expression takes too long; use a simpler one or text.")
         block_end = _block_end(content, at)
         found = regex.search(content, at, block_end)
         # An empty match after the last newline is ignored: there is no line.
@@ -161,9 +162,7 @@ def compile_regex(pattern: str) -> "re2.Regexp":
             f"{_error_text(problem)}."
         ) from None
     if compiled.programsize > MAX_PROGRAM_SIZE:
-        raise BadInput(
-            problem="query: the regular expression is too large; use fewer or smaller repetitions."
-        )
+        refuse("query", "the regular expression is too large; use fewer or smaller repetitions.")
     return compiled
 
 

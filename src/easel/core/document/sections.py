@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from easel.core.document.lines import count_lines
-from easel.core.validation import quote_value
-from easel.errors import BadInput
+from easel.core.validation import quote_value, refuse
 
 MAX_LISTED_HEADINGS = 30  # in an error
 
@@ -110,13 +109,12 @@ class Outline:
         if len(matching) == 1:
             return matching[0]
         if not matching:
-            raise BadInput(
-                problem=f"section: there is no heading {quote_value(wanted)}. {self._list_headings()}"
-            )
+            refuse("section", f"there is no heading {quote_value(wanted)}. {self._list_headings()}")
         places = ", ".join(str(section.first) for section in matching[:MAX_LISTED_HEADINGS])
-        raise BadInput(
-            problem=f"section: the heading {quote_value(wanted)} occurs at lines {places}; read by line "
-            "numbers, or name its level, such as `## Steps`."
+        return refuse(
+            "section",
+            f"the heading {quote_value(wanted)} occurs at lines {places}; read by line "
+            "numbers, or name its level, such as `## Steps`.",
         )
 
     def _list_headings(self) -> str:

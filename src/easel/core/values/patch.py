@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
-from easel.core.validation import MAX_DEPTH, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_unsafe_name, refuse
 from easel.core.values.paths import (
     MISSING,
     StateChange,
@@ -67,12 +67,10 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
 def require_operations(raw: Any, at: str) -> list[Any]:
     """Return the operations of a patch, each not parsed yet."""
     if not isinstance(raw, list):
-        raise BadInput(problem=f"{at}: must be a list of JSON Patch operations.")
+        refuse(at, "must be a list of JSON Patch operations.")
     operations = cast("list[Any]", raw)
     if len(operations) > MAX_OPERATIONS:
-        raise BadInput(
-            problem=f"{at}: must have at most {MAX_OPERATIONS} operations; this has {len(operations)}."
-        )
+        refuse(at, f"must have at most {MAX_OPERATIONS} operations; this has {len(operations)}.")
     return operations
 
 
@@ -110,43 +108,39 @@ def offload_patch(patch: Patch) -> tuple[Patch, tuple[OffloadedValue, ...]]:
 
 def parse_operation(raw: Any, at: str) -> Operation:
     if not isinstance(raw, dict):
-        raise BadInput(problem=f"{at}: must be an object with `op` and `path`.")
+        refuse(at, "must be an object with `op` and `path`.")
     members = cast("dict[str, Any]", raw)
     name = members.get("op")
     if not isinstance(name, str) or name not in {*Op}:
-        raise BadInput(problem=f"{at}.op: must be one of add, replace and remove.")
+        refuse(f"{at}.op", "must be one of add, replace and remove.")
     op = Op(name)
     path = parse_pointer(members.get("path"), f"{at}.path")
     if op is Op.REMOVE:
         if not path:
-            raise BadInput(
-                problem=f"{at}.path: the complete state cannot be removed; replace it with {{}} instead."
-            )
+            refuse(f"{at}.path", "the complete state cannot be removed; replace it with {} instead.")
         return Operation(op, path)
     if "value" not in members:
-        raise BadInput(problem=f"{at}.value: is required for {op}.")
+        refuse(f"{at}.value", f"is required for {op}.")
     value = members["value"]
     if not path and not isinstance(value, dict):
-        raise BadInput(problem=f"{at}.value: a state must be an object.")
+        refuse(f"{at}.value", "a state must be an object.")
     if is_too_deep_at(path, value):
-        raise BadInput(problem=f"{at}.value: the state must not be nested deeper than {MAX_DEPTH} levels.")
+        refuse(f"{at}.value", f"the state must not be nested deeper than {MAX_DEPTH} levels.")
     return Operation(op, path, value)
 
 
 def parse_pointer(text: Any, at: str) -> tuple[str, ...]:
     """Return the unescaped parts of a JSON pointer (RFC 6901)."""
     if not isinstance(text, str) or (text and text[0] != "/"):
-        raise BadInput(problem=f"{at}: must be a JSON pointer such as `/deploy/status`.")
+        refuse(at, "must be a JSON pointer such as `/deploy/status`.")
     if len(text) > MAX_POINTER_LENGTH or text.count("/") > MAX_DEPTH:
-        raise BadInput(
-            problem=f"{at}: must have at most {MAX_POINTER_LENGTH} characters and {MAX_DEPTH} parts."
-        )
+        refuse(at, f"must have at most {MAX_POINTER_LENGTH} characters and {MAX_DEPTH} parts.")
     parts = text.split("/")[1:]
     for part in parts:
         if "~" in part.replace("~0", "").replace("~1", ""):
-            raise BadInput(problem=f"{at}: `~` must be followed by 0 (for ~) or 1 (for /).")
+            refuse(at, "`~` must be followed by 0 (for ~) or 1 (for /).")
         if is_unsafe_name(part):
-            raise BadInput(problem=f"{at}: `{part}` must not be part of a path.")
+            refuse(at, f"`{part}` must not be part of a path.")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
 

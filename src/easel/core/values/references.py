@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from easel.core.validation import is_unsafe_name, quote_value
+from easel.core.validation import is_unsafe_name, quote_value, refuse
 from easel.core.values.paths import MAX_PATH_DEPTH, PART, Path
-from easel.errors import BadInput
 
 STATE, INPUT, RUNTIME = "state", "input", "runtime"
 NOW: Path = ("now",)
@@ -80,9 +79,10 @@ def parse_value_path(text: Any, at: str) -> ValueRef:
     """Parse the path of a value, which has the rules of a placeholder. X7"""
     match = _PATH.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise BadInput(
-            problem=f"{at}: {quote_value(text)} must be a path that begins with `state.` or `input.`, "
-            "such as `state.limit`, or `runtime.now`."
+        refuse(
+            at,
+            f"{quote_value(text)} must be a path that begins with `state.` or `input.`, "
+            "such as `state.limit`, or `runtime.now`.",
         )
     return ValueRef(*split_path(match, at))
 
@@ -93,17 +93,18 @@ def split_path(match: re.Match[str], at: str) -> tuple[str, Path]:
         return RUNTIME, NOW
     path = tuple(match["path"].split("."))
     if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
+        refuse(at, f"a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
     if unsafe := next(filter(is_unsafe_name, path), None):
-        raise BadInput(problem=f"{at}: `{unsafe}` must not be part of a path.")
+        refuse(at, f"`{unsafe}` must not be part of a path.")
     return match["source"], path
 
 
 def require_secret_name(name: Any, at: str) -> str:
     if not isinstance(name, str) or not _SECRET_NAME.fullmatch(name):
-        raise BadInput(
-            problem=f"{at}: {quote_value(name)} is not the name of a secret; it must be 1 to 64 letters, "
-            "digits and _ (a letter or _ first)."
+        refuse(
+            at,
+            f"{quote_value(name)} is not the name of a secret; it must be 1 to 64 letters, "
+            "digits and _ (a letter or _ first).",
         )
     return name
 
@@ -119,9 +120,7 @@ def parse_references(value: Any, at: str) -> Any:
             case Literal(content):
                 return content
             case SecretRef():
-                raise BadInput(
-                    problem=f"{at}: {SECRET} must not be in a state; it is for tool.call.args only."
-                )
+                refuse(at, f"{SECRET} must not be in a state; it is for tool.call.args only.")
             case ValueRef() as reference:
                 return reference
             case None:
