@@ -63,14 +63,14 @@ def check_node_id(value: str) -> str:
 
     It must not contain `__` or end with `_`, because the first `__` in a tool's full name ends the node id.
     """
-    if not is_name(value) or SEPARATOR in value or value.endswith("_"):
+    if value.lower() in RESERVED:
+        refuse("client.id", f"{value} is reserved; choose another id for the node.")
+    if not is_node_id(value):
         refuse(
             "client.id",
             f"`{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to "
             "128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end.",
         )
-    if value.lower() in RESERVED:
-        refuse("client.id", f"{value} is reserved; choose another id for the node.")
     return value
 
 
