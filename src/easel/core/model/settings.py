@@ -191,10 +191,9 @@ def check_value(name: str, value: Any) -> str:
         case "token_budget":
             return str(check_token_budget(value))
         case _:
-            pass
-    near = find_nearest(name, NAMES)
-    hint = f"; did you mean {near}?" if near else f"; the settings are {', '.join(NAMES)}."
-    return refuse(_quote(name), f"is not a setting{hint}")
+            near = find_nearest(name, NAMES)
+            hint = f"did you mean {near}?" if near else f"the settings are {', '.join(NAMES)}."
+            return refuse(_quote(name), f"is not a setting; {hint}")
 
 
 def parse_provider(value: Any, name: str = "provider") -> Provider:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from easel.core.secret.secret import check_secret_name
 from easel.core.validation import is_unsafe_name, quote_value, refuse
 from easel.core.values.paths import MAX_PATH_DEPTH, PART, Path
 
@@ -18,7 +19,6 @@ VALUE, SECRET, LITERAL = "$value", "$secret", "$literal"
 NAMES = frozenset({VALUE, SECRET, LITERAL})
 
 _PATH = re.compile(rf"(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now)")
-_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 # The steps from the arguments of a call to one place in them: names of members and indexes of elements.
 ArgumentPath = tuple[str | int, ...]
@@ -71,7 +71,7 @@ def parse_reference(members: dict[str, Any], at: str) -> ValueRef | SecretRef | 
     if name == VALUE:
         return parse_value_path(content, f"{at}.{VALUE}")
     if name == SECRET:
-        return SecretRef(require_secret_name(content, f"{at}.{SECRET}"))
+        return SecretRef(check_secret_name(content, f"{at}.{SECRET}"))
     return Literal(content) if name == LITERAL else None
 
 
@@ -97,16 +97,6 @@ def split_path(match: re.Match[str], at: str) -> tuple[str, Path]:
     if unsafe := next(filter(is_unsafe_name, path), None):
         refuse(at, f"`{unsafe}` must not be part of a path.")
     return match["source"], path
-
-
-def require_secret_name(name: Any, at: str) -> str:
-    if not isinstance(name, str) or not _SECRET_NAME.fullmatch(name):
-        refuse(
-            at,
-            f"{quote_value(name)} is not the name of a secret; it must be 1 to 64 letters, "
-            "digits and _ (a letter or _ first).",
-        )
-    return name
 
 
 def parse_references(value: Any, at: str) -> Any:
