@@ -76,7 +76,7 @@ async def _write(boards: Boards, board: Board, args: Args, context: ToolContext)
     request = BoardWriteRequest(
         board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version")
     )
-    written = await boards.write_as_agent(context, request)
+    written = await boards.write(context.principal, context.run.run_id, request, context.run)
     return {"key": request.key, **_edge(request.edge_id), "version": written.version}
 
 
