@@ -91,9 +91,9 @@ def visible_part(line: str, column: int = 0) -> str:
     return f"{before}{part.translate(_VISIBLE)}{after}"
 
 
-def show_line(line: str, column: int = 0) -> str:
+def show_line(line: str) -> str:
     """Return the visible part of a line, quoted for a message."""
-    return f"`{visible_part(line, column)}`"
+    return f"`{visible_part(line)}`"
 
 
 def explain_signs(*shown: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from easel.core.document.lines import count_lines
+from easel.core.document.lines import count_lines, skip_lines
 from easel.core.validation import quote_value, refuse
 
 MAX_LISTED_HEADINGS = 30  # in an error
@@ -76,10 +76,7 @@ class Outline:
 
     def name_of(self, line: int) -> str | None:
         """Return the name of the innermost section of a line of the text, such as `## Steps`."""
-        offset = 0
-        for _ in range(line - 1):
-            offset = self._text.find("\n", offset) + 1
-        return self.name_each([offset])[0]
+        return self.name_each([skip_lines(self._text, 0, line - 1)])[0]
 
     def name_each(self, offsets: Sequence[int]) -> list[str | None]:
         """Return the names for the offsets of some lines, which must be in order."""

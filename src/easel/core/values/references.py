@@ -133,12 +133,12 @@ def find_references(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[Argume
             yield from find_references(item, (*path, index))
 
 
-def find_mixed(raw: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, str]]:
+def find_mixed(raw: Any) -> Iterator[tuple[ArgumentPath, str]]:
     """Yield the path and the name for each object with the name of a reference beside other members.
 
     Such an object is plain data, which its author may not expect.
     """
-    for at, inner in walk_unresolved(raw, path):
+    for at, inner in walk_unresolved(raw):
         if isinstance(inner, dict) and len(cast("dict[str, Any]", inner)) > 1:
             yield from ((at, name) for name in sorted(NAMES & cast("dict[str, Any]", inner).keys()))
 
