@@ -24,7 +24,6 @@ from easel.core.values.paths import (
     is_too_deep_at,
     pointer,
 )
-from easel.errors import BadInput
 
 MAX_OPERATIONS = 1_000
 MAX_POINTER_LENGTH = 4_096  # characters
@@ -154,15 +153,8 @@ def apply_patch(patch: Patch, state: Mapping[str, Any], at: str = "patch") -> St
     """
     patched = _PatchedState(dict(state))
     for number, operation in enumerate(patch):
-        try:
-            patched.apply(operation)
-        except _OperationFailed as reason:
-            raise BadInput(problem=f"{at}[{number}]: {operation}: {reason}") from None
+        patched.apply(operation, f"{at}[{number}]: {operation}")
     return StateChange(patched.state, patched.changed_paths())
-
-
-class _OperationFailed(Exception):
-    """An operation cannot be applied to the state; the message is the reason."""
 
 
 class _PatchedState:
@@ -176,38 +168,38 @@ class _PatchedState:
         self._copies: dict[int, Any] = {id(state): state}
         self._changed: dict[tuple[str, ...], None] = {}
 
-    def apply(self, operation: Operation) -> None:
+    def apply(self, operation: Operation, at: str) -> None:
         if not operation.path:
             self.state = self._copy_once(operation.value)
             self._changed[()] = None
             return
         *above, last = operation.path
-        parent = self._container(above)
+        parent = self._container(above, at)
         if isinstance(parent, dict):
-            self._apply_in_object(operation, parent, last)
+            self._apply_in_object(operation, parent, last, at)
         else:
-            self._apply_in_array(operation, parent, last)
+            self._apply_in_array(operation, parent, last, at)
 
-    def _apply_in_object(self, operation: Operation, parent: dict[str, Any], name: str) -> None:
+    def _apply_in_object(self, operation: Operation, parent: dict[str, Any], name: str, at: str) -> None:
         if operation.op is not Op.ADD and name not in parent:
-            raise _OperationFailed("nothing exists at this path.")
+            refuse(at, "nothing exists at this path.")
         if operation.op is Op.REMOVE:
             del parent[name]
         else:
             parent[name] = operation.value
         self._changed[operation.path] = None
 
-    def _apply_in_array(self, operation: Operation, parent: list[Any], last: str) -> None:
+    def _apply_in_array(self, operation: Operation, parent: list[Any], last: str, at: str) -> None:
         length = len(parent)
         if operation.op is Op.ADD:
             index = length if last == END else as_index(last, length + 1)
             if index is None:
-                raise _OperationFailed(f"the index must be 0 to {length}, or `{END}` for the end.")
+                refuse(at, f"the index must be 0 to {length}, or `{END}` for the end.")
             parent.insert(index, operation.value)
         else:
             index = as_index(last, length)
             if index is None:
-                raise _OperationFailed(f"the array has {length} elements; `{last}` is not one of them.")
+                refuse(at, f"the array has {length} elements; `{last}` is not one of them.")
             if operation.op is Op.REMOVE:
                 del parent[index]
             else:
@@ -216,15 +208,15 @@ class _PatchedState:
         is_stable = operation.op is Op.REPLACE or (operation.op is Op.ADD and index == length)
         self._changed[(*operation.path[:-1], str(index)) if is_stable else operation.path[:-1]] = None
 
-    def _container(self, path: Sequence[str]) -> dict[str, Any] | list[Any]:
+    def _container(self, path: Sequence[str], at: str) -> dict[str, Any] | list[Any]:
         """Return a container that may be altered. Copies each container on the path to it at most once."""
         container: Any = self.state
         for depth, part in enumerate(path):
             inner = get_at(container, (part,))
             if inner is MISSING:
-                raise _OperationFailed(f"nothing exists at {pointer(path[: depth + 1])}.")
+                refuse(at, f"nothing exists at {pointer(path[: depth + 1])}.")
             if not isinstance(inner, (dict, list)):
-                raise _OperationFailed(f"{pointer(path[: depth + 1])} is neither an object nor an array.")
+                refuse(at, f"{pointer(path[: depth + 1])} is neither an object nor an array.")
             copy = self._copy_once(inner)
             container[part if isinstance(container, dict) else int(part)] = copy
             container = copy
