@@ -51,7 +51,7 @@ def count_lines(text: str) -> int:
 
 
 def skip_lines(text: str, start: int, count: int) -> int:
-    """Return the offset after `count` lines from the one at `start`; the end of the text if there are fewer."""
+    """Return the offset after `count` lines from the one at `start`, at most the end of the text."""
     for _ in range(count):
         end = text.find("\n", start)
         if end < 0:

@@ -75,7 +75,8 @@ def apply_patch(
         if base_revision_id not in (None, revision_id):
             raise Rejection(
                 Reason.BASE_REVISION,
-                f"The patch was made for revision {base_revision_id[:100]}, but the document has changed since.",
+                f"The patch was made for revision {base_revision_id[:100]}, but the document has changed "
+                "since.",
                 advice="Read the lines again and make the patch from them. Line numbers may have changed.",
             )
         return _apply(
@@ -182,8 +183,10 @@ class _Application:
                     hunk.header.old_start,
                     hunk,
                     Reason.ORDER,
-                    f"It begins at line {hunk.header.old_start}, which is not after the lines of the hunk before.",
-                    advice="Sort the hunks by line and let none overlap. All line numbers are those before it.",
+                    f"It begins at line {hunk.header.old_start}, which is not after the lines of the hunk "
+                    "before.",
+                    advice="Sort the hunks by line and let none overlap. All line numbers are those before "
+                    "it.",
                 )
             offset = self._skip_lines(done, hunk.start - line)
             old = join_lines(hunk.old, is_terminated=hunk.old_is_terminated)
