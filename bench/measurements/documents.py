@@ -151,13 +151,6 @@ def _queries(chance: random.Random, rounds: int) -> list[Figure]:
     by_text = _compare(
         [(lambda q=query: grep(text, q), _plain_search(text, re.escape(query))) for query in QUERIES], rounds
     )
-    unnamed = _compare(
-        [
-            (lambda q=query: grep(text, q, names_sections=False), _plain_search(text, re.escape(query)))
-            for query in QUERIES
-        ],
-        rounds,
-    )
     by_regex = _compare(
         [(lambda p=pattern: grep(text, p, regex=True), _plain_search(text, pattern)) for pattern in PATTERNS],
         rounds,
@@ -169,7 +162,6 @@ def _queries(chance: random.Random, rounds: int) -> list[Figure]:
     )
     return [
         at_most("text query over 1 MB, sections named", *by_text, unit="ms", bar=2, against="re"),
-        at_most("… without the sections", *unnamed, unit="ms", bar=None, against="re"),
         at_most("regex query over 1 MB", *by_regex, unit="ms", bar=30, against="re"),
         within("slowest hostile regex over 1 MB", hostile, 250, unit="ms", what="promised"),
     ]

@@ -4,8 +4,7 @@ Owns the words that must not be lost and the distance at which a name resembles 
 a request was encoded, nor which members it may have.
 """
 
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from easel.core.validation import find_nearest, letters_of, quote_value
@@ -19,8 +18,6 @@ MAX_DISTANCE = 2  # letters that are added, missing or different, after case, `_
 GUARDS = ("expectedRevision", "expected_version", "base_revision_id")
 # Keys that make a repeated request harmless. Ignoring one lets it run twice.
 KEYS = ("idempotencyKey", "idempotency_key", "requestId")
-
-_CHANGES = ((1, 1), (1, 0), (0, 1))  # letters of both names that are replaced, removed or added
 
 
 class UnknownMember(NamedTuple):
@@ -56,10 +53,10 @@ def review_unknown_members(unknown: Collection[UnknownMember]) -> list[str]:
     return warnings
 
 
-def resembles(name: str, words: tuple[str, ...]) -> bool:
+def resembles(name: str, words: Iterable[str]) -> bool:
     """Return whether a name differs from one of the words by case, `_`, `-` and at most two letters."""
     letters = letters_of(name)
-    return any(_is_near(letters, word) for word in _all_letters(words))
+    return any(_are_within(MAX_DISTANCE, letters, letters_of(word)) for word in words)
 
 
 def _refuse(member: UnknownMember, words: tuple[str, ...], reason: str) -> str:
@@ -78,34 +75,13 @@ def _describe_ignored(member: UnknownMember) -> str:
     return f"unknown member {member.path} was ignored{advice}"
 
 
-@cache
-def _all_letters(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(letters_of(word) for word in words)
-
-
-def _is_near(name: str, word: str) -> bool:
-    if abs(len(name) - len(word)) > MAX_DISTANCE:
+def _are_within(changes: int, first: str, second: str) -> bool:
+    """Return whether at most so many letters are added, removed or replaced."""
+    if abs(len(first) - len(second)) > changes:
         return False
-    # Two changes leave at least one third of the word as it is; this test is fast and excludes most names.
-    third = len(word) // 3
-    if not (word[:third] in name or word[third:-third] in name or word[-third:] in name):
-        return False
-    return _is_within_two(name, word)
-
-
-def _is_within_two(first: str, second: str) -> bool:
-    """Return whether at most two letters are added, removed or replaced."""
-    start, end = 0, min(len(first), len(second))
-    while start < end and first[start] == second[start]:
-        start += 1
-    first, second, end = first[start:], second[start:], end - start
-    last = 0
-    while last < end and first[-1 - last] == second[-1 - last]:
-        last += 1
-    first, second = first[: len(first) - last], second[: len(second) - last]
-    if not first or not second:
-        return len(first) + len(second) <= MAX_DISTANCE
-    # Both ends differ, so that one change is at the start and one at the end.
-    return any(
-        first[a : len(first) - c] == second[b : len(second) - d] for a, b in _CHANGES for c, d in _CHANGES
-    )
+    start = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
+    if start is None:
+        return True
+    first, second = first[start:], second[start:]
+    others = ((first[1:], second[1:]), (first[1:], second), (first, second[1:]))
+    return changes > 0 and any(_are_within(changes - 1, *other) for other in others)

@@ -1,13 +1,15 @@
 """A supervised background loop for the periodic work of a process.
 
 Owns the interval, the early wake-up and the policy for failures: an unavailable database is logged as info,
-any other error as an exception, and neither ends the loop. Does not know what the work is.
+any other error as an exception, and neither ends the loop. Owns also how a sweep over many rows goes on after
+a failure. Does not know what the work is.
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -17,7 +19,29 @@ log = structlog.get_logger("periodic")
 
 QUIET_SECONDS = 10.0  # an unavailable database is logged at most this often, even if the interval is shorter
 
+# A sweep continues after a part that failed, but not for ever: the store may be unavailable.
+MAX_FAILURES = 5
+
 Work = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class SweepProgress:
+    """What a sweep has done. The parts that failed are repeated by the next sweep."""
+
+    count: int = 0
+    failure_count: int = 0
+    problem: Unavailable | None = None  # the last one
+
+    async def add(self, part: Awaitable[int]) -> None:
+        """Count what a part of the sweep did. Raises `Unavailable` if too many parts have failed."""
+        try:
+            self.count += await part
+        except Unavailable as problem:
+            self.problem = problem
+            self.failure_count += 1
+            if self.failure_count >= MAX_FAILURES:
+                raise
 
 
 def retention_interval(longest_seconds: float, retention_seconds: float) -> float:

@@ -38,11 +38,7 @@ class Sessions:
         return session
 
     async def get(self, principal: Principal, session_id: str) -> Session:
-        session = (
-            await self._sessions.get(principal.account_id, SessionId(session_id))
-            if is_name(session_id)
-            else None
-        )
+        session = await self._sessions.get(principal.account_id, _to_id(session_id))
         return _require(session, session_id)
 
     async def list_sessions(
@@ -55,23 +51,15 @@ class Sessions:
         )
 
     async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
-        new_title = require_title(title)
-        session = (
-            await self._sessions.rename(principal.account_id, SessionId(session_id), new_title)
-            if is_name(session_id)
-            else None
-        )
+        title = require_title(title)
+        session = await self._sessions.rename(principal.account_id, _to_id(session_id), title)
         renamed = _require(session, session_id)
         await self._audit.record(principal, "session.renamed", subject=session_id)
         return renamed
 
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""
-        run_ids = (
-            await self._sessions.delete(principal.account_id, SessionId(session_id))
-            if is_name(session_id)
-            else None
-        )
+        run_ids = await self._sessions.delete(principal.account_id, _to_id(session_id))
         if run_ids is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(
@@ -99,6 +87,12 @@ class Sessions:
             await self._queue.cancel(principal, session.active_run_id)
         except (RunFinished, NotFound):
             return  # the run has just ended
+
+
+def _to_id(session_id: str) -> SessionId:
+    if not is_name(session_id):
+        raise NotFound(what="session", id=session_id)
+    return SessionId(session_id)
 
 
 def _require(session: Session | None, session_id: str) -> Session:

@@ -70,10 +70,6 @@ class LogTail:
         self.viewers: set[Subscription] = set()
         self.reader: asyncio.Task[None] | None = None
 
-    def start_at(self, head: int) -> None:
-        if self.head < 0:
-            self.head = head
-
     def after(self, cursor: int) -> Sequence[LoggedEvent] | None:
         """Return up to `PAGE` events after the cursor; None if the first of them is not in memory."""
         if cursor >= self.head:
@@ -114,7 +110,7 @@ class Subscription:
     def __init__(self, tails: "Tails", tail: LogTail, event_filter: EventFilter) -> None:
         self._tails = tails
         self._tail = tail
-        self._cursor = 0
+        self.cursor = 0  # the position up to which the viewer has all events that its filter shows
         self._filter = event_filter
         self._wakeup: asyncio.Future[None] | None = None
         self._is_heartbeat_due = False
@@ -128,9 +124,9 @@ class Subscription:
     async def next(self) -> list[LoggedEvent] | None:
         """Return the next events; an empty list when a heartbeat is due; None when the stream has ended."""
         while not self._is_over:
-            page = self._tail.after(self._cursor)
+            page = self._tail.after(self.cursor)
             if page is None:
-                page = await self._tails.read(self._tail.key, self._cursor)
+                page = await self._tails.read(self._tail.key, self.cursor)
             if not page:
                 if not self._is_heartbeat_due:
                     self._wakeup = asyncio.get_running_loop().create_future()
@@ -139,12 +135,12 @@ class Subscription:
                     continue
                 self._is_heartbeat_due = False
                 return []
-            if page[0].seq != self._cursor + 1:
+            if page[0].seq != self.cursor + 1:
                 # The log was pruned during the read. End the stream instead of skipping events: the viewer
                 # reconnects and gets an error.
                 self.end()
                 break
-            self._cursor = page[-1].seq
+            self.cursor = page[-1].seq
             self.has_seen_all = page[-1].type == LAST
             self._is_over = self._is_over or self.has_seen_all  # keep an `end()` during the read
             if visible := [event for event in page if self._filter.shows(event)]:
@@ -155,11 +151,6 @@ class Subscription:
                 self._is_heartbeat_due = False
                 return []
         return None
-
-    @property
-    def cursor(self) -> int:
-        """The position up to which the viewer has all events that its filter shows."""
-        return self._cursor
 
     @property
     def key(self) -> str:
@@ -197,9 +188,6 @@ class Subscription:
         """End the stream; the viewer may resume with its cursor."""
         self._is_over = True
         self.wake()
-
-    def start_after(self, cursor: int) -> None:
-        self._cursor = cursor
 
     def close(self) -> None:
         self._tails.leave(self._tail, self)
@@ -317,14 +305,15 @@ class Tails:
                 raise NotFound(what=self._kind.what, id=name)
             cursor = bounds.oldest - 1 if cursor is None else cursor
             check_cursor(cursor, bounds)
-            viewer.start_after(cursor)
+            viewer.cursor = cursor
             if bounds.ended and cursor == bounds.newest:
                 viewer.close()
                 return None
         except BaseException:
             viewer.close()
             raise
-        tail.start_at(bounds.newest)
+        if tail.head < 0:
+            tail.head = bounds.newest
         self._note(tail, bounds.newest)
         return viewer
 
@@ -336,7 +325,11 @@ class Tails:
         self._count_viewers(-1)
         if not tail.viewers:
             self._memory.forget(tail)
-        if not tail.viewers and self._tails.get(tail.key) is tail:
+            self._drop(tail)
+
+    def _drop(self, tail: LogTail) -> None:
+        """Watch the log no more, unless another tail of it was opened since."""
+        if self._tails.get(tail.key) is tail:
             del self._tails[tail.key]
             WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 
@@ -372,8 +365,7 @@ class Tails:
 
     def _end(self, tail: LogTail) -> None:
         """End all subscriptions of a deleted log; a viewer that reconnects gets an error."""
-        if self._tails.get(tail.key) is tail:
-            del self._tails[tail.key]
+        self._drop(tail)
         for viewer in list(tail.viewers):
             viewer.end()
 

@@ -57,8 +57,8 @@ def _no_limits() -> Iterator[None]:
         yield
 
 
-def check(old: str, new: str, context: int = 3) -> str:
-    diff = make_diff(old, new, context=context)
+def check(old: str, new: str) -> str:
+    diff = make_diff(old, new)
     if old == new:
         assert diff == ""
     else:
@@ -67,10 +67,10 @@ def check(old: str, new: str, context: int = 3) -> str:
 
 
 @case("C10")
-@given(TEXTS, TEXTS, st.integers(0, 4))
+@given(TEXTS, TEXTS)
 @settings(max_examples=examples(2_000), deadline=None)
-def test_diff_applied_to_the_old_text_gives_the_new_one(old: str, new: str, context: int) -> None:
-    check(old, new, context)
+def test_diff_applied_to_the_old_text_gives_the_new_one(old: str, new: str) -> None:
+    check(old, new)
 
 
 @pytest.mark.parametrize(

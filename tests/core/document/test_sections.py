@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easel.core.document import sections as sections_module
 from easel.core.document.lines import split_lines
 from easel.core.document.list_items import find_item, find_items
 from easel.core.document.sections import Outline
@@ -194,7 +193,6 @@ LINES = st.sampled_from(
         "  ## E ##\r",
     ]
 )
-BLOCKS = st.sampled_from([(4, 1), (16, 8), (2_048, 128)])
 HASH = re.compile(r" {0,3}(#{1,6})(?:[ \t\r](.*))?")
 NO_TITLE = re.compile(r"\s*| {0,3}(?:#{1,6}\s.*|[>|<*+=_~`-].*|[0-9]{1,9}[.)][ \t].*)| {4}.*|\t.*")
 
@@ -239,20 +237,15 @@ def is_title(lines: list[str], at: int) -> bool:
 
 
 @rule("RS-46")
-@given(st.lists(LINES, max_size=24), BLOCKS, st.booleans())
+@given(st.lists(LINES, max_size=24), st.booleans())
 @settings(max_examples=examples(2_000), deadline=None)
-def test_sections_of_lines_agree_with_a_naive_outline(
-    lines: list[str], blocks: tuple[int, int], has_last_newline: bool
-) -> None:
+def test_sections_of_lines_agree_with_a_naive_outline(lines: list[str], has_last_newline: bool) -> None:
     text = "\n".join(lines) + "\n" * has_last_newline
     expected = outline_naively(text)
     offsets = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(expected))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sections_module, "_BLOCK", blocks[0])
-        patch.setattr(sections_module, "_OPENING_BLOCK", blocks[1])
-        assert Outline(text).name_each(offsets) == expected
-        assert Outline(text).name_each(offsets[1::3]) == expected[1::3]
-        assert [Outline(text).name_of(number) for number in range(1, len(offsets) + 1)] == expected
+    assert Outline(text).name_each(offsets) == expected
+    assert Outline(text).name_each(offsets[1::3]) == expected[1::3]
+    assert [Outline(text).name_of(number) for number in range(1, len(offsets) + 1)] == expected
     sections = {section.first: section.name for section in Outline(text).sections}
     starts = [
         max((first for first in sections if first <= at), default=0) for at in range(1, len(offsets) + 1)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from easel.core.canvas.spec import parse_spec
-from easel.core.run.prompt import EXAMPLE_PAGE, EXAMPLE_SPEC, MAX_DOCUMENT_PART, build_prompt, document_part
+from easel.core.run.prompt import DOCUMENTS, EXAMPLE_PAGE, EXAMPLE_SPEC, build_prompt
 from tests.requirements import case, rule
 
 DOCUMENT_TOOLS = (
@@ -48,8 +48,7 @@ def test_document_part_warns_of_drift_and_of_interruptions():
 
 @rule("CT-50", "RS-52")
 def test_document_part_has_at_most_2000_characters():
-    assert MAX_DOCUMENT_PART == 2_000
-    assert len(document_part()) <= MAX_DOCUMENT_PART
+    assert len(DOCUMENTS) <= 2_000
 
 
 @rule("CT-02")

@@ -10,7 +10,8 @@ import structlog
 
 from easel.core.artifact.artifact import START
 from easel.errors import BadInput, NotFound, Unavailable
-from easel.host.artifacts.artifacts import MAX_FAILED_BATCHES, SWEEP_BATCH_SIZE, Artifacts
+from easel.host.artifacts.artifacts import SWEEP_BATCH_SIZE, Artifacts
+from easel.host.periodic import MAX_FAILURES
 from easel.host.sweeps import shared_periodic
 from easel.ids import OWNER, AccountId
 from tests.host.artifact_harness import (
@@ -159,7 +160,7 @@ async def test_sweep_gives_up_rows_after_some_failed_batches(
     monkeypatch.setattr("easel.host.artifacts.artifacts.SWEEP_BATCH_SIZE", 1)
     await harness.artifacts.store(OWNER, offloaded(*(b"%d" % n for n in range(8))))
     harness.clock.ahead = GRACE + 60
-    assert await failing_artifacts(harness, iter([True] * MAX_FAILED_BATCHES)).sweep() == 0
+    assert await failing_artifacts(harness, iter([True] * MAX_FAILURES)).sweep() == 0
 
 
 async def test_upload_ends_before_its_row_can_be_swept(harness: ArtifactHarness) -> None:

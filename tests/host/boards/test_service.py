@@ -382,10 +382,10 @@ async def test_agent_without_a_claim_writes_nothing(
 ):
     run_id = await harness.start("noop")
     [claim] = await harness.runs.claim_queued(WorkerId("wrk_slow"), 1, 15, 0)
-    await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
+    await boards.write(ToolContext.of_run(claim).principal, run_id, WHITE, claim)
     await take_over(harness, clock)
     with pytest.raises(ClaimLost):
-        await boards.write_as_agent(ToolContext.of_run(claim), WHITE)
+        await boards.write(ToolContext.of_run(claim).principal, run_id, WHITE, claim)
     assert [event["version"] for event in await events_of(harness, run_id, "whiteboard.write")] == [1]
 
 
@@ -403,7 +403,7 @@ class LateWrite:
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         await take_over(self.harness, self.clock)
-        await self.boards.write_as_agent(context, WHITE)
+        await self.boards.write(context.principal, context.run.run_id, WHITE, context.run)
         self.has_written = True
 
 

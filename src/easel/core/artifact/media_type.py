@@ -127,29 +127,31 @@ class Presentation:
     extension: str  # file extension for a download
 
 
-_PLAIN = "text/plain; charset=utf-8"
-# Types without code that browsers execute. Other types are served as a download of type `BINARY`.
-_PASSIVE: Mapping[str, Presentation] = {
-    "image/png": Presentation("image/png", True, ".png"),
-    "image/jpeg": Presentation("image/jpeg", True, ".jpg"),
-    "image/gif": Presentation("image/gif", True, ".gif"),
-    "image/webp": Presentation("image/webp", True, ".webp"),
-    "image/avif": Presentation("image/avif", True, ".avif"),
-    "audio/mpeg": Presentation("audio/mpeg", True, ".mp3"),
-    "audio/wav": Presentation("audio/wav", True, ".wav"),
-    "audio/ogg": Presentation("audio/ogg", True, ".ogg"),
-    "video/ogg": Presentation("video/ogg", True, ".ogv"),
-    "video/mp4": Presentation("video/mp4", True, ".mp4"),
-    "video/webm": Presentation("video/webm", True, ".webm"),
-    "application/json": Presentation("application/json", True, ".json"),
-    TEXT: Presentation(_PLAIN, True, ".txt"),
-    "application/x-ndjson": Presentation(_PLAIN, True, ".ndjson"),
-    "text/csv": Presentation(_PLAIN, True, ".csv"),
-    "text/markdown": Presentation(_PLAIN, True, ".md"),
-    "text/tab-separated-values": Presentation(_PLAIN, True, ".tsv"),
-    "text/x-diff": Presentation(_PLAIN, True, ".diff"),
+# Types without code that browsers execute, with their extensions: served as they are, or as plain text. Other
+# types are served as a download of type `BINARY`.
+_MEDIA = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/avif": ".avif",
+    "audio/mpeg": ".mp3",
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "video/ogg": ".ogv",
+    "video/mp4": ".mp4",
+    "video/webm": ".webm",
+    "application/json": ".json",
 }
-_EXTENSIONS = {
+_TEXTS = {
+    TEXT: ".txt",
+    "application/x-ndjson": ".ndjson",
+    "text/csv": ".csv",
+    "text/markdown": ".md",
+    "text/tab-separated-values": ".tsv",
+    "text/x-diff": ".diff",
+}
+_DOWNLOADS = {
     HTML: ".html",
     SVG: ".svg",
     XML: ".xml",
@@ -161,4 +163,8 @@ _EXTENSIONS = {
 
 def presentation_of(name: str) -> Presentation:
     """Return how to serve a media type."""
-    return _PASSIVE.get(name) or Presentation(BINARY, False, _EXTENSIONS.get(name, ""))
+    if name in _MEDIA:
+        return Presentation(name, True, _MEDIA[name])
+    if name in _TEXTS:
+        return Presentation("text/plain; charset=utf-8", True, _TEXTS[name])
+    return Presentation(BINARY, False, _DOWNLOADS.get(name, ""))

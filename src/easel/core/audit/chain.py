@@ -92,16 +92,9 @@ def link_entries(position: ChainPosition, entries: Iterable[Entry]) -> list[Link
     for entry in entries:
         record = entry.to_record(position.seq + 1)
         position = ChainPosition(position.seq + 1, link_hash(position.hash, record))
+        storage_class = entry.storage_class.value
         links.append(
-            Link(
-                position.seq,
-                entry.account_id,
-                entry.at,
-                entry.storage_class.value,
-                entry.action,
-                record,
-                position.hash,
-            )
+            Link(position.seq, entry.account_id, entry.at, storage_class, entry.action, record, position.hash)
         )
     return links
 
@@ -166,14 +159,13 @@ def _mismatching_column(link: Link) -> str | None:
     """Return the first column that differs from the record. Columns need a check: they are not hashed."""
     fields = parse_record(link.record)
     actor: Any = fields.get("actor")
-    columns: dict[str, tuple[object, object]] = {
-        "seq": (link.seq, fields.get("seq")),
-        "account_id": (
-            link.account_id,
-            cast("dict[str, object]", actor).get("account_id") if isinstance(actor, dict) else None,
-        ),
-        "at": (format_time(link.at), fields.get("at")),
-        "storage_class": (link.storage_class, fields.get("storage_class")),
-        "action": (link.action, fields.get("action")),
+    account_id = cast("dict[str, object]", actor).get("account_id") if isinstance(actor, dict) else None
+    expected = {**fields, "account_id": account_id}
+    columns = {
+        "seq": link.seq,
+        "account_id": link.account_id,
+        "at": format_time(link.at),
+        "storage_class": link.storage_class,
+        "action": link.action,
     }
-    return next((column for column, (stored, expected) in columns.items() if stored != expected), None)
+    return next((column for column, stored in columns.items() if stored != expected.get(column)), None)

@@ -129,67 +129,49 @@ def new_entry(
 ) -> Entry:
     """Create an entry. Raises `KeyError` for an action that is not in `ACTIONS`. CC-06, CC-14"""
     storage_class = ACTIONS[action]
-    if (plain := _plain(at, principal, action, subject=subject, details=details, redact=redact)) is not None:
-        return Entry(at, storage_class, action, principal.account_id, plain)
+    actor = _actor(principal)
     record: dict[str, Any] = {
         "at": format_time(at),
         "storage_class": storage_class.value,
         "action": action,
-        "actor": {name: _to_line(value, redact) for name, value in _actor(principal).items()},
-    }
-    if subject is not None:
-        record["subject"] = _to_line(subject, redact)
-    if details:
-        record["details"] = limit_details(details, redact)
-    record["metadata"] = _METADATA
-    return Entry(at, storage_class, action, AccountId(record["actor"]["account_id"]), to_json(record)[1:])
-
-
-def _plain(
-    at: datetime,
-    principal: Principal,
-    action: str,
-    *,
-    subject: str | None,
-    details: Mapping[str, Any] | None,
-    redact: Redact,
-) -> str | None:
-    """Return the JSON of a record that needs no redaction, cutting or escaping; None for other records.
-
-    Most records need none of these. One check of the complete JSON is faster than checks of all its parts.
-    """
-    record: dict[str, Any] = {
-        "at": format_time(at),
-        "storage_class": ACTIONS[action].value,
-        "action": action,
-        "actor": _actor(principal),
+        "actor": actor,
         **({} if subject is None else {"subject": subject}),
         **({"details": details} if details else {}),
         "metadata": _METADATA,
     }
+    if (text := _to_plain_text(record, redact)) is None:
+        actor |= {name: _to_line(value, redact) for name, value in actor.items()}
+        if subject is not None:
+            record["subject"] = _to_line(subject, redact)
+        if details:
+            record["details"] = limit_details(details, redact)
+        text = to_json(record)
+    return Entry(at, storage_class, action, AccountId(actor["account_id"]), text[1:])
+
+
+def _to_plain_text(record: Mapping[str, Any], redact: Redact) -> str | None:
+    """Return the JSON of a record that needs no redaction, cutting or escaping; None for other records.
+
+    Most records need none of these. One check of the complete JSON is faster than checks of all its parts.
+    """
     try:
         text = _encode(record).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # not all values can be JSON
         return None
-    are_names_short = all(
-        len(name) <= MAX_NAME_LENGTH
-        for name in (principal.account_id, principal.name, subject or "", *(details or ()))
-    )
     is_small = (
-        are_names_short
-        and len(text) <= MAX_PLAIN_LENGTH
+        len(text) <= MAX_PLAIN_LENGTH
         and text.count("{") + text.count("[") <= MAX_DEPTH
         and text.count(",") < MAX_ITEMS
     )
     if (
-        not is_small
-        or "\\" in text
-        or not text.isprintable()
-        or MAY_BE_FORGED in text
-        or redact(text) != text
+        is_small
+        and "\\" not in text
+        and text.isprintable()
+        and MAY_BE_FORGED not in text
+        and redact(text) == text
     ):
-        return None
-    return text[1:]
+        return text
+    return None
 
 
 def _actor(principal: Principal) -> dict[str, Any]:

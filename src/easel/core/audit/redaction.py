@@ -56,7 +56,7 @@ _END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")
 # signs. Searching for them costs a hundredth of matching the patterns, and most texts have none.
 _WORDS_OF_NAMES = ("pass", "pwd", "secret", "token", "tkn", "key", "credential", "authorization", "cookie")
 _SIGNS_OF_SHAPES = (
-    *(
+    *[
         "-----BEGIN",
         "earer",
         "asic",
@@ -71,10 +71,10 @@ _SIGNS_OF_SHAPES = (
         "ya29.",
         "github_pat",
         "glpat",
-    ),
+    ],
     # With `-` or `_`, because the letters alone are part of many of Easel's ids.
     *(f"{letters}{dash}" for letters in ("ghp", "gho", "ghu", "ghs", "ghr", "npm", "hf") for dash in "-_"),
-    *("xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"),
+    *["xox", "xapp", "AKIA", "ASIA", "SG.", "eyJ", "easel_"],
 )
 
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")

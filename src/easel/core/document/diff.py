@@ -19,14 +19,14 @@ Change = tuple[int, int, int, int]  # old lines from, to; new lines from, to: in
 _BLOCK_LINES = 256
 
 
-def make_diff(old: str, new: str, *, context: int = CONTEXT_LINES) -> str:
+def make_diff(old: str, new: str) -> str:
     """Return the hunks that make `new` of `old`, without file headers; empty if the texts are equal."""
     if old == new:
         return ""
     old_lines, new_lines = _marked_lines(old), _marked_lines(new)
     parts: list[str] = []
-    for group in _group(_find_changes(old_lines, new_lines), context):
-        _append_hunk(parts, group, old_lines, new_lines, context)
+    for group in _group(_find_changes(old_lines, new_lines)):
+        _append_hunk(parts, group, old_lines, new_lines)
     return "\n".join(parts) + "\n"
 
 
@@ -38,11 +38,11 @@ def _marked_lines(text: str) -> list[str]:
     return lines
 
 
-def _group(changes: Sequence[Change], context: int) -> Iterator[list[Change]]:
+def _group(changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Yield the changes of each hunk: those whose context lines touch."""
     group: list[Change] = []
     for change in changes:
-        if group and change[0] - group[-1][1] > 2 * context:
+        if group and change[0] - group[-1][1] > 2 * CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -50,12 +50,10 @@ def _group(changes: Sequence[Change], context: int) -> Iterator[list[Change]]:
         yield group
 
 
-def _append_hunk(
-    parts: list[str], group: Sequence[Change], old: Sequence[str], new: Sequence[str], context: int
-) -> None:
+def _append_hunk(parts: list[str], group: Sequence[Change], old: Sequence[str], new: Sequence[str]) -> None:
     first, last = group[0], group[-1]
-    before = min(context, first[0])
-    after = min(context, len(old) - last[1])
+    before = min(CONTEXT_LINES, first[0])
+    after = min(CONTEXT_LINES, len(old) - last[1])
     old_start, new_start = first[0] - before, first[2] - before
     old_count, new_count = last[1] + after - old_start, last[3] + after - new_start
     parts.append(format_header(old_start, old_count, new_start, new_count))

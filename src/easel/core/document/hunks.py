@@ -7,14 +7,15 @@ else with a message of its own. Does not know the document.
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from easel.core.document.lines import GUTTER
-from easel.core.document.rejection import DEFAULT_ADVICE, Reason, reject, show_line
+from easel.core.document.lines import GUTTER, NO_NEWLINE
+from easel.core.document.rejection import Reason, Rejection, show_line
 
 MAX_PATCH_LINES = 100_000
 MAX_HUNKS = 1_000
 EXAMPLE = "`@@ -12,3 +12,4 @@`"
+_SPLIT = "Split it into several patches."
 _NUMBERS = r"@@ ?-({0})(?:,({0}))? \+({0})(?:,({0}))? ?@@(?:[ \t].*)?"
 _HEADER = re.compile(_NUMBERS.format("[0-9]{1,7}"))
 _ABSURD_HEADER = re.compile(_NUMBERS.format("[0-9]+"))
@@ -71,34 +72,31 @@ def format_header(old_start: int, old_count: int, new_start: int, new_count: int
     return f"@@ -{side(old_start, old_count)} +{side(new_start, new_count)} @@"
 
 
-def parse_patch(patch: str, *, revision_id: str, strips_cr: bool) -> list[Hunk]:
-    """Return the hunks of a patch. Raises `PatchRejected` if it is not one unified diff of one file.
+def parse_patch(patch: str, *, strips_cr: bool) -> list[Hunk]:
+    """Return the hunks of a patch. Raises `Rejection` if it is not one unified diff of one file.
 
     `strips_cr` says that the document has lines and no CRLF: if then every line of the patch ends in CRLF,
     they are those of the argument.
     """
-    return _Parser(patch, revision_id, strips_cr=strips_cr).parse()
+    return _Parser(patch, strips_cr=strips_cr).parse()
 
 
 class _Parser:
-    def __init__(self, patch: str, revision_id: str, *, strips_cr: bool) -> None:
-        self._revision_id = revision_id
+    def __init__(self, patch: str, *, strips_cr: bool) -> None:
         self._lines = patch.split("\n", MAX_PATCH_LINES + 1)
         if len(self._lines) > MAX_PATCH_LINES + 1:
             count = patch.count("\n")
-            self._reject(
+            raise Rejection(
                 Reason.TOO_LARGE,
                 f"The patch has {count} lines; {MAX_PATCH_LINES} is the limit.",
-                advice="Split it into several patches.",
+                advice=_SPLIT,
             )
-        if len(self._lines) > MAX_HUNKS and patch.count("\n@@") > MAX_HUNKS:
-            self._reject_hunk_count()
         if not self._lines[-1]:
             self._lines.pop()
         if strips_cr and self._lines and all(line.endswith("\r") for line in self._lines):
             self._lines = [line[:-1] for line in self._lines]
-        self._at = 0
-        self._end = len(self._lines)
+        self._at: int = 0
+        self._end: int = len(self._lines)
 
     def parse(self) -> list[Hunk]:
         self._remove_fence()
@@ -106,10 +104,14 @@ class _Parser:
         hunks: list[Hunk] = []
         while self._at < self._end:
             if len(hunks) == MAX_HUNKS:
-                self._reject_hunk_count()
+                raise Rejection(
+                    Reason.TOO_LARGE,
+                    f"The patch has more than {MAX_HUNKS} hunks, which is the limit.",
+                    advice=_SPLIT,
+                )
             hunks.append(self._read_hunk(len(hunks) + 1))
         if not hunks:
-            self._reject(
+            raise Rejection(
                 Reason.NO_HUNKS, f"The patch has no hunk; a hunk begins with a line such as {EXAMPLE}."
             )
         return hunks
@@ -120,7 +122,7 @@ class _Parser:
         while self._at < self._end and not lines[self._at].strip():
             self._at += 1
         if self._at == self._end:
-            self._reject(Reason.NO_HUNKS, "The patch is empty.")
+            raise Rejection(Reason.NO_HUNKS, "The patch is empty.")
         if not (opening := _FENCE.fullmatch(lines[self._at].strip())):
             return
         last = self._end - 1
@@ -129,7 +131,7 @@ class _Parser:
         closing = lines[last].strip()
         fence = opening[1]
         if last == self._at or closing.strip(fence[0]) or len(closing) < len(fence):
-            self._reject(
+            raise Rejection(
                 Reason.NOT_UNIFIED_DIFF,
                 f"The patch begins with the fence {show_line(fence)} and does not end with one.",
                 advice="Send the whole patch, without a fence.",
@@ -147,31 +149,32 @@ class _Parser:
                 names.append(line[:3])
                 self._check_path(line[4:])
             elif line.strip() and not _PREAMBLE.match(line):
-                self._reject_preamble(line)
+                raise self._explain_preamble(line)
             self._at += 1
         if names.count("---") > 1 or names.count("+++") > 1:
-            self._reject_two_files()
+            raise two_files_rejection(patch_line=self._at + 1)
 
     def _check_path(self, name: str) -> None:
         path = name.partition("\t")[0].strip().strip('"').replace("\\", "/")
         if path != "/dev/null" and (path.startswith("/") or ".." in path.split("/")):
-            self._reject(
+            raise Rejection(
                 Reason.BAD_PATH,
                 f"The header names the file {show_line(path)}; a patch edits this document and no file.",
                 advice="Omit the lines `---` and `+++`.",
             )
 
-    def _reject_preamble(self, line: str) -> NoReturn:
+    def _explain_preamble(self, line: str) -> Rejection:
+        """Return the rejection of a line that is not part of a unified diff."""
         if line.startswith("***"):
-            self._reject(
+            return Rejection(
                 Reason.NOT_UNIFIED_DIFF,
                 "`*** Begin Patch` is another format; the patch must be a unified diff with line numbers, "
                 f"whose hunks begin with a line such as {EXAMPLE}.",
             )
         if GUTTER.match(line):
-            self._reject_gutter(line)
+            return gutter_rejection(line)
         has_hunks = any(line.startswith("@@") for line in self._lines[self._at : self._end])
-        self._reject(
+        return Rejection(
             Reason.NOT_UNIFIED_DIFF if has_hunks else Reason.NO_HUNKS,
             f"Line {self._at + 1} of the patch, {show_line(line)}, is not part of a unified diff, "
             f"whose hunks begin with a line such as {EXAMPLE}.",
@@ -190,22 +193,21 @@ class _Parser:
             self._at = at
             line = lines[at]
             sign = line[:1]
-            if sign == " " or not sign:
-                if not (old_is_terminated and new_is_terminated):
-                    self._reject_marker(number)
-                content = line[1:]
-                old.append(content)
-                new.append(content)
-            elif sign == "-":
+            if sign in ("", " ", "-", "+"):
+                is_old, is_new = sign != "+", sign != "-"
                 if line.startswith("--- ") and (len(old), len(new)) == (header.old_count, header.new_count):
                     self._check_second_file()
-                if not old_is_terminated:
-                    self._reject_marker(number)
-                old.append(line[1:])
-            elif sign == "+":
-                if not new_is_terminated:
-                    self._reject_marker(number)
-                new.append(line[1:])
+                if (is_old and not old_is_terminated) or (is_new and not new_is_terminated):
+                    raise Rejection(
+                        Reason.NEWLINE,
+                        f"Only the last old line and the last new line may be followed by `{NO_NEWLINE}`.",
+                        hunk=number,
+                        patch_line=at + 1,
+                    )
+                if is_old:
+                    old.append(line[1:])
+                if is_new:
+                    new.append(line[1:])
             elif line.startswith("@@"):
                 break
             elif line.startswith("\\ ") and at > first and not lines[at - 1].startswith("\\"):
@@ -213,7 +215,7 @@ class _Parser:
                 old_is_terminated = old_is_terminated and before == "+"
                 new_is_terminated = new_is_terminated and before == "-"
             else:
-                self._reject_line(number, line)
+                raise self._explain_line(number, line)
         else:
             self._at = self._end
         hunk = Hunk(
@@ -233,19 +235,14 @@ class _Parser:
         line = self._lines[self._at].rstrip("\r")
         found = _HEADER.fullmatch(line)
         if found is None:
-            if _ABSURD_HEADER.fullmatch(line):
-                self._reject(
-                    Reason.BAD_HEADER,
-                    f"{show_line(line)} has a number that no document has lines for.",
-                    hunk=number,
-                    patch_line=self._at + 1,
-                )
-            self._reject(
-                Reason.BAD_HEADER,
-                f"{show_line(line)} has no line numbers; a hunk must begin with a line such as {EXAMPLE}, "
-                "where the first number is the line of the document at which its old text begins.",
-                hunk=number,
-                patch_line=self._at + 1,
+            problem = (
+                "has a number that no document has lines for."
+                if _ABSURD_HEADER.fullmatch(line)
+                else f"has no line numbers; a hunk must begin with a line such as {EXAMPLE}, where the first "
+                "number is the line of the document at which its old text begins."
+            )
+            raise Rejection(
+                Reason.BAD_HEADER, f"{show_line(line)} {problem}", hunk=number, patch_line=self._at + 1
             )
         self._at += 1
         return HunkHeader(*map(int, found.groups("1")))
@@ -254,27 +251,27 @@ class _Parser:
         """Reject a hunk that changes nothing or has no address. RS-20"""
         number = hunk.number
         if not hunk.old and not hunk.new:
-            self._reject(Reason.NO_CHANGE, "The hunk has no lines.", hunk=number)
+            raise Rejection(Reason.NO_CHANGE, "The hunk has no lines.", hunk=number)
         same_end = hunk.old_is_terminated == hunk.new_is_terminated
         if hunk.old == hunk.new and same_end:
             has_changes = any(line[:1] in ("+", "-") for line in hunk.body)
             if all(GUTTER.match(line) for line in hunk.body):
-                self._reject_gutter(hunk.body[0], number)
+                raise gutter_rejection(hunk.body[0], number)
             what = "Its old and new lines are equal" if has_changes else "It has only context lines"
-            self._reject(
+            raise Rejection(
                 Reason.NO_CHANGE,
                 f"{what}, so that it changes nothing.",
                 hunk=number,
                 advice="Remove this hunk, or mark the lines to change with `-` and `+`.",
             )
         if hunk.header.old_start == 0 and hunk.old:
-            self._reject(
+            raise Rejection(
                 Reason.BAD_HEADER,
                 "Line 0 does not exist; only a hunk without old lines may begin there.",
                 hunk=number,
             )
         if hunk.header.old_count == 0 and hunk.old and all(not line for line in hunk.body if line[:1] != "+"):
-            self._reject(
+            raise Rejection(
                 Reason.BAD_LINE,
                 "Its header says that it only inserts, but an empty line counts as blank context.",
                 hunk=number,
@@ -284,16 +281,17 @@ class _Parser:
     def _check_second_file(self) -> None:
         following = self._lines[self._at + 1 : self._at + 3]
         if len(following) == 2 and following[0].startswith("+++ ") and following[1].startswith("@@"):
-            self._reject_two_files()
+            raise two_files_rejection(patch_line=self._at + 1)
 
-    def _reject_line(self, number: int, line: str) -> NoReturn:
+    def _explain_line(self, number: int, line: str) -> Rejection:
+        """Return the rejection of a line of a hunk that has no sign."""
         if line.startswith("diff --git "):
-            self._reject_two_files()
+            return two_files_rejection(patch_line=self._at + 1)
         if line.startswith("*** "):
-            self._reject_preamble(line)
+            return self._explain_preamble(line)
         if GUTTER.match(line):
-            self._reject_gutter(line, number)
-        self._reject(
+            return gutter_rejection(line, number)
+        return Rejection(
             Reason.BAD_LINE,
             f"Line {self._at + 1} of the patch, {show_line(line)}, must begin with a space (context), "
             "`-` (old line) or `+` (new line).",
@@ -303,61 +301,25 @@ class _Parser:
             "a fence.",
         )
 
-    def _reject_marker(self, number: int) -> NoReturn:
-        self._reject(
-            Reason.NEWLINE,
-            "Only the last old line and the last new line may be followed by `\\ No newline at end of file`.",
-            hunk=number,
-            patch_line=self._at + 1,
-        )
 
-    def _reject_gutter(self, line: str, number: int | None = None) -> NoReturn:
-        reject_gutter(line, revision_id=self._revision_id, hunk=number)
-
-    def _reject_two_files(self) -> NoReturn:
-        reject_two_files(revision_id=self._revision_id, patch_line=self._at + 1)
-
-    def _reject_hunk_count(self) -> NoReturn:
-        self._reject(
-            Reason.TOO_LARGE,
-            f"The patch has more than {MAX_HUNKS} hunks, which is the limit.",
-            advice="Split it into several patches.",
-        )
-
-    def _reject(
-        self,
-        reason: Reason,
-        problem: str,
-        *,
-        hunk: int | None = None,
-        patch_line: int | None = None,
-        advice: str = DEFAULT_ADVICE,
-    ) -> NoReturn:
-        reject(
-            reason, problem, revision_id=self._revision_id, hunk=hunk, patch_line=patch_line, advice=advice
-        )
-
-
-def reject_gutter(copied: str, *, revision_id: str, hunk: int | None, **details: object) -> NoReturn:
-    """Raise the rejection of a line that was copied with its line number."""
-    reject(
+def gutter_rejection(copied: str, hunk: int | None = None, **details: object) -> Rejection:
+    """Return the rejection of a line that was copied with its line number."""
+    return Rejection(
         Reason.GUTTER,
         f"{show_line(copied)} begins with a line number. The numbers and the tab after them in reads are not "
         "part of the document.",
-        revision_id=revision_id,
         hunk=hunk,
         advice="Remove the line numbers from the lines of the patch.",
         **details,
     )
 
 
-def reject_two_files(*, revision_id: str, hunk: int | None = None, **details: object) -> NoReturn:
-    """Raise the rejection of a patch with sections for two files."""
-    reject(
+def two_files_rejection(hunk: int | None = None, **details: object) -> Rejection:
+    """Return the rejection of a patch with sections for two files."""
+    return Rejection(
         Reason.TWO_FILES,
         "The patch has sections for two files; it must edit one document.",
-        revision_id=revision_id,
-        hunk=hunk,
         advice="Omit the lines `---` and `+++`, and edit one document with each patch.",
+        hunk=hunk,
         **details,
     )

@@ -7,7 +7,7 @@ Does not know leases or how lines are shown.
 from collections.abc import Iterable, Sequence
 
 from easel.core.document.document import LineRange
-from easel.core.document.rejection import Reason, reject
+from easel.core.document.rejection import Reason, Rejection
 
 MAX_NAMED_RANGES = 5
 
@@ -65,12 +65,12 @@ def check_inspected(
     if not missing:
         return
     named = "; ".join(f"{first} to {last}" for _, (first, last) in missing[:MAX_NAMED_RANGES])
-    reject(
+    rejection = Rejection(
         Reason.NOT_INSPECTED,
         f"Lines {named}{' and more' if len(missing) > MAX_NAMED_RANGES else ''} were not read at this "
         "revision under this lease.",
-        revision_id=revision_id,
         hunk=missing[0][0],
         advice="Read these lines with canvas_read_lines or canvas_grep, then send the patch again.",
         not_inspected=[list(part) for _, part in missing[:MAX_NAMED_RANGES]],
     )
+    raise rejection.to_error(revision_id)

@@ -50,6 +50,16 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not is_terminated(text))
 
 
+def skip_lines(text: str, start: int, count: int) -> int:
+    """Return the offset after `count` lines from the one at `start`, at most the end of the text."""
+    for _ in range(count):
+        end = text.find("\n", start)
+        if end < 0:
+            return len(text)
+        start = end + 1
+    return start
+
+
 def count_newlines(text: str, start: int, end: int) -> int:
     """Return the number of newlines between two offsets, in half the time of `str.count` if they are far.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from easel.core.document.document import LineRange
 from easel.core.document.sections import Section
-from easel.errors import BadInput
+from easel.core.validation import refuse
 
 _ITEM = re.compile(r"( {0,3})([-+*]|([0-9]{1,9})[.)])([ \t]+|\r?$)")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t\r]*")
@@ -25,7 +25,7 @@ def find_item(lines: Sequence[str], section: Section | None, number: int) -> Lin
     items = find_items(lines[first - 1 : last])
     if not 1 <= number <= len(items):
         where = "The document" if section is None else f"The section `{section.name[:80]}`"
-        raise BadInput(problem=f"item: {where} has {len(items)} list items; the first has number 1.")
+        refuse("item", f"{where} has {len(items)} list items; the first has number 1.")
     start, end = items[number - 1]
     return (first + start - 1, first + end - 1)
 

@@ -7,10 +7,10 @@ byte for byte. Counts and new starts are derived from the bodies. Does not know 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
+from typing import Any
 
 from easel.core.document.document import LineRange
-from easel.core.document.hunks import Hunk, parse_patch, reject_gutter, reject_two_files
+from easel.core.document.hunks import Hunk, gutter_rejection, parse_patch, two_files_rejection
 from easel.core.document.lines import (
     GUTTER,
     NO_NEWLINE,
@@ -22,12 +22,12 @@ from easel.core.document.lines import (
 )
 from easel.core.document.rejection import (
     Reason,
+    Rejection,
     divergent_column,
     explain_signs,
     find_block,
     lines_around,
     name_places,
-    reject,
     show_line,
     visible_part,
 )
@@ -70,33 +70,37 @@ def apply_patch(
     `revision_id` is the revision of the text. A patch that inserts without old lines needs the same one as
     `base_revision_id`, unless the document is empty (RS-21). A document whose lines all end alike stays so.
     """
-    _check_size(patch, revision_id)
-    if base_revision_id is not None and base_revision_id != revision_id:
-        reject(
-            Reason.BASE_REVISION,
-            f"The patch was made for revision {base_revision_id[:100]}, but the document has changed since.",
-            revision_id=revision_id,
-            advice="Read the lines again and make the patch from them. Line numbers may have changed.",
+    try:
+        _check_size(patch)
+        if base_revision_id not in (None, revision_id):
+            raise Rejection(
+                Reason.BASE_REVISION,
+                f"The patch was made for revision {base_revision_id[:100]}, but the document has changed "
+                "since.",
+                advice="Read the lines again and make the patch from them. Line numbers may have changed.",
+            )
+        return _apply(
+            text, patch, has_base=base_revision_id is not None or not text, max_text_bytes=max_text_bytes
         )
+    except Rejection as rejection:
+        raise rejection.to_error(revision_id) from None
+
+
+def _apply(text: str, patch: str, *, has_base: bool, max_text_bytes: int) -> Applied:
     ends = line_ends(text)
-    hunks = parse_patch(
-        patch,
-        revision_id=revision_id,
-        strips_cr=bool(text) and ends in (LineEnds.NONE, LineEnds.LF),
-    )
-    application = _Application(text, revision_id, has_base=base_revision_id is not None or not text)
+    hunks = parse_patch(patch, strips_cr=bool(text) and ends in (LineEnds.NONE, LineEnds.LF))
+    application = _Application(text, has_base=has_base)
     if hunks[-1].is_short and hunks[-1].body[-1].startswith("-"):
-        application.reject_cut_off(hunks)
+        raise application.explain_cut_off(hunks)
     new_text = application.apply(hunks)
     application.check_line_ends(hunks, ends, has_cr="\r" in patch)
     if new_text == text:
-        reject(Reason.NO_CHANGE, "The patch changes nothing.", revision_id=revision_id)
+        raise Rejection(Reason.NO_CHANGE, "The patch changes nothing.")
     size = len(new_text) if new_text.isascii() else len(new_text.encode("utf-8", "surrogatepass"))
     if size > max_text_bytes and len(new_text) >= len(text):
-        reject(
+        raise Rejection(
             Reason.TOO_LARGE,
             f"The document would become larger than the limit of {max_text_bytes} bytes.",
-            revision_id=revision_id,
             advice="Shorten the text.",
         )
     return Applied(
@@ -126,29 +130,21 @@ def _shift_of(hunks: Sequence[Hunk]) -> int:
     return sum(len(hunk.new) - len(hunk.old) for hunk in hunks)
 
 
-def _check_size(patch: str, revision_id: str) -> None:
+def _check_size(patch: str) -> None:
     """Reject a patch that is too large before anything of it is copied. Case C8"""
     try:
         is_too_large = len(patch) > MAX_PATCH_BYTES or len(patch.encode()) > MAX_PATCH_BYTES
     except UnicodeEncodeError:
-        reject(
-            Reason.BAD_CHARACTERS,
-            "The patch must be valid Unicode; it has a lone surrogate.",
-            revision_id=revision_id,
-        )
+        problem = "The patch must be valid Unicode; it has a lone surrogate."
+        raise Rejection(Reason.BAD_CHARACTERS, problem) from None
     if is_too_large:
-        reject(
+        raise Rejection(
             Reason.TOO_LARGE,
             f"The patch is larger than the limit of {MAX_PATCH_BYTES} bytes.",
-            revision_id=revision_id,
             advice="Split it into several patches with few lines of context.",
         )
     if "\x00" in patch:
-        reject(
-            Reason.BAD_CHARACTERS,
-            "A document must not contain the character U+0000.",
-            revision_id=revision_id,
-        )
+        raise Rejection(Reason.BAD_CHARACTERS, "A document must not contain the character U+0000.")
 
 
 def _corrections(hunks: Sequence[Hunk]) -> list[str]:
@@ -164,10 +160,9 @@ def _corrections(hunks: Sequence[Hunk]) -> list[str]:
 
 
 class _Application:
-    def __init__(self, text: str, revision_id: str, *, has_base: bool) -> None:
+    def __init__(self, text: str, *, has_base: bool) -> None:
         self._text = text
         self._is_terminated = is_terminated(text)
-        self._revision_id = revision_id
         self._has_base = has_base
         self._line_length = _USUAL_LINE_LENGTH
 
@@ -184,23 +179,31 @@ class _Application:
         unterminated: Hunk | None = None  # the hunk that says that its last new line has no newline
         for hunk in hunks:
             if hunk.start < line:
-                self._reject_order(hunk)
+                raise self._at_line(
+                    hunk.header.old_start,
+                    hunk,
+                    Reason.ORDER,
+                    f"It begins at line {hunk.header.old_start}, which is not after the lines of the hunk "
+                    "before.",
+                    advice="Sort the hunks by line and let none overlap. All line numbers are those before "
+                    "it.",
+                )
             offset = self._skip_lines(done, hunk.start - line)
             old = join_lines(hunk.old, is_terminated=hunk.old_is_terminated)
             if hunk.is_insertion:
                 self._check_insertion(hunk, offset)
             if offset is None or not text.startswith(old, offset):
-                self._reject_old_text(hunk)
+                raise self._explain_old_text(hunk)
             if not hunk.old_is_terminated and offset + len(old) < len(text):
-                self._reject_old_text(hunk)
+                raise self._explain_old_text(hunk)
             if unterminated is not None and (offset > done or hunk.new):
-                self._reject_new_newline(unterminated)
+                raise self._explain_new_newline(unterminated)
             if not hunk.new_is_terminated:
                 unterminated = hunk
             parts += (text[done:offset], join_lines(hunk.new, is_terminated=hunk.new_is_terminated))
             done, line = offset + len(old), hunk.start + len(hunk.old)
         if unterminated is not None and done < len(text):
-            self._reject_new_newline(unterminated)
+            raise self._explain_new_newline(unterminated)
         parts.append(text[done:])
         return "".join(parts)
 
@@ -236,47 +239,50 @@ class _Application:
             if ends is LineEnds.NONE and terminated:
                 ends = LineEnds.CRLF if crlf_count == len(terminated) else LineEnds.LF
             if crlf_count != (len(terminated) if ends is LineEnds.CRLF else 0):
-                reject(
+                raise Rejection(
                     Reason.LINE_ENDS,
                     f"Its lines must end with {ends}, as those of the document do.",
-                    revision_id=self._revision_id,
                     hunk=hunk.number,
                     advice=f"End every line of the hunk with {ends}.",
                 )
 
     def _check_insertion(self, hunk: Hunk, offset: int | None) -> None:
         if not self._has_base:
-            reject(
+            raise Rejection(
                 Reason.NEEDS_BASE_REVISION,
                 "It inserts lines without old lines, so that only `base_revision_id` can show that its line "
                 "number is right.",
-                revision_id=self._revision_id,
                 hunk=hunk.number,
                 advice="Add base_revision_id, or a context line before or after the new lines.",
             )
         if offset is None:
-            self._reject_past_end(hunk)
+            number = hunk.header.old_start
+            raise self._at_line(
+                number,
+                hunk,
+                Reason.PAST_END,
+                f"It inserts after line {number}, but the document has only {len(self._lines)} lines.",
+                advice=_READ_AGAIN,
+            )
         if offset == len(self._text) and not self._is_terminated:
-            self._reject_missing_marker(hunk)
+            raise self._explain_missing_marker(hunk)
 
-    def reject_cut_off(self, hunks: Sequence[Hunk]) -> NoReturn:
-        """Reject a patch that ends within the old lines of its last hunk. RS-78"""
+    def explain_cut_off(self, hunks: Sequence[Hunk]) -> Rejection:
+        """Return the rejection of a patch that ends within the old lines of its last hunk. RS-78"""
         hunk = hunks[-1]
         offset = self._matching_count(hunk)
         number = hunk.start + offset + 1
-        differs = f"Line {number} of the document differs from the patch. " if offset < len(hunk.old) else ""
+        differs = f" Line {number} of the document differs from the patch." if offset < len(hunk.old) else ""
         places = find_block(self._text, hunk.old, near=hunk.header.old_start) if differs else []
-        around = self._around(number)
-        reject(
+        return self._at_line(
+            number,
+            hunk,
             Reason.CUT_OFF,
-            f"It ends with an old line, and has fewer lines than its header says: the patch was cut off. "
-            f"{differs}The lines there:\n{around}\n{name_places(places).lstrip()}",
-            revision_id=self._revision_id,
-            hunk=hunk.number,
+            "It ends with an old line, and has fewer lines than its header says: the patch was cut off."
+            f"{differs}",
+            name_places(places),
             advice="Send the whole patch. If this hunk is complete, its header must be "
             f"`{hunk.format_header(_shift_of(hunks[:-1]))}`.",
-            line=number,
-            lines=around,
             found_at=places,
         )
 
@@ -286,106 +292,72 @@ class _Application:
         pairs = zip(hunk.old, there, strict=False)
         return next((nth for nth, (old, line) in enumerate(pairs) if old != line), len(there))
 
-    def _reject_old_text(self, hunk: Hunk) -> NoReturn:
-        """Reject a hunk whose old text is not at its address: for its lines, else for its last newline."""
-        end = hunk.start + len(hunk.old)
-        if self._lines[hunk.start : end] != hunk.old:
-            self._reject_mismatch(hunk)
+    def _explain_old_text(self, hunk: Hunk) -> Rejection:
+        """Return the rejection of a hunk whose old lines, or else their last newline, are not there."""
+        if self._lines[hunk.start : hunk.start + len(hunk.old)] != hunk.old:
+            return self._explain_mismatch(hunk)
         if hunk.old_is_terminated:
-            self._reject_missing_marker(hunk)
-        self._reject_newline(
-            hunk,
-            f"`{NO_NEWLINE}` follows an old line that has a newline at its end.",
-            "Remove that marker.",
+            return self._explain_missing_marker(hunk)
+        return self._explain_newline(
+            hunk, f"`{NO_NEWLINE}` follows an old line that has a newline at its end.", "Remove that marker."
         )
 
-    def _reject_missing_marker(self, hunk: Hunk) -> NoReturn:
-        self._reject_newline(
+    def _explain_missing_marker(self, hunk: Hunk) -> Rejection:
+        return self._explain_newline(
             hunk,
             "The last line of the document has no newline at its end.",
             f"Include that line as an old line, with `{NO_NEWLINE}` in the next line of the patch.",
         )
 
-    def _reject_new_newline(self, hunk: Hunk) -> NoReturn:
-        self._reject_newline(
+    def _explain_new_newline(self, hunk: Hunk) -> Rejection:
+        return self._explain_newline(
             hunk,
             f"`{NO_NEWLINE}` follows a new line that is not the last of the document.",
             "Remove that marker.",
         )
 
-    def _reject_newline(self, hunk: Hunk, problem: str, advice: str) -> NoReturn:
-        reject(
-            Reason.NEWLINE,
-            f"{problem} The lines there:\n{self._around(len(self._lines))}\n",
-            revision_id=self._revision_id,
-            hunk=hunk.number,
-            advice=advice,
-            line=len(self._lines),
-            lines=self._around(len(self._lines)),
-        )
+    def _explain_newline(self, hunk: Hunk, problem: str, advice: str) -> Rejection:
+        return self._at_line(len(self._lines), hunk, Reason.NEWLINE, problem, advice=advice)
 
-    def _reject_order(self, hunk: Hunk) -> NoReturn:
-        around = self._around(hunk.header.old_start)
-        reject(
-            Reason.ORDER,
-            f"It begins at line {hunk.header.old_start}, which is not after the lines of the hunk before. "
-            f"The lines there:\n{around}\n",
-            revision_id=self._revision_id,
-            hunk=hunk.number,
-            advice="Sort the hunks by line and let none overlap. All line numbers are those before it.",
-            line=hunk.header.old_start,
-            lines=around,
-        )
-
-    def _reject_past_end(self, hunk: Hunk) -> NoReturn:
-        number = hunk.header.old_start
-        around = self._around(len(self._lines))
-        reject(
-            Reason.PAST_END,
-            f"It inserts after line {number}, but the document has only {len(self._lines)} lines. "
-            f"The last ones:\n{around}\n",
-            revision_id=self._revision_id,
-            hunk=hunk.number,
-            advice=_READ_AGAIN,
-            line=number,
-            lines=around,
-        )
-
-    def _reject_mismatch(self, hunk: Hunk) -> NoReturn:
+    def _explain_mismatch(self, hunk: Hunk) -> Rejection:
         """Name the first divergent line of a hunk, the lines there, and where its text occurs. RS-22"""
         offset = self._matching_count(hunk)
         number, expected = hunk.start + offset + 1, hunk.old[offset]
         is_past_end = number > len(self._lines)
         actual = None if is_past_end else self._lines[number - 1]
         sent = _old_lines_of(hunk)[offset]
-        around = self._around(number)
+        there = {"line": number, "lines": self._around(number)}
         if sent.startswith("--- ") and hunk.body[-1].startswith("+++ "):
-            reject_two_files(revision_id=self._revision_id, hunk=hunk.number, line=number, lines=around)
+            return two_files_rejection(hunk.number, **there)
         if GUTTER.match(expected) and (actual is None or not GUTTER.match(actual)):
-            reject_gutter(
-                expected, revision_id=self._revision_id, hunk=hunk.number, line=number, lines=around
-            )
+            return gutter_rejection(expected, hunk.number, **there)
         column = 0 if actual is None else divergent_column(expected, actual)
         wanted = visible_part(expected, column)
         found = "" if actual is None else visible_part(actual, column)
         named = "the end of the document" if actual is None else f"`{found}`"
         places = find_block(self._text, hunk.old, near=hunk.header.old_start)
         hint = _mismatch_hint(hunk, sent, expected, actual)
-        reject(
+        return self._at_line(
+            number,
+            hunk,
             Reason.PAST_END if is_past_end else Reason.MISMATCH,
             f"Line {number} of the document differs from the patch. Expected by the patch: `{wanted}`; "
-            f"actual: {named}{explain_signs(wanted, found)}. The lines there:\n{around}\n"
-            f"{hint}{name_places(places).lstrip()}",
-            revision_id=self._revision_id,
-            hunk=hunk.number,
+            f"actual: {named}{explain_signs(wanted, found)}.",
+            f"{hint}{name_places(places)}",
             advice=_READ_AGAIN,
-            line=number,
             expected=wanted,
             actual=None if actual is None else found,
-            lines=around,
             found_at=places,
             hint=hint.strip(),
         )
+
+    def _at_line(
+        self, number: int, hunk: Hunk, reason: Reason, problem: str, more: str = "", **details: Any
+    ) -> Rejection:
+        """Return the rejection of a hunk with the lines around this one; `more` is the text after them."""
+        around = self._around(number)
+        text = f"{problem} The lines there:\n{around}\n{more}"
+        return Rejection(reason, text, hunk=hunk.number, line=number, lines=around, **details)
 
     def _around(self, number: int) -> str:
         return lines_around(self._lines, number, is_terminated=self._is_terminated)

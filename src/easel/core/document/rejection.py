@@ -1,19 +1,17 @@
 """The rejection of a patch: its reason, the lines there, and what to do next. RS-22
 
-Owns the wording. A rejection is a `PatchRejected` whose details a tool returns to the model; `problem` is all
-of it as one text. Does not decide what is rejected.
+Owns the wording. A `Rejection` becomes a `PatchRejected`, whose details a tool returns to the model, once the
+revision of the document is known. Does not decide what is rejected.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NoReturn
 
 from easel.core.document.lines import format_lines
 from easel.errors import PatchRejected
 
 CONTEXT_LINES = 3  # shown before and after the first divergent line
 MAX_SHOWN_WIDTH = 160  # characters of a line in a rejection
-DEFAULT_ADVICE = "Correct the patch and send it again."
 MAX_PLACES = 8  # other places of a hunk's old text that are named
 MAX_SEARCHED_PLACES = 1_000
 
@@ -59,27 +57,30 @@ class Reason(StrEnum):
     NOT_INSPECTED = "not_inspected"
 
 
-def reject(
-    reason: Reason,
-    problem: str,
-    *,
-    revision_id: str,
-    advice: str = DEFAULT_ADVICE,
-    hunk: int | None = None,
-    **details: object,
-) -> NoReturn:
-    """Raise `PatchRejected` with these details. `hunk` is the number of the hunk, from 1."""
-    where = "" if hunk is None else f"Hunk {hunk}: "
-    known = {name: value for name, value in details.items() if value not in (None, [], "")}
-    if hunk is not None:
-        known["hunk"] = hunk
-    raise PatchRejected(
-        problem=f"{where}{problem} Nothing was changed; the current revision_id is {revision_id}. {advice}",
-        reason=str(reason),
-        revision_id=revision_id,
-        next=advice,
-        **known,
-    )
+class Rejection(Exception):
+    """A patch is rejected. `hunk` is the number of the hunk, from 1."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        problem: str,
+        *,
+        advice: str = "Correct the patch and send it again.",
+        hunk: int | None = None,
+        **details: object,
+    ) -> None:
+        super().__init__(problem)
+        self._problem = problem if hunk is None else f"Hunk {hunk}: {problem}"
+        self._advice = advice
+        known = {"reason": str(reason), "next": advice, "hunk": hunk, **details}
+        self._details = {name: value for name, value in known.items() if value not in (None, [], "")}
+
+    def to_error(self, revision_id: str) -> PatchRejected:
+        """Return the error for a document of this revision; its `problem` is the whole rejection."""
+        problem = (
+            f"{self._problem} Nothing was changed; the current revision_id is {revision_id}. {self._advice}"
+        )
+        return PatchRejected(problem=problem, revision_id=revision_id, **self._details)
 
 
 def visible_part(line: str, column: int = 0) -> str:
@@ -90,9 +91,9 @@ def visible_part(line: str, column: int = 0) -> str:
     return f"{before}{part.translate(_VISIBLE)}{after}"
 
 
-def show_line(line: str, column: int = 0) -> str:
+def show_line(line: str) -> str:
     """Return the visible part of a line, quoted for a message."""
-    return f"`{visible_part(line, column)}`"
+    return f"`{visible_part(line)}`"
 
 
 def explain_signs(*shown: str) -> str:
@@ -144,4 +145,4 @@ def name_places(places: Sequence[int]) -> str:
         return ""
     numbers = ", ".join(map(str, places))
     where = f"at line {numbers}" if len(places) == 1 else f"at lines {numbers}"
-    return f" The old text of this hunk occurs {where}, but it is applied only at the line in its header."
+    return f"The old text of this hunk occurs {where}, but it is applied only at the line in its header."

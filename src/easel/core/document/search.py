@@ -12,8 +12,9 @@ from typing import NamedTuple
 import re2
 
 from easel.core.document.document import LineRange
-from easel.core.document.lines import count_newlines, shorten
+from easel.core.document.lines import count_newlines, shorten, skip_lines
 from easel.core.document.sections import Outline
+from easel.core.validation import refuse
 from easel.errors import BadInput
 
 MAX_QUERY_LENGTH = 1_000
@@ -50,7 +51,6 @@ def grep(
     *,
     regex: bool = False,
     within: LineRange | None = None,
-    names_sections: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Return the lines that contain the query, of the whole text or of the lines `within`.
@@ -74,18 +74,18 @@ def grep(
         number, counted = number + count_newlines(text, counted, line_start), line_start
         lines.append((number, shorten(text[line_start:line_end], MAX_SHOWN_WIDTH)))
         offsets.append(line_start)
-    names = Outline(text).name_each(offsets) if names_sections else [None] * len(lines)
+    names = Outline(text).name_each(offsets)
     matches = [Match(*line, name) for line, name in zip(lines, names, strict=True)]
     return Found(matches, is_truncated)
 
 
 def _check_query(query: str) -> None:
     if not query:
-        raise BadInput(problem="query: must not be empty.")
+        refuse("query", "must not be empty.")
     if len(query) > MAX_QUERY_LENGTH:
-        raise BadInput(problem=f"query: must have at most {MAX_QUERY_LENGTH} characters.")
+        refuse("query", f"must have at most {MAX_QUERY_LENGTH} characters.")
     if "\n" in query:
-        raise BadInput(problem="query: must be one line; a match never spans two lines.")
+        refuse("query", "must be one line; a match never spans two lines.")
 
 
 def _bounds(text: str, within: LineRange | None) -> tuple[int, int, int]:
@@ -93,17 +93,8 @@ def _bounds(text: str, within: LineRange | None) -> tuple[int, int, int]:
     if within is None:
         return 0, len(text), 1
     first, last = max(within[0], 1), within[1]
-    start = 0
-    for _ in range(first - 1):
-        start = text.find("\n", start) + 1
-        if not start:
-            return len(text), len(text), first
-    end = start
-    for _ in range(last - first + 1):
-        end = text.find("\n", end) + 1
-        if not end:
-            return start, len(text), first
-    return start, end, first
+    start = skip_lines(text, 0, first - 1)
+    return start, skip_lines(text, start, last - first + 1), first
 
 
 def _find_by_text(text: str, query: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -126,7 +117,7 @@ def _find_by_regex(
     at, line_start, counted = 0, start, 0
     while at < len(content):
         if is_over():
-            raise BadInput(problem="query: the regular expression takes too long; use a simpler one or text.")
+            refuse("query", "the regular expression takes too long; use a simpler one or text.")
         block_end = _block_end(content, at)
         found = regex.search(content, at, block_end)
         # An empty match after the last newline is ignored: there is no line.
@@ -161,9 +152,7 @@ def compile_regex(pattern: str) -> "re2.Regexp":
             f"{_error_text(problem)}."
         ) from None
     if compiled.programsize > MAX_PROGRAM_SIZE:
-        raise BadInput(
-            problem="query: the regular expression is too large; use fewer or smaller repetitions."
-        )
+        refuse("query", "the regular expression is too large; use fewer or smaller repetitions.")
     return compiled
 
 

@@ -191,10 +191,9 @@ def check_value(name: str, value: Any) -> str:
         case "token_budget":
             return str(check_token_budget(value))
         case _:
-            pass
-    near = find_nearest(name, NAMES)
-    hint = f"; did you mean {near}?" if near else f"; the settings are {', '.join(NAMES)}."
-    return refuse(_quote(name), f"is not a setting{hint}")
+            near = find_nearest(name, NAMES)
+            hint = f"did you mean {near}?" if near else f"the settings are {', '.join(NAMES)}."
+            return refuse(_quote(name), f"is not a setting; {hint}")
 
 
 def parse_provider(value: Any, name: str = "provider") -> Provider:
@@ -232,13 +231,13 @@ def check_base_url(value: Any, name: str = "base_url") -> str:
     return text.rstrip("/")
 
 
-def check_token_budget(value: Any, name: str = "token_budget") -> int:
+def check_token_budget(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        refuse(name, f"must be a whole number, not {_quote(value)}.")
+        refuse("token_budget", f"must be a whole number, not {_quote(value)}.")
     if not MIN_TOKEN_BUDGET <= value <= MAX_TOKEN_BUDGET:
-        refuse(name, f"must be from {MIN_TOKEN_BUDGET} to {MAX_TOKEN_BUDGET}, not {value}.")
+        refuse("token_budget", f"must be from {MIN_TOKEN_BUDGET} to {MAX_TOKEN_BUDGET}, not {value}.")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from easel.core.document.document import Reported
 from easel.core.run.run import Claim, Run
@@ -76,12 +77,5 @@ class QueueDepth:
 
 def thread_positions(events: Sequence[Envelope]) -> list[int | None]:
     """Return for each event its position, from 1, among the thread's events; None for other events."""
-    places: list[int | None] = []
-    last = 0
-    for event in events:
-        if event.stream is Stream.NARRATIVE:
-            last += 1
-            places.append(last)
-        else:
-            places.append(None)
-    return places
+    places = count(1)
+    return [next(places) if event.stream is Stream.NARRATIVE else None for event in events]

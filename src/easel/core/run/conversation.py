@@ -5,7 +5,7 @@ the session so far, then the message that the run answers and the run's own step
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from easel.core.stream.message_text import take_out_runs
@@ -43,24 +43,15 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def to_json(self) -> dict[str, int]:
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> "Usage":
         return cls(**{name: int(members.get(name, 0)) for name in cls().to_json()})
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        mine, others = self.to_json(), other.to_json()
+        return Usage(**{name: mine[name] + others[name] for name in mine})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,44 +5,23 @@ event, whose text is a reference (CC-23, RS-62). In this module a run is an unbr
 in `base64_runs`. Does not know the clock: the caller decides when to flush.
 """
 
-import msgspec
-
 from easel.core.stream.base64_runs import find_base64_runs, open_run_start
-from easel.core.stream.message_text import DELTA_BYTES, EncodedRun
+from easel.core.stream.message_text import DELTA_BYTES, EncodedRun, cut_text
 
 DELTA_SECONDS = 0.05  # interval between deltas
 MAX_HELD_CHARACTERS = 262_144  # of Base64; longer Base64 becomes several deltas
 MAX_HELD_SECONDS = 2.0  # without new text; then held text is flushed
 _CONTEXT = 256  # preceding characters, enough to recognise Base64 that continues
 
-_encode = msgspec.json.Encoder().encode
-# Bytes in JSON of the characters that JSON escapes, because pieces are measured as JSON.
-_ESCAPED = {chr(code): 6 for code in range(32)} | dict.fromkeys('"\\\b\f\n\r\t', 2)
-
 
 def split_text(text: str, max_bytes: int = DELTA_BYTES) -> list[str]:
     """Split the text into pieces that take at most `max_bytes` in JSON."""
-    if len(text) * 6 <= max_bytes:
-        return [text] if text else []
-    if len(text) <= max_bytes and _json_size(text) <= max_bytes:
-        return [text]
     pieces: list[str] = []
-    start = size = 0
-    for index, char in enumerate(text):
-        width = _ESCAPED.get(char) or len(char.encode("utf-8", "surrogatepass"))
-        if size + width > max_bytes:
-            pieces.append(text[start:index])
-            start, size = index, 0
-        size += width
-    pieces.append(text[start:])
+    at = 0
+    while at < len(text):
+        pieces.append(cut_text(text[at : at + max_bytes], max_bytes))
+        at += len(pieces[-1])
     return pieces
-
-
-def _json_size(text: str) -> int:
-    try:
-        return len(_encode(text)) - 2
-    except UnicodeEncodeError:  # half a surrogate pair; return the upper bound
-        return 6 * len(text)
 
 
 class DeltaSplitter:

@@ -4,13 +4,13 @@ Owns the members of an internal event. Nothing in it depends on a provider: the 
 answer stays in `ProviderData`, which only its adapter reads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from easel.core.run.conversation import Step, ToolCall, ToolResult
+from easel.core.run.conversation import Step, ToolResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InternalEvent:
     role: str  # user, assistant or tool
     type: str  # text, tool_call, tool_result or tool_error
@@ -22,45 +22,31 @@ class InternalEvent:
 
     def to_json(self) -> dict[str, Any]:
         """Return the members that are set."""
-        members = {
-            "role": self.role,
-            "type": self.type,
-            "content": self.content,
-            "tool_name": self.tool_name,
-            "tool_result": self.tool_result,
-            "revision_id": self.revision_id,
-            "lease_id": self.lease_id,
-        }
-        return {name: value for name, value in members.items() if value is not None}
+        members = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in members if value is not None}
 
 
 def step_events(step: Step) -> list[InternalEvent]:
     """Return the events of a step in order: its text, its calls, and the results of the calls."""
-    said = [InternalEvent(role="assistant", type="text", content=step.text)] if step.text else []
-    return [*said, *map(_call_event, step.calls), *map(_result_event, step.results)]
-
-
-def _call_event(call: ToolCall) -> InternalEvent:
-    return InternalEvent(
-        role="assistant",
-        type="tool_call",
-        content=call.args,
-        tool_name=call.tool,
-        lease_id=_text_member(call.args, "lease_id"),
-    )
+    said = [InternalEvent("assistant", "text", step.text)] if step.text else []
+    calls = [
+        InternalEvent(
+            "assistant", "tool_call", call.args, call.tool, lease_id=_text_member(call.args, "lease_id")
+        )
+        for call in step.calls
+    ]
+    return [*said, *calls, *map(_result_event, step.results)]
 
 
 def _result_event(result: ToolResult) -> InternalEvent:
-    value = result.value
-    revision_id = _text_member(value, "new_revision_id") or _text_member(value, "revision_id")
     return InternalEvent(
-        role="tool",
-        type="tool_error" if result.is_error else "tool_result",
-        content="",
-        tool_name=result.tool,
-        tool_result=result.value,
-        revision_id=revision_id,
-        lease_id=_text_member(value, "lease_id"),
+        "tool",
+        "tool_error" if result.is_error else "tool_result",
+        "",
+        result.tool,
+        result.value,
+        _text_member(result.value, "new_revision_id") or _text_member(result.value, "revision_id"),
+        _text_member(result.value, "lease_id"),
     )
 
 

@@ -60,13 +60,14 @@ def check_secret_value(value: str) -> str:
     except UnicodeEncodeError:
         raise BadInput(problem="value: must be valid Unicode; there is a lone surrogate.") from None
     if "\0" in value:
-        raise BadInput(problem="value: must not contain a zero byte: no environment variable can.")
+        refuse("value", "must not contain a zero byte: no environment variable can.")
     if size > MAX_VALUE_BYTES:
         raise TooLarge(what="The value of a secret", limit=MAX_VALUE_BYTES)
     if len(value.strip()) < MIN_VALUE_LENGTH:
-        raise BadInput(
-            problem=f"value: must have at least {MIN_VALUE_LENGTH} characters besides spaces around it, so "
-            "that it can be removed from results without removing common text."
+        refuse(
+            "value",
+            f"must have at least {MIN_VALUE_LENGTH} characters besides spaces around it, so "
+            "that it can be removed from results without removing common text.",
         )
     return value
 

@@ -15,7 +15,7 @@ is escaped as `~redacted`, and the key `~redacted` as `~~redacted`. Restoring re
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, cast
 
@@ -49,11 +49,9 @@ def make_marker(value: Any) -> tuple[dict[str, Any], OffloadedValue]:
     is_text = isinstance(value, str)
     content = value.encode() if is_text else to_bytes(value)
     digest = hashlib.sha256(content).hexdigest()
-    offloaded = (
-        OffloadedValue(artifact_id(digest), content)
-        if is_text
-        else OffloadedValue(artifact_id(digest), content, "application/json")
-    )
+    offloaded = OffloadedValue(artifact_id(digest), content)
+    if not is_text:
+        offloaded = replace(offloaded, media_type="application/json")
     uri = SERVED_AT + offloaded.artifact_id + ("" if is_text else _AS_JSON)
     return {REDACTED: True, "original_size": len(content), "sha256": digest, "uri": uri}, offloaded
 
@@ -169,7 +167,6 @@ def _artifact_of(marker: Mapping[str, Any]) -> ArtifactId:
 
 _ARTIFACT = re.compile(r"art_[0-9a-f]{64}")
 _ARTIFACT_IN_BYTES = re.compile(_ARTIFACT.pattern.encode())
-_NONE: frozenset[ArtifactId] = frozenset()
 
 
 def mentioned_artifacts(text: str, offloaded: tuple[OffloadedValue, ...] = ()) -> frozenset[ArtifactId]:
@@ -177,14 +174,9 @@ def mentioned_artifacts(text: str, offloaded: tuple[OffloadedValue, ...] = ()) -
 
     These are the references that keep the artifacts from being deleted.
     """
-    found = frozenset(map(ArtifactId, _ARTIFACT.findall(text))) if "art_" in text else _NONE
+    found = frozenset(map(ArtifactId, _ARTIFACT.findall(text) if "art_" in text else ()))
     for value in offloaded:
         if b"art_" in value.content:
-            found |= frozenset(
-                ArtifactId(name.decode()) for name in islice(_find_names(value.content), MAX_MENTIONED)
-            )
+            names = islice(_ARTIFACT_IN_BYTES.finditer(value.content), MAX_MENTIONED)
+            found |= {ArtifactId(name[0].decode()) for name in names}
     return found
-
-
-def _find_names(content: bytes) -> Iterator[bytes]:
-    return (match[0] for match in _ARTIFACT_IN_BYTES.finditer(content))

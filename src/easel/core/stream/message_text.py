@@ -13,7 +13,7 @@ from typing import Any
 
 from easel.core.stream.base64_runs import find_base64_runs
 from easel.core.stream.json_text import to_json
-from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, make_marker, to_bytes
+from easel.core.stream.marker import LIMIT, OffloadedValue, from_bytes, make_marker
 from easel.core.stream.payload_limit import is_small, offload_event
 from easel.ids import ArtifactId, artifact_id
 
@@ -22,6 +22,8 @@ Marker = dict[str, Any]
 MIN_BEGINNING_BYTES = 500  # of a cut text; if the list of attachments leaves less, one marker replaces it
 MIN_TEXT_BYTES = 800  # of a cut text and its marker; the other members of an event leave at least this
 DELTA_BYTES = 1_500  # with its ids, the event of a delta is below the limit of 2 KB (RS-35)
+
+MAX_CHARACTER_BYTES = 6  # of one character in JSON
 
 _REFERENCE = re.compile(r"\[\[artifact:(art_[0-9a-f]{64})\]\]")
 _REFERENCE_LENGTH = len("[[artifact:art_]]") + 64
@@ -149,8 +151,10 @@ def fit_into_event(text: MessageText, max_bytes: int) -> tuple[dict[str, Any], t
 
 def cut_text(text: str, max_bytes: int) -> str:
     """Return the longest beginning that takes at most `max_bytes` in JSON and divides no reference."""
+    if len(text) * MAX_CHARACTER_BYTES <= max_bytes:
+        return text
     lengths = range(min(len(text), max_bytes) + 1)
-    length = bisect_right(lengths, max_bytes, key=lambda length: len(to_bytes(text[:length])) - 2) - 1
+    length = bisect_right(lengths, max_bytes, key=lambda length: len(to_json(text[:length]).encode()) - 2) - 1
     if length == len(text):
         return text
     start = max(0, length - _REFERENCE_LENGTH + 1)

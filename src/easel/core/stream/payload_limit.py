@@ -6,8 +6,7 @@ may contain Base64 over 2 KB. Does not know the form of a marker (see `marker`),
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from easel.core.stream.base64_runs import holds_base64
 from easel.core.stream.json_text import to_json
@@ -97,34 +96,14 @@ def _base64_places(value: Any, place: _Place) -> Iterator[_Place]:
 _MAX_ITEMS = LIMIT // 2
 
 
-@dataclass(slots=True, eq=False)
-class _Leaf:
-    owner: "_Container"
-    key: _Key
-    value: Any
-    size: int  # bytes of its JSON, as stored
-    gain: int  # bytes by which the event shrinks if this leaf is offloaded
+class _Part(NamedTuple):
+    """A leaf or a container of an event. The parts inside it have the numbers from `number` to `last`."""
 
-
-@dataclass(slots=True, eq=False)
-class _Container:
-    """An object or array of an event.
-
-    Containers are numbered in document order. The containers inside this one have the numbers after `number`
-    up to `last`.
-    """
-
-    owner: "_Container | None"
-    key: _Key
-    value: Any
+    place: _Place
     number: int
-    last: int = 0
-    json_size: int = 0  # bytes of its JSON, as in its artifact
-    size: int = 0  # bytes of its JSON, as stored
-    min_size: int = 0  # bytes of its JSON, as stored, if every leaf with a gain is offloaded
-
-    def holds(self, other: "_Container") -> bool:
-        return self.number <= other.number <= self.last
+    last: int
+    size: int  # bytes of its JSON, as stored
+    gain: int  # bytes by which the event shrinks if it is offloaded, of a container with all its leaves
 
 
 class _EventParts:
@@ -132,65 +111,52 @@ class _EventParts:
 
     def __init__(self, data: dict[str, Any], limit: int) -> None:
         self._limit = limit
-        self._containers: list[_Container] = []
-        self._leaves: list[_Leaf] = []  # only leaves with a gain
-        self._root = self._measure(data, None, "")
+        self._count = 0
+        self._containers: list[_Part] = []
+        self._leaves: list[_Part] = []  # only leaves with a gain
+        _, _, self._min_size = self._measure(data, _ROOT)
 
     def choose(self) -> set[_Place]:
         """Return the places to offload: the largest leaves, after a container if leaves do not suffice."""
-        chosen: list[_Leaf | _Container] = []
-        leaves, size = self._leaves, self._root.min_size
+        chosen: set[_Place] = set()
+        leaves, size = self._leaves, self._min_size
         if size > self._limit:
-            container = min(
-                (container for container in self._containers if self._size_without(container) <= self._limit),
-                key=lambda container: container.size,
-            )
-            chosen.append(container)
-            leaves = [leaf for leaf in leaves if not container.holds(leaf.owner)]
-            size = self._size_without(container)
+            fitting = (part for part in self._containers if size - part.gain <= self._limit)
+            container = min(fitting, key=lambda part: (part.size, part.number))
+            chosen.add(container.place)
+            leaves = [leaf for leaf in leaves if not container.number <= leaf.number <= container.last]
+            size -= container.gain
         size += sum(leaf.gain for leaf in leaves)
         for leaf in sorted(leaves, key=lambda leaf: leaf.size, reverse=True):
             if size <= self._limit:
                 break
             size -= leaf.gain
-            chosen.append(leaf)
-        return {_ROOT if part.owner is None else (id(part.owner.value), part.key) for part in chosen}
+            chosen.add(leaf.place)
+        return chosen
 
-    def _size_without(self, container: _Container) -> int:
-        return self._root.min_size - container.min_size + marker_size(container.json_size, is_text=False)
-
-    def _measure(self, value: Any, owner: _Container | None, key: _Key) -> _Container:
-        this = _Container(owner, key, value, len(self._containers))
-        self._containers.append(this)
-        if len(value) > _MAX_ITEMS:
-            this.json_size = this.size = this.min_size = len(to_bytes(value))
-            this.last = this.number
-            return this
-        escapes = 0
-        if isinstance(value, dict):
-            members = cast("dict[str, Any]", value)
-            own = len(to_bytes(list(members))) + len(members)  # brackets and commas, keys and colons
-            escapes = sum(len(escape_key(name, item)) - len(name) for name, item in members.items())
+    def _measure(self, value: Any, place: _Place) -> tuple[int, int, int]:
+        """Return the bytes of JSON: as in an artifact, as stored, and as stored with every leaf offloaded."""
+        number = self._count = self._count + 1
+        if not isinstance(value, (dict, list)):
+            content = to_bytes(value)
+            size = len(content) + (added_to_number(content) if isinstance(value, float) else 0)
+            if gain := _gain(value, len(content), size):
+                self._leaves.append(_Part(place, number, number, size, gain))
+            return len(content), size, size - gain
+        items = cast("dict[str, Any] | list[Any]", value)
+        if len(items) > _MAX_ITEMS:
+            json_size = size = min_size = len(to_bytes(items))
         else:
-            own = 2 + max(0, len(value) - 1)
-        this.json_size, this.size, this.min_size = own, own, own + escapes
-        for name, item in _items(value):
-            if isinstance(item, (dict, list)):
-                inner = self._measure(item, this, name)
-                this.json_size += inner.json_size
-                this.size += inner.size
-                this.min_size += inner.min_size
-                continue
-            content = to_bytes(item)
-            size = len(content) + (added_to_number(content) if isinstance(item, float) else 0)
-            gain = _gain(item, len(content), size)
-            if gain > 0:
-                self._leaves.append(_Leaf(this, name, item, size, gain))
-            this.json_size += len(content)
-            this.size += size
-            this.min_size += size - gain
-        this.last = len(self._containers) - 1
-        return this
+            json_size = size = min_size = 2 + max(0, len(items) - 1)  # brackets and commas
+            if isinstance(items, dict):
+                json_size = size = min_size = len(to_bytes(list(items))) + len(items)  # keys and colons too
+                min_size += sum(len(escape_key(name, item)) - len(name) for name, item in items.items())
+            for key, item in _items(items):
+                inner = self._measure(item, (id(items), key))
+                json_size, size, min_size = json_size + inner[0], size + inner[1], min_size + inner[2]
+        gain = min_size - marker_size(json_size, is_text=False)
+        self._containers.append(_Part(place, number, self._count, size, gain))
+        return json_size, size, min_size
 
 
 def _gain(leaf: Any, json_size: int, size: int) -> int:

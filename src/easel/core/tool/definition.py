@@ -9,6 +9,16 @@ X_SHELL = "x-shell"  # in a tool's schema: marks an argument that a shell reads.
 X_SECRETS = "x-secrets"
 
 
+def object_schema(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
+    """Return the schema of arguments of these names and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
     name: str

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.core.tool.definition import ToolDefinition
-from easel.core.validation import find_nearest
-from easel.errors import BadInput
+from easel.core.validation import find_nearest, refuse
 from easel.ids import AccountId, CallId, is_name
 
 SEPARATOR = "__"
@@ -64,13 +63,14 @@ def check_node_id(value: str) -> str:
 
     It must not contain `__` or end with `_`, because the first `__` in a tool's full name ends the node id.
     """
-    if not is_name(value) or SEPARATOR in value or value.endswith("_"):
-        raise BadInput(
-            problem=f"client.id: `{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to "
-            "128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end."
-        )
     if value.lower() in RESERVED:
-        raise BadInput(problem=f"client.id: {value} is reserved; choose another id for the node.")
+        refuse("client.id", f"{value} is reserved; choose another id for the node.")
+    if not is_node_id(value):
+        refuse(
+            "client.id",
+            f"`{_NOT_PRINTABLE.sub('?', value)[:60]}` is not a node id; it must be 1 to "
+            "128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end.",
+        )
     return value
 
 

@@ -25,6 +25,7 @@ from easel.core.validation import (
     require_object,
     require_text,
 )
+from easel.core.values.paths import MISSING, get_at
 from easel.errors import TooLarge
 
 HINTS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent", "destructiveHint": "destructive"}
@@ -50,7 +51,6 @@ _REFERENCES_OUTSIDE = (
 )
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,62}[A-Za-z0-9.:-])?")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,19 +176,10 @@ class _PartCounter:
                 self._at,
                 f"$ref {reference[:60]!r} refers outside the schema; it must refer to its own $defs.",
             )
-        found: Any = self._root
-        for step in reference[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and name in found:
-                found = cast("dict[str, Any]", found)[name]
-            elif (
-                isinstance(found, list)
-                and _INDEX.fullmatch(name)
-                and int(name) < len(cast("list[Any]", found))
-            ):
-                found = cast("list[Any]", found)[int(name)]
-            else:
-                refuse(self._at, f"$ref {reference[:60]!r} refers to nothing.")
+        steps = (step.replace("~1", "/").replace("~0", "~") for step in reference[2:].split("/"))
+        found = get_at(self._root, list(steps))
+        if found is MISSING:
+            refuse(self._at, f"$ref {reference[:60]!r} refers to nothing.")
         return found
 
 

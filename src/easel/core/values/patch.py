@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
-from easel.core.validation import MAX_DEPTH, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_unsafe_name, refuse
 from easel.core.values.paths import (
     MISSING,
     StateChange,
@@ -24,7 +24,6 @@ from easel.core.values.paths import (
     is_too_deep_at,
     pointer,
 )
-from easel.errors import BadInput
 
 MAX_OPERATIONS = 1_000
 MAX_POINTER_LENGTH = 4_096  # characters
@@ -67,12 +66,10 @@ def parse_patch(raw: Any, at: str = "patch") -> Patch:
 def require_operations(raw: Any, at: str) -> list[Any]:
     """Return the operations of a patch, each not parsed yet."""
     if not isinstance(raw, list):
-        raise BadInput(problem=f"{at}: must be a list of JSON Patch operations.")
+        refuse(at, "must be a list of JSON Patch operations.")
     operations = cast("list[Any]", raw)
     if len(operations) > MAX_OPERATIONS:
-        raise BadInput(
-            problem=f"{at}: must have at most {MAX_OPERATIONS} operations; this has {len(operations)}."
-        )
+        refuse(at, f"must have at most {MAX_OPERATIONS} operations; this has {len(operations)}.")
     return operations
 
 
@@ -110,43 +107,39 @@ def offload_patch(patch: Patch) -> tuple[Patch, tuple[OffloadedValue, ...]]:
 
 def parse_operation(raw: Any, at: str) -> Operation:
     if not isinstance(raw, dict):
-        raise BadInput(problem=f"{at}: must be an object with `op` and `path`.")
+        refuse(at, "must be an object with `op` and `path`.")
     members = cast("dict[str, Any]", raw)
     name = members.get("op")
     if not isinstance(name, str) or name not in {*Op}:
-        raise BadInput(problem=f"{at}.op: must be one of add, replace and remove.")
+        refuse(f"{at}.op", "must be one of add, replace and remove.")
     op = Op(name)
     path = parse_pointer(members.get("path"), f"{at}.path")
     if op is Op.REMOVE:
         if not path:
-            raise BadInput(
-                problem=f"{at}.path: the complete state cannot be removed; replace it with {{}} instead."
-            )
+            refuse(f"{at}.path", "the complete state cannot be removed; replace it with {} instead.")
         return Operation(op, path)
     if "value" not in members:
-        raise BadInput(problem=f"{at}.value: is required for {op}.")
+        refuse(f"{at}.value", f"is required for {op}.")
     value = members["value"]
     if not path and not isinstance(value, dict):
-        raise BadInput(problem=f"{at}.value: a state must be an object.")
+        refuse(f"{at}.value", "a state must be an object.")
     if is_too_deep_at(path, value):
-        raise BadInput(problem=f"{at}.value: the state must not be nested deeper than {MAX_DEPTH} levels.")
+        refuse(f"{at}.value", f"the state must not be nested deeper than {MAX_DEPTH} levels.")
     return Operation(op, path, value)
 
 
 def parse_pointer(text: Any, at: str) -> tuple[str, ...]:
     """Return the unescaped parts of a JSON pointer (RFC 6901)."""
     if not isinstance(text, str) or (text and text[0] != "/"):
-        raise BadInput(problem=f"{at}: must be a JSON pointer such as `/deploy/status`.")
+        refuse(at, "must be a JSON pointer such as `/deploy/status`.")
     if len(text) > MAX_POINTER_LENGTH or text.count("/") > MAX_DEPTH:
-        raise BadInput(
-            problem=f"{at}: must have at most {MAX_POINTER_LENGTH} characters and {MAX_DEPTH} parts."
-        )
+        refuse(at, f"must have at most {MAX_POINTER_LENGTH} characters and {MAX_DEPTH} parts.")
     parts = text.split("/")[1:]
     for part in parts:
         if "~" in part.replace("~0", "").replace("~1", ""):
-            raise BadInput(problem=f"{at}: `~` must be followed by 0 (for ~) or 1 (for /).")
+            refuse(at, "`~` must be followed by 0 (for ~) or 1 (for /).")
         if is_unsafe_name(part):
-            raise BadInput(problem=f"{at}: `{part}` must not be part of a path.")
+            refuse(at, f"`{part}` must not be part of a path.")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
 
@@ -160,15 +153,8 @@ def apply_patch(patch: Patch, state: Mapping[str, Any], at: str = "patch") -> St
     """
     patched = _PatchedState(dict(state))
     for number, operation in enumerate(patch):
-        try:
-            patched.apply(operation)
-        except _OperationFailed as reason:
-            raise BadInput(problem=f"{at}[{number}]: {operation}: {reason}") from None
+        patched.apply(operation, f"{at}[{number}]: {operation}")
     return StateChange(patched.state, patched.changed_paths())
-
-
-class _OperationFailed(Exception):
-    """An operation cannot be applied to the state; the message is the reason."""
 
 
 class _PatchedState:
@@ -182,38 +168,38 @@ class _PatchedState:
         self._copies: dict[int, Any] = {id(state): state}
         self._changed: dict[tuple[str, ...], None] = {}
 
-    def apply(self, operation: Operation) -> None:
+    def apply(self, operation: Operation, at: str) -> None:
         if not operation.path:
             self.state = self._copy_once(operation.value)
             self._changed[()] = None
             return
         *above, last = operation.path
-        parent = self._container(above)
+        parent = self._container(above, at)
         if isinstance(parent, dict):
-            self._apply_in_object(operation, parent, last)
+            self._apply_in_object(operation, parent, last, at)
         else:
-            self._apply_in_array(operation, parent, last)
+            self._apply_in_array(operation, parent, last, at)
 
-    def _apply_in_object(self, operation: Operation, parent: dict[str, Any], name: str) -> None:
+    def _apply_in_object(self, operation: Operation, parent: dict[str, Any], name: str, at: str) -> None:
         if operation.op is not Op.ADD and name not in parent:
-            raise _OperationFailed("nothing exists at this path.")
+            refuse(at, "nothing exists at this path.")
         if operation.op is Op.REMOVE:
             del parent[name]
         else:
             parent[name] = operation.value
         self._changed[operation.path] = None
 
-    def _apply_in_array(self, operation: Operation, parent: list[Any], last: str) -> None:
+    def _apply_in_array(self, operation: Operation, parent: list[Any], last: str, at: str) -> None:
         length = len(parent)
         if operation.op is Op.ADD:
             index = length if last == END else as_index(last, length + 1)
             if index is None:
-                raise _OperationFailed(f"the index must be 0 to {length}, or `{END}` for the end.")
+                refuse(at, f"the index must be 0 to {length}, or `{END}` for the end.")
             parent.insert(index, operation.value)
         else:
             index = as_index(last, length)
             if index is None:
-                raise _OperationFailed(f"the array has {length} elements; `{last}` is not one of them.")
+                refuse(at, f"the array has {length} elements; `{last}` is not one of them.")
             if operation.op is Op.REMOVE:
                 del parent[index]
             else:
@@ -222,15 +208,15 @@ class _PatchedState:
         is_stable = operation.op is Op.REPLACE or (operation.op is Op.ADD and index == length)
         self._changed[(*operation.path[:-1], str(index)) if is_stable else operation.path[:-1]] = None
 
-    def _container(self, path: Sequence[str]) -> dict[str, Any] | list[Any]:
+    def _container(self, path: Sequence[str], at: str) -> dict[str, Any] | list[Any]:
         """Return a container that may be altered. Copies each container on the path to it at most once."""
         container: Any = self.state
         for depth, part in enumerate(path):
             inner = get_at(container, (part,))
             if inner is MISSING:
-                raise _OperationFailed(f"nothing exists at {pointer(path[: depth + 1])}.")
+                refuse(at, f"nothing exists at {pointer(path[: depth + 1])}.")
             if not isinstance(inner, (dict, list)):
-                raise _OperationFailed(f"{pointer(path[: depth + 1])} is neither an object nor an array.")
+                refuse(at, f"{pointer(path[: depth + 1])} is neither an object nor an array.")
             copy = self._copy_once(inner)
             container[part if isinstance(container, dict) else int(part)] = copy
             container = copy

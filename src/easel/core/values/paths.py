@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, cast
 
-from easel.core.validation import MAX_DEPTH, is_too_deep, is_unsafe_name
+from easel.core.validation import MAX_DEPTH, is_too_deep, is_unsafe_name, refuse
 from easel.errors import BadInput
 
 Path = tuple[str, ...]
@@ -70,7 +70,7 @@ def check_names(value: Any, at: str) -> None:
         for part, item in inner:
             if isinstance(part, str) and is_unsafe_name(part):
                 where = f"{at}{_format_location(steps)}"
-                raise BadInput(problem=f"{where}: `{_shorten(part)}` must not be a name in a state.")
+                refuse(where, f"`{_shorten(part)}` must not be a name in a state.")
             if isinstance(item, (dict, list)):
                 pending.append((cast("Any", item), (part, steps)))
             elif isinstance(item, str) and "\x00" in item:
@@ -80,7 +80,7 @@ def check_names(value: Any, at: str) -> None:
 def refuse_nul(value: Any, at: str) -> None:
     """Raise `BadInput` for a text with a zero byte, which no database stores."""
     if isinstance(value, str) and "\x00" in value:
-        raise BadInput(problem=f"{at}: a text must not contain U+0000, which cannot be stored.")
+        refuse(at, "a text must not contain U+0000, which cannot be stored.")
 
 
 def _format_location(steps: tuple[Any, ...] | None) -> str:
@@ -97,22 +97,19 @@ def _shorten(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
 
 def parse_path(text: Any, at: str) -> Path:
     if not isinstance(text, str) or not text or len(text) > MAX_PATH_LENGTH:
-        raise BadInput(
-            problem=f"{at}: must be a dot path such as `deploy.last`, at most {MAX_PATH_LENGTH} characters."
-        )
+        refuse(at, f"must be a dot path such as `deploy.last`, at most {MAX_PATH_LENGTH} characters.")
     path = tuple(text.split("."))
     if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(
-            problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; this has {len(path)}."
-        )
+        refuse(at, f"a path must have at most {MAX_PATH_DEPTH} parts; this has {len(path)}.")
     for part in path:
         if not _PART.fullmatch(part):
-            raise BadInput(
-                problem=f"{at}: `{text}` is not a dot path; "
-                "parts must be letters, digits, `_` and `-`, separated by single dots."
+            refuse(
+                at,
+                f"`{text}` is not a dot path; "
+                "parts must be letters, digits, `_` and `-`, separated by single dots.",
             )
         if is_unsafe_name(part):
-            raise BadInput(problem=f"{at}: `{part}` must not be part of a path.")
+            refuse(at, f"`{part}` must not be part of a path.")
     return path
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from easel.core.validation import is_unsafe_name, quote_value
+from easel.core.secret.secret import check_secret_name
+from easel.core.validation import is_unsafe_name, quote_value, refuse
 from easel.core.values.paths import MAX_PATH_DEPTH, PART, Path
-from easel.errors import BadInput
 
 STATE, INPUT, RUNTIME = "state", "input", "runtime"
 NOW: Path = ("now",)
@@ -19,7 +19,6 @@ VALUE, SECRET, LITERAL = "$value", "$secret", "$literal"
 NAMES = frozenset({VALUE, SECRET, LITERAL})
 
 _PATH = re.compile(rf"(?P<source>state|input)\.(?P<path>{PART}(?:\.{PART})*+)|(?P<now>runtime\.now)")
-_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 # The steps from the arguments of a call to one place in them: names of members and indexes of elements.
 ArgumentPath = tuple[str | int, ...]
@@ -72,7 +71,7 @@ def parse_reference(members: dict[str, Any], at: str) -> ValueRef | SecretRef | 
     if name == VALUE:
         return parse_value_path(content, f"{at}.{VALUE}")
     if name == SECRET:
-        return SecretRef(require_secret_name(content, f"{at}.{SECRET}"))
+        return SecretRef(check_secret_name(content, f"{at}.{SECRET}"))
     return Literal(content) if name == LITERAL else None
 
 
@@ -80,9 +79,10 @@ def parse_value_path(text: Any, at: str) -> ValueRef:
     """Parse the path of a value, which has the rules of a placeholder. X7"""
     match = _PATH.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise BadInput(
-            problem=f"{at}: {quote_value(text)} must be a path that begins with `state.` or `input.`, "
-            "such as `state.limit`, or `runtime.now`."
+        refuse(
+            at,
+            f"{quote_value(text)} must be a path that begins with `state.` or `input.`, "
+            "such as `state.limit`, or `runtime.now`.",
         )
     return ValueRef(*split_path(match, at))
 
@@ -93,19 +93,10 @@ def split_path(match: re.Match[str], at: str) -> tuple[str, Path]:
         return RUNTIME, NOW
     path = tuple(match["path"].split("."))
     if len(path) > MAX_PATH_DEPTH:
-        raise BadInput(problem=f"{at}: a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
+        refuse(at, f"a path must have at most {MAX_PATH_DEPTH} parts; one has {len(path)}.")
     if unsafe := next(filter(is_unsafe_name, path), None):
-        raise BadInput(problem=f"{at}: `{unsafe}` must not be part of a path.")
+        refuse(at, f"`{unsafe}` must not be part of a path.")
     return match["source"], path
-
-
-def require_secret_name(name: Any, at: str) -> str:
-    if not isinstance(name, str) or not _SECRET_NAME.fullmatch(name):
-        raise BadInput(
-            problem=f"{at}: {quote_value(name)} is not the name of a secret; it must be 1 to 64 letters, "
-            "digits and _ (a letter or _ first)."
-        )
-    return name
 
 
 def parse_references(value: Any, at: str) -> Any:
@@ -119,9 +110,7 @@ def parse_references(value: Any, at: str) -> Any:
             case Literal(content):
                 return content
             case SecretRef():
-                raise BadInput(
-                    problem=f"{at}: {SECRET} must not be in a state; it is for tool.call.args only."
-                )
+                refuse(at, f"{SECRET} must not be in a state; it is for tool.call.args only.")
             case ValueRef() as reference:
                 return reference
             case None:
@@ -144,12 +133,12 @@ def find_references(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[Argume
             yield from find_references(item, (*path, index))
 
 
-def find_mixed(raw: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, str]]:
+def find_mixed(raw: Any) -> Iterator[tuple[ArgumentPath, str]]:
     """Yield the path and the name for each object with the name of a reference beside other members.
 
     Such an object is plain data, which its author may not expect.
     """
-    for at, inner in walk_unresolved(raw, path):
+    for at, inner in walk_unresolved(raw):
         if isinstance(inner, dict) and len(cast("dict[str, Any]", inner)) > 1:
             yield from ((at, name) for name in sorted(NAMES & cast("dict[str, Any]", inner).keys()))
 

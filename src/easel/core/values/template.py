@@ -27,6 +27,7 @@ from easel.core.stream.marker import (
     restore_markers,
     unescape_keys,
 )
+from easel.core.validation import refuse
 from easel.core.values.paths import MISSING, PART, Missing, Path, get_at
 from easel.core.values.references import (
     RUNTIME,
@@ -84,7 +85,7 @@ def parse_template(text: str, at: str) -> Template | str:
     end = 0
     for count, match in enumerate(_PLACEHOLDER.finditer(text), 1):
         if count > MAX_PLACEHOLDERS:
-            raise BadInput(problem=f"{at}: must have at most {MAX_PLACEHOLDERS} placeholders.")
+            refuse(at, f"must have at most {MAX_PLACEHOLDERS} placeholders.")
         if match.start() > end:
             parts.append(text[end : match.start()])
         parts.append(Placeholder(*split_path(match, at)))

@@ -8,8 +8,8 @@ later sweep deletes. Does not know databases.
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from easel.core.stream.message_text import Marker, artifacts_of, restore_referen
 from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_markers
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
+from easel.host.periodic import SweepProgress
 from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
 from easel.ids import AccountId, ArtifactId, artifact_id, is_artifact_id, new_blob_name
 
@@ -32,8 +33,6 @@ MAX_ATTEMPTS = 5
 # Artifacts that are checked in one statement, and at most deleted in one transaction: on SQLite, other writes
 # wait for that transaction.
 SWEEP_BATCH_SIZE = 100
-# A sweep continues after a batch that failed, but not for ever: the store may be unavailable.
-MAX_FAILED_BATCHES = 5
 
 log = structlog.get_logger("artifacts")
 
@@ -174,61 +173,49 @@ class Artifacts:
 
         Returns how many blobs were deleted. A batch that fails is skipped, and the next sweep repeats it.
         """
-        progress = _SweepProgress()
-        await self._sweep_rows(progress)
-        await self._sweep_unknown_blobs(progress)
-        if progress.swept_count:
-            ARTIFACTS_SWEPT.inc(progress.swept_count)
-            log.info("artifacts.swept", blobs=progress.swept_count)
-        if progress.problem is not None:
-            log.warning("artifacts.sweep_incomplete", problem=str(progress.problem))
-        return progress.swept_count
-
-    async def _sweep_rows(self, progress: "_SweepProgress") -> None:
-        position, failed_count = START, 0
-        while position is not None and failed_count < MAX_FAILED_BATCHES:
+        progress = SweepProgress()
+        for sweep in (self._sweep_rows, self._sweep_unknown_blobs):
             try:
-                page = await self._store.find_orphans(position, self._grace, SWEEP_BATCH_SIZE)
-            except Unavailable as problem:  # without this page, the position of the next one is unknown
-                progress.problem = problem
-                return
-            try:
-                if page.keys:
-                    await self._delete(await self._store.delete_orphans(page.keys, self._grace), progress)
+                await sweep(progress)
             except Unavailable as problem:
                 progress.problem = problem
-                failed_count += 1
+        if progress.count:
+            ARTIFACTS_SWEPT.inc(progress.count)
+            log.info("artifacts.swept", blobs=progress.count)
+        if progress.problem is not None:
+            log.warning("artifacts.sweep_incomplete", problem=str(progress.problem))
+        return progress.count
+
+    async def _sweep_rows(self, progress: SweepProgress) -> None:
+        position = START
+        while position is not None:
+            page = await self._store.find_orphans(position, self._grace, SWEEP_BATCH_SIZE)
+            if page.keys:
+                await progress.add(self._delete(self._store.delete_orphans(page.keys, self._grace)))
             position = page.next
 
-    async def _sweep_unknown_blobs(self, progress: "_SweepProgress") -> None:
+    async def _sweep_unknown_blobs(self, progress: SweepProgress) -> None:
         """Delete blobs without a row, left by a sweep that crashed or by an upload that was paused too long.
 
         Such a blob never gets a row, because a row is written before its blob. The grace period applies all
         the same, so that an operator who restored an older copy of the database can notice the missing rows.
         """
         batch = dict[str, datetime]()
-        try:
-            async for key in self._blobs.list(FOLDER):
-                if (created := blob_created_at(key)) is not None:
-                    batch[key] = created
-                if len(batch) == SWEEP_BATCH_SIZE:
-                    await self._delete(await self._store.find_unknown_blobs(batch, self._grace), progress)
-                    batch = {}
-            if batch:
-                await self._delete(await self._store.find_unknown_blobs(batch, self._grace), progress)
-        except Unavailable as problem:
-            progress.problem = problem
+        async for key in self._blobs.list(FOLDER):
+            if (created := blob_created_at(key)) is not None:
+                batch[key] = created
+            if len(batch) == SWEEP_BATCH_SIZE:
+                await progress.add(self._delete(self._store.find_unknown_blobs(batch, self._grace)))
+                batch = {}
+        if batch:
+            await progress.add(self._delete(self._store.find_unknown_blobs(batch, self._grace)))
 
-    async def _delete(self, keys: Sequence[str], progress: "_SweepProgress") -> None:
+    async def _delete(self, found: Awaitable[Sequence[str]]) -> int:
+        """Delete the blobs with the found keys. Returns how many there were."""
+        keys = await found
         for key in keys:
             await self._blobs.delete(key)
-            progress.swept_count += 1
-
-
-@dataclass(slots=True)
-class _SweepProgress:
-    swept_count: int = 0
-    problem: Unavailable | None = None  # the last one
+        return len(keys)
 
 
 class _UploadReader:

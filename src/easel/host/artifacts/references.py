@@ -5,41 +5,20 @@ artifact: for a run, its remaining content is read; for a canvas, the store comp
 canvas is locked. The sweep then deletes artifacts without references. Does not know stores.
 """
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-
 import structlog
 
 from easel.core.canvas.retention import START
 from easel.core.stream.marker import mentioned_artifacts
 from easel.core.stream.references import RUNS_START, RunContent
 from easel.errors import CorruptData, NotFound, Unavailable
+from easel.host.periodic import SweepProgress
 from easel.host.ports import ArtifactAccess, ReferenceStore
 from easel.ids import AccountId, ArtifactId, CanvasId, RunId
 
 # References, and canvases, that are checked in one statement; references released in one transaction.
 BATCH_SIZE = 200
-# A pass continues after a run or canvas that failed, but not for ever: the store may be unavailable.
-MAX_FAILURES = 5
 
 log = structlog.get_logger("references")
-
-
-@dataclass(slots=True)
-class _Pass:
-    released_count: int = 0
-    failure_count: int = 0
-    problem: Unavailable | None = None  # the last one
-
-    async def add(self, release: Awaitable[int]) -> None:
-        """Count what was released. A failure is recorded, so that the pass continues."""
-        try:
-            self.released_count += await release
-        except Unavailable as problem:
-            self.problem = problem
-            self.failure_count += 1
-            if self.failure_count == MAX_FAILURES:
-                raise
 
 
 class ReferenceRelease:
@@ -49,19 +28,19 @@ class ReferenceRelease:
 
     async def once(self) -> int:
         """Release the references of all pruned runs and of all canvases. Returns how many were released."""
-        state = _Pass()
+        state = SweepProgress()
         try:
             await self._release_runs(state)
             await self._release_canvases(state)
         except Unavailable as problem:
             state.problem = problem
-        if state.released_count:
-            log.info("references.released", count=state.released_count)
+        if state.count:
+            log.info("references.released", count=state.count)
         if state.problem is not None:
             log.warning("references.release_incomplete", problem=str(state.problem))
-        return state.released_count
+        return state.count
 
-    async def _release_runs(self, state: _Pass) -> None:
+    async def _release_runs(self, state: SweepProgress) -> None:
         position = RUNS_START
         while position is not None:
             page = await self._references.find_pruned_runs(position, BATCH_SIZE)
@@ -69,7 +48,7 @@ class ReferenceRelease:
                 await state.add(self._release_run(run_id))
             position = page.next
 
-    async def _release_canvases(self, state: _Pass) -> None:
+    async def _release_canvases(self, state: SweepProgress) -> None:
         position = START
         while position is not None:
             page = await self._references.find_releasable(position, BATCH_SIZE)

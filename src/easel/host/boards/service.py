@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.principal import ActorKind, Principal
+from easel.core.principal import Principal
 from easel.core.run.boards import (
     DEFAULT_LIMITS,
     Board,
@@ -22,11 +22,9 @@ from easel.core.run.boards import (
 )
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import RunAppended
-from easel.core.tool.context import ToolContext
 from easel.errors import NotFound
 from easel.host.artifacts.artifacts import restore
 from easel.host.ports import ArtifactAccess, BoardStore, Notifier
-from easel.host.runs.log_writer import AGENT
 from easel.ids import AccountId, RunId, is_generated_id
 
 
@@ -43,54 +41,27 @@ class Boards:
         self._notifier = notifier
         self._limits = limits
 
-    async def write(self, principal: Principal, run_id: str, request: BoardWriteRequest) -> Written:
-        """Write a value in the name of the principal, under the run's lock and without a claim. CC-17, P4"""
-        written = await self._write(
-            principal.account_id,
-            _to_run_id(run_id),
+    async def write(
+        self, principal: Principal, run_id: str, request: BoardWriteRequest, claim: Claim | None = None
+    ) -> Written:
+        """Write a value in the name of the principal, under the run's lock. CC-17, P4
+
+        `claim` is that of the worker whose agent writes. Raises `ClaimLost` when the worker no longer has it.
+        """
+        write = prepare(
             request,
+            self._limits,
+            account_id=principal.account_id,
+            run_id=_to_run_id(run_id),
             agent_id=principal.actor_id,
             kind=principal.actor_kind,
         )
-        if written is None:
-            raise NotFound(what="run", id=run_id)
-        return written
-
-    async def write_as_agent(self, context: ToolContext, request: BoardWriteRequest) -> Written:
-        """Write a value in the name of the run's agent.
-
-        Raises `ClaimLost` when the worker no longer has the claim.
-        """
-        written = await self._write(
-            context.account_id,
-            context.run.run_id,
-            request,
-            agent_id=AGENT,
-            kind=ActorKind.AGENT,
-            claim=context.run,
-        )
-        if written is None:
-            raise ClaimLost
-        return written
-
-    async def _write(
-        self,
-        account_id: AccountId,
-        run_id: RunId,
-        request: BoardWriteRequest,
-        *,
-        agent_id: str,
-        kind: ActorKind,
-        claim: Claim | None = None,
-    ) -> Written | None:
-        write = prepare(
-            request, self._limits, account_id=account_id, run_id=run_id, agent_id=agent_id, kind=kind
-        )
         if write.offloaded:
-            await self._artifacts.store(account_id, write.offloaded)
+            await self._artifacts.store(principal.account_id, write.offloaded)
         written = await self._boards.write(write, claim)
-        if written is not None:
-            self._notifier.notify(RunAppended(run_id, written.seq))
+        if written is None:
+            raise ClaimLost if claim is not None else NotFound(what="run", id=run_id)
+        self._notifier.notify(RunAppended(write.run_id, written.seq))
         return written
 
     async def read(

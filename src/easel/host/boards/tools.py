@@ -11,7 +11,7 @@ from typing import Any
 
 from easel.core.run.boards import LAST_VERSION, MAX_NAME_LENGTH, Board, BoardValue, BoardWriteRequest
 from easel.core.tool.context import ToolContext
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import ToolDefinition, object_schema
 from easel.host.boards.service import Boards
 from easel.host.ports import Tool
 from easel.host.runs.log_writer import NODE
@@ -37,37 +37,28 @@ _WRITE: Mapping[str, Any] = {
 }
 
 
-def _object_schema(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 WHITEBOARD_READ = ToolDefinition(
     "gsv__WhiteboardRead",
     "Read the whiteboard of this run, which all of its nodes share: one key with its version, or all keys.",
-    _object_schema({"key": _KEY}),
+    object_schema({"key": _KEY}),
     read_only=True,
 )
 WHITEBOARD_WRITE = ToolDefinition(
     "gsv__WhiteboardWrite",
     "Write a value on the whiteboard of this run, which all of its nodes share. Returns its new version.",
-    _object_schema(_WRITE, "key", "value"),
+    object_schema(_WRITE, "key", "value"),
 )
 BLACKBOARD_READ = ToolDefinition(
     "gsv__BlackboardRead",
     "Read the blackboard of this run, where each edge has its own values: a key of an edge, an edge, or all.",
-    {**_object_schema({"edge_id": _EDGE, "key": _KEY}), "dependentRequired": {"key": ["edge_id"]}},
+    {**object_schema({"edge_id": _EDGE, "key": _KEY}), "dependentRequired": {"key": ["edge_id"]}},
     read_only=True,
 )
 BLACKBOARD_WRITE = ToolDefinition(
     "gsv__BlackboardWrite",
     "Write a value for one edge, from one node to another, on the blackboard of this run. "
     "Returns its new version.",
-    _object_schema({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
+    object_schema({"edge_id": _EDGE, **_WRITE}, "edge_id", "key", "value"),
 )
 
 
@@ -85,7 +76,7 @@ async def _write(boards: Boards, board: Board, args: Args, context: ToolContext)
     request = BoardWriteRequest(
         board, args["key"], args["value"], node_id, args.get("edge_id"), args.get("expected_version")
     )
-    written = await boards.write_as_agent(context, request)
+    written = await boards.write(context.principal, context.run.run_id, request, context.run)
     return {"key": request.key, **_edge(request.edge_id), "version": written.version}
 
 

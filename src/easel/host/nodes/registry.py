@@ -16,7 +16,7 @@ import structlog
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
 from easel.core.tool.call import NOT_SENT, Answer
-from easel.core.tool.context import NO_SECRETS, ToolContext, UsedSecrets, Watched
+from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
 from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
@@ -141,21 +141,16 @@ class NodeRegistry:
         return None
 
     async def call_remote(
-        self,
-        node: Node,
-        name: str,
-        args: Mapping[str, Any],
-        watched: Watched | None,
-        secrets: UsedSecrets = NO_SECRETS,
+        self, node: Node, name: str, args: Mapping[str, Any], context: ToolContext
     ) -> Answer:
         """Call a tool of a node of another instance. If the node has reconnected, use its new connection."""
-        answer = await self._remote.call(node, name, args, watched, secrets)
+        answer = await self._remote.call(node, name, args, context)
         if answer is not NOT_SENT:
             return answer
         reconnected = (await self._remote_nodes(node.account_id, refresh=True)).get(node.node_id)
         if reconnected is None or name not in reconnected.tools:
             return NOT_SENT
-        return await self._remote.call(reconnected, name, args, watched, secrets)
+        return await self._remote.call(reconnected, name, args, context)
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
         """Return the machine of this instance, then the user's nodes on all instances."""
@@ -168,11 +163,8 @@ class NodeRegistry:
         A stale cache is used while the database is unavailable.
         """
         cached = self._cache.get(account_id)
-        if (
-            not refresh
-            and cached is not None
-            and time.monotonic() - cached.read_at < self._limits.poll_seconds
-        ):
+        is_fresh = cached is not None and time.monotonic() - cached.read_at < self._limits.poll_seconds
+        if cached is not None and is_fresh and not refresh:
             return cached.nodes
         change_count = self._change_count
         try:
@@ -377,5 +369,5 @@ class _RemoteTool:
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         name = self.definition.name
-        answer = await self.registry.call_remote(self.node, name, args, context.watched, context.secrets)
+        answer = await self.registry.call_remote(self.node, name, args, context)
         return result_of(name, answer)

@@ -18,7 +18,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.notifications import CallAnswered, CallPending
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
-from easel.core.tool.context import NO_SECRETS, UsedSecrets, Watched
+from easel.core.tool.context import ToolContext
 from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts.artifacts import restore
@@ -71,23 +71,16 @@ class RemoteCalls:
             "nodes.renew_calls", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
         )
 
-    async def call(
-        self,
-        node: Node,
-        name: str,
-        args: Mapping[str, Any],
-        watched: Watched | None,
-        secrets: UsedSecrets = NO_SECRETS,
-    ) -> Answer:
+    async def call(self, node: Node, name: str, args: Mapping[str, Any], context: ToolContext) -> Answer:
         """Call a tool and return its answer.
 
-        The instance that has the node writes live output to the log of the execution in `watched`, and
+        The instance that has the node writes live output to the log of the watched execution, and
         resolves the secrets: the row has their names only. RS-66
         """
         params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
-        if watched is not None:
-            params["watched"] = asdict(watched)
-        params |= secrets.to_stored()
+        if context.watched is not None:
+            params["watched"] = asdict(context.watched)
+        params |= context.secrets.to_stored()
         new = NewCall(
             new_call_id(),
             node.account_id,

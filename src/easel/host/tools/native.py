@@ -1,17 +1,18 @@
 """The type of a tool that is implemented in Easel, and three simple ones for demos: echo, clock and sleep."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from easel.core.tool.context import ToolContext
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import ToolDefinition, object_schema
 from easel.errors import BadInput
 from easel.host.ports import Tool
 
 Args = Mapping[str, Any]
+Run = Callable[[Args, ToolContext], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,11 @@ class NativeTool:
     """
 
     definition: ToolDefinition
-    run: Callable[[Args, ToolContext], Awaitable[Any]]
+    run: Run
     refuse: Callable[[BadInput, Args, ToolContext], Awaitable[Any]] | None = None
 
     async def use(self, args: Args, context: ToolContext) -> Any:
         return await self.run(args, context)
-
-
-def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 async def _echo(args: Args, _: ToolContext) -> Any:
@@ -51,30 +43,18 @@ async def _sleep(args: Args, _: ToolContext) -> Any:
     return {"slept_ms": args["ms"]}
 
 
+_MILLISECONDS = {"type": "integer", "minimum": 0, "maximum": 600_000}
+_TOOLS: Sequence[tuple[str, str, Mapping[str, Any], Run]] = (
+    ("gsv__Echo", "Return the given value.", {"value": {}}, _echo),
+    ("gsv__Clock", "Return the time of the server in UTC.", {}, _clock),
+    ("gsv__Sleep", "Wait for some milliseconds.", {"ms": _MILLISECONDS}, _sleep),
+)
+
+
 def native_tools() -> list[Tool]:
     return [
         NativeTool(
-            ToolDefinition(
-                "gsv__Echo",
-                "Return the given value.",
-                _object({"value": {}}, "value"),
-                read_only=True,
-            ),
-            _echo,
-        ),
-        NativeTool(
-            ToolDefinition(
-                "gsv__Clock", "Return the time of the server in UTC.", _object({}), read_only=True
-            ),
-            _clock,
-        ),
-        NativeTool(
-            ToolDefinition(
-                "gsv__Sleep",
-                "Wait for some milliseconds.",
-                _object({"ms": {"type": "integer", "minimum": 0, "maximum": 600_000}}, "ms"),
-                read_only=True,
-            ),
-            _sleep,
-        ),
+            ToolDefinition(name, description, object_schema(arguments, *arguments), read_only=True), run
+        )
+        for name, description, arguments, run in _TOOLS
     ]

@@ -23,7 +23,7 @@ from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import why_missing
 from easel.core.tool.offer import count_schema_parts, count_values
-from easel.core.validation import MAX_DEPTH, is_too_deep
+from easel.core.validation import MAX_DEPTH, is_too_deep, refuse
 from easel.errors import BadInput, HostError, ToolFailed
 from easel.host.audit.audit import Audit
 from easel.host.ports import RemoteTool, SecretSource, Tool, ToolSource
@@ -191,18 +191,17 @@ class ToolRegistry:
         """Raise `BadInput` if the arguments do not fit the tool's schema."""
         name = definition.name
         if is_too_deep(args):
-            raise BadInput(
-                problem=f"{name}: the arguments must not be nested deeper than {MAX_DEPTH} levels."
-            )
+            refuse(name, f"the arguments must not be nested deeper than {MAX_DEPTH} levels.")
         cached = self._get_validator(definition)
         if cached.part_count * (value_count := count_values(args)) > MAX_VALIDATION_COST:
-            raise BadInput(
-                problem=f"{name}: the arguments have {value_count} values, which is too much to check "
-                f"against its schema of {cached.part_count} parts; send less."
+            refuse(
+                name,
+                f"the arguments have {value_count} values, which is too much to check "
+                f"against its schema of {cached.part_count} parts; send less.",
             )
         if error := next(cached.validator.iter_errors(args), None):
             place = "/".join(str(step) for step in error.instance_path) or "the arguments"
-            raise BadInput(problem=f"{name}: {place}: {error.message}")
+            refuse(name, f"{place}: {error.message}")
 
     def find_argument_errors(
         self, definition: ToolDefinition, args: Mapping[str, Any]
