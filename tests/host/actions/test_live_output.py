@@ -243,7 +243,7 @@ async def test_output_of_an_execution_that_another_instance_ended_is_not_logged(
 ) -> None:
     request = await start(services, tool)
     harness.clock.ahead += CLAIM_SECONDS * 2
-    other = HostServices(harness)
+    other = await HostServices.open(harness)
     assert await other.actions.renew_and_recover() == 1
     tool.emit("still here\n")
     with pytest.raises(Exception, match="stopped in the middle"):

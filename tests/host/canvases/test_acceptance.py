@@ -46,7 +46,7 @@ def tool() -> TestTool:
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness, tool: TestTool) -> AsyncIterator[HostServices]:
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     yield services
     await services.close()
 
@@ -245,7 +245,7 @@ async def test_argument_that_is_no_longer_read_by_a_shell_asks(
 
 @rule("RS-68", "RS-45")
 async def test_tool_that_was_unknown_and_claims_to_be_read_only_asks(harness: RunHarness) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.library.create(THE_OWNER, Draft(canvas_id="c", spec=LOOKING))
     services.tools.add([TestTool(TOOL, work, read_only=True)])
     assert await asks(services, "look")
@@ -259,7 +259,7 @@ async def test_tool_that_was_unknown_and_claims_to_be_read_only_asks(harness: Ru
 @rule("RS-68", "RS-45")
 async def test_refresh_of_a_weakened_tool_does_not_fire_and_shows_why(harness: RunHarness) -> None:
     tool = TestTool(TOOL, work, read_only=True)
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     jobs = [{"id": "r", "everyMs": 1_000, "action": "go"}]
     await services.create({**SPEC, "refresh": jobs})
     redeclare(services, tool, idempotent=True)

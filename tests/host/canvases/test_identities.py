@@ -26,7 +26,7 @@ PHONE = Principal(OWNER, "phone")  # a person's own token
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness) -> AsyncIterator[HostServices]:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     yield services
     await services.close()
 
