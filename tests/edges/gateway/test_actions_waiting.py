@@ -16,15 +16,13 @@ from tests.edges.gateway.action_fixtures import (
     expect_refusal,
     run_inside,
 )
-from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
-from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.edges.gateway.action_fixtures import ControlledTools
+    from tests.edges.http.live import LiveEasel
+    from tests.support.gateway import GatewayClient
 
 MAX = Settings().max_confirmations
 
@@ -96,14 +94,3 @@ async def test_concurrent_requests_create_exactly_the_limit_of_confirmations(
     answers = await run_inside(action_easel, flood())
     assert sum(isinstance(answer, TooMany) for answer in answers) == 2 * MAX
     assert len(await canvas.confirmations()) == MAX
-
-
-async def test_limit_of_confirmations_is_a_setting(tmp_path: Path, tools: ControlledTools) -> None:
-    with LiveEasel(
-        tmp_path, with_worker=False, settings={"max_confirmations": 2}, tools=tools.tools
-    ) as easel:
-        async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-            canvas = await CanvasClient.create(client, {"asks": call_tool(tools.act, confirm="always")})
-            await canvas.run("asks")
-            await canvas.run("asks")
-            assert (await expect_refusal(canvas.run("asks"))).details["limit"] == 2
