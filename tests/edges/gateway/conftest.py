@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from tests.edges.gateway.action_fixtures import ControlledTools
-from tests.edges.http.live import LiveEasel, capture_log, new_session
+from tests.edges.http.live import LiveEasel, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.length import DATABASES
-from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-
-
-@pytest.fixture(scope="package", autouse=True)
-def package_log() -> Iterator[list[dict[str, Any]]]:
-    with capture_log() as kept:
-        yield kept
-
-
-@pytest.fixture(scope="module")
-def module_database_url(postgres: str) -> Iterator[str]:
-    url = create_database(postgres)
-    yield url
-    drop_database(postgres, url.rpartition("/")[2])
 
 
 @pytest.fixture(scope="module", params=DATABASES)

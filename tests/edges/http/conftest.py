@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.http.live import LiveEasel, capture_log
+from tests.edges.http.live import LiveEasel
 from tests.support.length import DATABASES
-from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,24 +15,11 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 0.3  # instead of 15 s
 
 
-@pytest.fixture(scope="package", autouse=True)
-def package_log() -> Iterator[list[dict[str, Any]]]:
-    with capture_log() as events:
-        yield events
-
-
 @pytest.fixture
 def logged(package_log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The log events of this test."""
     package_log.clear()
     return package_log
-
-
-@pytest.fixture(scope="module")
-def module_database_url(postgres: str) -> Iterator[str]:
-    url = create_database(postgres)
-    yield url
-    drop_database(postgres, url.rpartition("/")[2])
 
 
 @pytest.fixture(scope="module", params=DATABASES)
