@@ -21,14 +21,14 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-PICTURES = short_or_full(120, 600)
+PICTURES = short_or_full(80, 600)
 INTERVAL_SECONDS = short_or_full(0.3, 1.0)
 SECONDS = PICTURES * INTERVAL_SECONDS
 RETENTION_SECONDS = SECONDS / 10
 # After its retention time a picture is released and swept within some intervals of these jobs.
 GRACE_SECONDS = short_or_full(9, 60)
 SWEEP_SECONDS = short_or_full(1, 10)
-MAX_ARTIFACTS = short_or_full(60, 200)
+MAX_ARTIFACTS = short_or_full(40, 200)
 # The machine may pause: the picture is replaced until the room is small again, for at most this long.
 MAX_DELAY_SECONDS = 60
 CANVAS = "shots"
