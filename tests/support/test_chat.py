@@ -1,4 +1,4 @@
-"""The reader of the chat refuses a frame that breaks the contract. Journeys test the rest."""
+"""The reader of the chat refuses a frame that breaks the contract. Journeys do the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of SSE streams accepts whole events only and refuses a broken contract. Journeys test the rest."""
+"""The reader of SSE streams accepts whole events only and refuses a broken contract. Journeys do the rest."""
 
 from __future__ import annotations
 
