@@ -64,9 +64,9 @@ class HostServices:
     @classmethod
     async def open(cls, harness: RunHarness, *tools: Tool, **settings: Any) -> HostServices:
         """Build the services with these settings instead of the defaults."""
-        folder = str(harness.database.path.parent)
+        values: dict[str, Any] = {**SETTINGS, "data": str(harness.database.path.parent), **settings}
         resources = Resources(
-            Settings(**SETTINGS | {"data": folder} | settings),
+            Settings(**values),
             harness.database,
             harness.blobs,
             harness.artifacts,
