@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
 from tests.edges.gateway.action_fixtures import ControlledTools
-from tests.edges.http.live import LiveEasel, new_session
+from tests.edges.http.live import LiveEasel, capture_log, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.length import DATABASES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(scope="package", autouse=True)
+def package_log() -> Iterator[list[dict[str, Any]]]:
+    with capture_log() as events:
+        yield events
 
 
 @pytest.fixture(scope="module", params=DATABASES)

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.edges.http.live import LiveEasel
+from tests.edges.http.live import LiveEasel, capture_log
 from tests.support.length import DATABASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEARTBEAT_SECONDS = 0.3  # instead of 15 s
+
+
+@pytest.fixture(scope="package", autouse=True)
+def package_log() -> Iterator[list[dict[str, Any]]]:
+    with capture_log() as events:
+        yield events
 
 
 @pytest.fixture
