@@ -83,8 +83,8 @@ class RunHarness:
         self.clock = clock
         self.runs: RunStore = database.runs
         self.audit = Audit(database.audit)
-        blobs = open_blobs(str(database.path.parent / "blobs"))
-        self.artifacts = Artifacts(database.artifacts, blobs, max_bytes=10_000_000, grace_seconds=3600)
+        self.blobs = open_blobs(str(database.path.parent / "blobs"))
+        self.artifacts = Artifacts(database.artifacts, self.blobs, max_bytes=10_000_000, grace_seconds=3600)
         self.queue = RunQueue(
             database.runs,
             self.artifacts,

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from easel.stores.postgres import open_postgres
+from tests.stores.blob_locations import aws, blobs, bucket, disk, location, s3_server
 from tests.stores.harness import KINDS, TIMEOUT_SECONDS, Store, open_migrated_store, sqlite_at
 from tests.support.postgres import create_database, drop_database
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from easel.host.ports import RunStore
     from easel.stores.sqlite import SqliteDatabase
+
+# Fixtures.
+__all__ = ["aws", "blobs", "bucket", "disk", "location", "s3_server"]
 
 
 @pytest.fixture(params=KINDS)

@@ -16,19 +16,7 @@ import pytest
 
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.stores.blobs.store import CHUNK_BYTES, STAGING, Blobs, open_blobs
-from tests.stores.blob_locations import (
-    LARGE,
-    TIMEOUT_SECONDS,
-    BlobLocation,
-    aws,
-    blobs,
-    bucket,
-    disk,
-    list_keys,
-    location,
-    pieces,
-    s3_server,
-)
+from tests.stores.blob_locations import LARGE, TIMEOUT_SECONDS, BlobLocation, list_keys, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# Fixtures.
-__all__ = ["aws", "blobs", "bucket", "disk", "location", "s3_server"]
 
 # --- unavailable locations ----------------------------------------------------------------------------------
 

@@ -16,27 +16,12 @@ from hypothesis import strategies as st
 from easel.errors import BadInput, NotFound, TooLarge
 from easel.stores.blobs.bucket import PART_BYTES
 from easel.stores.blobs.store import CHUNK_BYTES, STAGING, Blobs, check_key, is_key, open_blobs
-from tests.stores.blob_locations import (
-    LARGE,
-    TIMEOUT_SECONDS,
-    BlobLocation,
-    aws,
-    blobs,
-    bucket,
-    disk,
-    list_keys,
-    location,
-    pieces,
-    s3_server,
-)
+from tests.stores.blob_locations import LARGE, TIMEOUT_SECONDS, BlobLocation, list_keys, pieces
 from tests.support.length import examples
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-# Fixtures.
-__all__ = ["aws", "blobs", "bucket", "disk", "location", "s3_server"]
 
 
 # All examples of a test share one location.

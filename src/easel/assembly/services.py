@@ -6,7 +6,8 @@ Owns which settings each service gets. Does not know wire formats or database dr
 
 import contextlib
 import platform
-from collections.abc import AsyncGenerator, Sequence
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
@@ -174,8 +175,8 @@ async def open_shared_services(
         await nodes.close()
 
 
-def build_services(shared: SharedServices) -> Services:
-    """Build the services that edges call, from the shared services."""
+def build_services(shared: SharedServices, *, random: Callable[[], float] = random.random) -> Services:
+    """Build the services that edges call, from the shared services. `random` spreads refresh jobs."""
     resources = shared.resources
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
@@ -250,6 +251,7 @@ def build_services(shared: SharedServices) -> Services:
         audit,
         refresh_limits(settings),
         instance_id=instance_id,
+        random=random,
     )
     pages = CanvasPages(
         shared.transactions,

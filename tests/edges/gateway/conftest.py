@@ -11,7 +11,6 @@ from tests.edges.gateway.action_fixtures import ControlledTools
 from tests.edges.http.live import LiveEasel, capture_log, new_session
 from tests.support.gateway import GatewayClient
 from tests.support.length import DATABASES
-from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -19,15 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package", autouse=True)
 def package_log() -> Iterator[list[dict[str, Any]]]:
-    with capture_log() as kept:
-        yield kept
-
-
-@pytest.fixture(scope="module")
-def module_database_url(postgres: str) -> Iterator[str]:
-    url = create_database(postgres)
-    yield url
-    drop_database(postgres, url.rpartition("/")[2])
+    with capture_log() as events:
+        yield events
 
 
 @pytest.fixture(scope="module", params=DATABASES)

@@ -64,58 +64,7 @@ async def test_hostile_values_reach_the_program_unchanged_as_text_and_are_refuse
     assert not place.is_breached, "no value was executed"
 
 
-@rule("RS-71", "RS-45")
-@case("X1")
-async def test_spec_with_a_placeholder_that_names_a_program_is_refused(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
-    spec = make_spec({"go": call_tool(tools.bash, args={"command": "sudo {{input.x}}"})})
-    problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
-    assert (problem.code, problem.error["message"].startswith("actions.go.args.command: ")) == (400, True)
-
-
-@rule("RS-57", "CV-28")
-@case("X1")
-async def test_missing_value_fails_a_command_and_is_empty_elsewhere(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
-    args = {"command": "printf '%s\\0' rm -rf build/{{state.dir}} end", "note": "in {{state.dir}}/"}
-    actions = {
-        "no": call_tool(tools.bash, args=args),
-        "yes": call_tool(tools.bash, args=args, missing="empty"),
-    }
-    canvas = await CanvasClient.create(action_client, actions, state={"dir": None})
-    count = len(tools.bash.calls)
-    problem = await expect_refusal(canvas.run("no"))
-    assert (problem.code, "{{state.dir}} has no value" in problem.error["message"]) == (400, True)
-    assert len(tools.bash.calls) == count
-    assert (await canvas.run("yes"))["result"]["arguments"] == ["rm", "-rf", "build/", "end"], (
-        "as the action declares"
-    )
-    assert tools.bash.args[-1]["note"] == "in /"
-
-
 # --- tool names -----------------------------------------------------------------------------------
-
-
-@rule("CV-40")
-@case("X4")
-@pytest.mark.parametrize(
-    "name",
-    ["test__Act ", "test__Aсt", "test__A*", "", "test__Act\x00"],
-)
-async def test_inexact_tool_name_is_refused(
-    action_client: GatewayClient, tools: ControlledTools, name: str
-) -> None:
-    count = len(tools.act.calls)
-    for spec in (
-        make_spec({"go": call_tool(tools.act)}, allow=[name]),
-        make_spec({"go": call_tool(name)}, allow=["test__Act"]),
-    ):
-        assert (
-            await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
-        ).code == 400
-    assert len(tools.act.calls) == count
 
 
 @rule("CV-40", "CV-41", "CV-11")
@@ -146,55 +95,6 @@ async def test_allowlist_cannot_be_bypassed(action_client: GatewayClient, tools:
     for action in ("test__Act", "tool.call", "toString", "__proto__", "constructor", "hasOwnProperty"):
         assert (await expect_refusal(canvas.run(action))).code == 404
     assert len(tools.act.calls) == count
-
-
-# --- save targets ---------------------------------------------------------------------------------
-
-PLACES = ["__proto__.x", "../x", "", None]
-
-
-@rule("CV-21")
-@case("X7")
-@pytest.mark.parametrize("place", PLACES, ids=[repr(place)[:20] for place in PLACES])
-async def test_invalid_save_target_is_refused(action_client: GatewayClient, place: Any) -> None:
-    spec = make_spec({"go": call_tool("gsv__Clock", saveAs=place)})
-    problem = await expect_refusal(action_client.call("canvas.create", canvasId=new_session(), spec=spec))
-    assert (problem.code, problem.error["message"].startswith("actions.go.saveAs")) == (400, True)
-
-
-POINTERS = ["/a/__proto__", "a", "/a~2b"]
-
-
-@rule("CV-25")
-@case("X7")
-@pytest.mark.parametrize("pointer", POINTERS, ids=[repr(pointer)[:20] for pointer in POINTERS])
-async def test_invalid_pointer_of_a_patch_is_refused(action_client: GatewayClient, pointer: str) -> None:
-    problem = await expect_refusal(
-        action_client.call(
-            "canvas.create", canvasId=new_session(), spec=make_spec({"go": set_state(pointer, 1)})
-        )
-    )
-    assert (problem.code, problem.error["message"].startswith("actions.go.patch[0]")) == (400, True)
-
-
-@rule("CV-25", "CV-21")
-@case("X7")
-async def test_unusual_member_names_are_plain_names(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
-    tools.gives["proto"] = {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
-    actions = {
-        "dash": set_state("/map/-", 1),
-        "mixed": set_state("/~01~1~0", 2),
-        "result": call_tool(tools.give, args={"name": "proto"}, saveAs="map.own", saveMode="merge"),
-    }
-    other = await CanvasClient.create(action_client, {"go": set_state("/n", 1)}, state={"map": {}})
-    canvas = await CanvasClient.create(action_client, actions, state={"map": {}})
-    for action in actions:
-        await canvas.run(action)
-    assert await canvas.state() == {"map": {"-": 1, "own": tools.gives["proto"]}, "~1/~": 2}
-    assert (await other.state(), await other.revision()) == ({"map": {}}, 1)
-    assert not hasattr(object(), "polluted")
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -367,31 +267,3 @@ async def test_result_above_a_limit_fails_its_action(
     assert problem.error["name"] != "INTERNAL_ERROR"
     assert (await canvas.state(), (await canvas.records())[0]["status"]) == ({}, "failed")
     assert (await canvas.run("set"))["revision"] == 2
-
-
-@rule("CV-42")
-async def test_result_that_makes_the_state_too_large_is_not_saved(
-    action_client: GatewayClient, tools: ControlledTools
-) -> None:
-    tools.gives["large"] = "y " * 120_000
-    canvas = await CanvasClient.create(
-        action_client, {"go": call_tool(tools.give, args={"name": "large"}, saveAs="list", saveMode="append")}
-    )
-    problem: Refused | None = None
-    for _ in range(8):
-        try:
-            await canvas.run("go")
-        except Refused as refusal:
-            problem = refusal
-            break
-    assert problem is not None
-    assert problem.code == 413
-    kept = (await canvas.state())["list"]
-    assert (len(kept), (await canvas.records())[0]["status"]) == (4, "failed")
-
-
-@rule("CV-36")
-async def test_canvas_with_many_actions_can_run_one(client: GatewayClient) -> None:
-    canvas = await CanvasClient.create(client, {f"set{n}": set_state("/n", n) for n in range(500)})
-    await canvas.run("set499")
-    assert await canvas.state() == {"n": 499}

@@ -16,7 +16,6 @@ import pytest
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ToolFailed
 from easel.host.audit.audit import agent_of
-from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER, RunId
 from tests.edges.gateway.action_fixtures import ANY, TestTool, expect_refusal, run_inside
 from tests.edges.gateway.node_peer import NodePeer, new_tool
@@ -294,65 +293,6 @@ async def test_no_secret_is_found_outside_of_its_table(scene: Scene) -> None:
     ]
     assert found == []
     assert len(easel.sql("select * from secrets")) == 20
-
-
-@rule("RS-66")
-async def test_reference_in_a_value_is_data(scene: Scene) -> None:
-    actions = {
-        "state": {
-            "kind": "tool.call",
-            "tool": "leak__Echo",
-            "args": {"token": "x", "v": {"$value": "state.v"}},
-        },
-        "input": {
-            "kind": "tool.call",
-            "tool": "leak__Echo",
-            "args": {"token": "x", "v": {"$value": "input.v"}},
-        },
-        "text": {"kind": "tool.call", "tool": "leak__Echo", "args": {"token": "x", "v": "{{state.v}}"}},
-    }
-    reference = {"$secret": "S00"}
-    async with GatewayClient.connected(scene.easel.base_url, scene.easel.token, new_session()) as client:
-        canvas = await new_canvas(client, spec_of(actions, ["S00"], state={"v": reference}))
-        for action in actions:
-            await scene.run(client, canvas, action, input={"v": reference})
-            args, context = scene.leaky.calls[-1]
-            assert args["v"] == (reference if action != "text" else '{"$secret":"S00"}')
-            assert not context.secrets.names
-
-
-@rule("RS-66", "RS-59")
-async def test_secret_of_a_canvas_that_no_person_accepted_is_refused(scene: Scene) -> None:
-    easel, agent = scene.easel, agent_of(OWNER, RunId("run_1"))
-    actions = {
-        "read": call("leak__Echo", "S01", confirm="never"),
-        "ask": call("leak__Fail", "S01", confirm="always"),
-        "plain": {"kind": "tool.call", "tool": "leak__Echo", "args": {"token": "x"}},
-    }
-    name = new_session()
-    draft = Draft(canvas_id=name, spec=spec_of(actions, ["S01"]))
-    await run_inside(easel, easel.instances[0].services.canvases.create(agent, draft))
-    count = len(scene.leaky.calls)
-    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-        for action in ("read", "ask"):
-            refused = await expect_refusal(client.call("canvas.action", canvasId=name, actionId=action))
-            assert refused.code == 403
-            assert "no person has accepted" in str(refused)
-        assert (await scene.run(client, name, "plain"))["status"] == "completed"
-        assert len(scene.leaky.calls) == count + 1
-        revision = (await client.call("canvas.get", canvasId=name))["revision"]
-        await client.call("canvas.accept", canvasId=name, revision=revision)
-        outcome = await client.call("canvas.action", canvasId=name, actionId="ask")
-        assert outcome["resolved"]["args"] == {"token": "S01"}
-        assert outcome["resolved"]["secrets"] == [{"path": ["token"], "name": "S01"}]
-        assert (await scene.run(client, name, "read"))["status"] == "completed"
-        # The agent changes the canvas while the confirmation is open: the acceptance has ended.
-        changed = Draft(canvas_id=name, spec=spec_of({**actions, "more": actions["plain"]}, ["S01", "S02"]))
-        await run_inside(easel, easel.instances[0].services.canvases.upsert(agent, changed))
-        refused = await expect_refusal(
-            client.call("canvas.confirm", confirmationId=outcome["confirmationId"], approve=True)
-        )
-        assert refused.code == 403
 
 
 @rule("RS-66")

@@ -17,7 +17,6 @@ from tests.support.encoded import say_in_pieces
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from tests.edges.gateway.action_fixtures import ControlledTools
     from tests.support.gateway import GatewayClient
 
 
@@ -104,55 +103,6 @@ async def test_reply_of_a_message_with_save_target_is_saved(
     assert sorted(roles) == ["assistant"] * 4 + ["user"] * 4, "an ordinary thread"
 
 
-@rule("CV-24")
-async def test_message_goes_to_its_session_or_to_that_of_the_canvas(
-    action_client: GatewayClient, action_easel: LiveEasel
-) -> None:
-    mine, other, helper = new_session(), new_session(), f"agent:helper:{new_session()}"
-    actions = {
-        "own": send_for_reply("own", saveAs="own"),
-        "other": send_for_reply("other", saveAs="other", sessionKey=f"agent:main:{other}"),
-        "helper": send_for_reply("helper", saveAs="helper", sessionKey=helper),
-    }
-    canvas = await CanvasClient.create(action_client, actions, ownerSessionKey=f"agent:main:{mine}")
-    for action, session in (("own", mine), ("other", other), ("helper", helper)):
-        assert await runs_of(action_easel, session) == []
-        assert (await canvas.run(action))["result"] == action
-        assert len(await runs_of(action_easel, session)) == 1
-        assert [message["role"] for message in await messages(action_easel, session)] == ["user", "assistant"]
-    agents = await CanvasClient.create(action_client, {"go": send("noop")}, agentId=f"a-{mine}")
-    assert (await agents.run("go"))["result"]["sessionKey"] == f"agent:a-{mine}:main"
-
-
-@rule("CV-26", "CV-27", "CV-28")
-async def test_placeholders_of_a_message_are_filled_once(
-    action_client: GatewayClient, action_easel: LiveEasel
-) -> None:
-    session = new_session()
-    action = send(
-        "About {{state.what}}, {{input.how}}{{state.none}}: {{nothing}}",
-        sessionKey=f"agent:main:{session}",
-        saveAs="x",
-    )
-    canvas = await CanvasClient.create(action_client, {"go": action}, state={"what": "{{input.how}}"})
-    await canvas.run("go", how="now")
-    first = (await messages(action_easel, session))[0]
-    assert (first["role"], first["text"]) == ("user", "About {{input.how}}, now: {{nothing}}")
-
-
-@rule("CV-36", "CV-43")
-async def test_repeated_request_id_sends_one_message(
-    action_client: GatewayClient, action_easel: LiveEasel
-) -> None:
-    session = new_session()
-    canvas = await CanvasClient.create(
-        action_client, {"go": send_for_reply("once", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
-    )
-    results = await asyncio.gather(*(canvas.run("go", requestId="r") for _ in range(8)))
-    assert [result == results[0] for result in results] == [True] * 8
-    assert len(await runs_of(action_easel, session)) == 1
-
-
 # --- failures -------------------------------------------------------------------------------------
 
 
@@ -189,46 +139,6 @@ async def test_cancelled_run_fails_its_action(action_client: GatewayClient, acti
     problem = await expect_refusal(request)
     assert (problem.code, "cancelled" in problem.error["message"]) == (500, True)
     assert await canvas.state() == {}
-
-
-@rule("CV-23", "CV-24")
-async def test_reply_after_the_timeout_is_not_saved(
-    action_client: GatewayClient, action_easel: LiveEasel, tools: ControlledTools
-) -> None:
-    session = new_session()
-    message = script({"call": tools.hold.name, "args": {"name": session}}, {"say": "at last"})
-    canvas = await CanvasClient.create(
-        action_client,
-        {"go": send(message, saveAs="x", timeoutMs=50)},
-        ownerSessionKey=f"agent:main:{session}",
-    )
-    problem = await expect_refusal(canvas.run("go"))
-    assert (problem.code, "0.05 s" in problem.error["message"]) == (504, True)
-    tools.gate.release(session)
-
-    async def has_answered() -> bool:
-        return [
-            message["text"]
-            for message in await messages(action_easel, session)
-            if message["role"] == "assistant"
-        ] == ["at last"]
-
-    await wait_for(has_answered)
-    assert (await canvas.state(), await canvas.revision()) == ({}, 1)
-
-
-@rule("CV-42")
-async def test_too_large_or_empty_message_fails(
-    action_client: GatewayClient, action_easel: LiveEasel
-) -> None:
-    session = new_session()
-    canvas = await CanvasClient.create(
-        action_client, {"go": send("{{input.x}}", saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
-    )
-    assert (await expect_refusal(canvas.run("go", x="y" * 300_000))).code == 413
-    assert (await expect_refusal(canvas.run("go"))).code == 400
-    assert await runs_of(action_easel, session) == []
-    assert [record["status"] for record in await canvas.records()] == ["failed", "failed"]
 
 
 @rule("RS-62", "CC-23", "RS-43")

@@ -55,15 +55,6 @@ async def test_assets_are_stored_unchanged_and_deleted_with_the_canvas(
     assert files_of(easel, name) == []
 
 
-async def test_asset_with_the_name_of_a_windows_device_is_refused(client: GatewayClient) -> None:
-    name = new_session()
-    await client.call("canvas.create", canvasId=name)
-    refused = await refusal_of(
-        client.call("canvas.asset.put", canvasId=name, path="assets/aux.txt", text="x")
-    )
-    assert (refused.code, "aux.txt is the name of a device" in refused.error["message"]) == (400, True)
-
-
 def files_of(easel: LiveEasel, canvas: str) -> list[Path]:
     folder = (
         easel.folder / "blobs" / "accounts" / "owner" / "agents" / "main" / "canvases" / canvas / "assets"

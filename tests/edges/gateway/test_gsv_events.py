@@ -156,18 +156,6 @@ async def test_events_name_the_agent_of_the_canvas_live_and_from_the_log(
     assert all('"agentId":"painter"' in frame["data"] for frame in read_stream(easel, name, 3))
 
 
-@rule("RS-67")
-async def test_connection_has_256_requests_in_flight(easel: LiveEasel) -> None:
-    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-        sleeping = [client.call("tool.invoke", tool="gsv__Sleep", args={"ms": 300_000}) for _ in range(256)]
-        pending = [asyncio.ensure_future(one) for one in sleeping]
-        await wait_for(lambda: len(client._asked) == 256, what="all requests were sent")
-        refused = await refusal_of(client.call("canvas.list"))
-        assert (refused.code, refused.details["limit"]) == (429, 256)
-        assert not any(one.done() for one in pending)
-    await asyncio.gather(*pending, return_exceptions=True)
-
-
 # --- requests that overlap ----------------------------------------------------------------------------------
 
 
@@ -319,10 +307,3 @@ async def test_view_closed_before_its_request_was_answered_receives_nothing(
     tails = easel.instances[0].services.canvas_tails
     await wait_for(lambda: f"owner/{canvas}" not in tails._tails, what="the delivery ended")
     assert all(event.event == "canvas.view.updated" for event in await client.events(client.unheard))
-
-
-@rule("RS-67")
-async def test_refused_subscription_names_ignored_params(client: GatewayClient, canvas: str) -> None:
-    for method in ("canvas.subscribe", "canvas.unsubscribe"):
-        refused = await refusal_of(client.call(method, canvasId=new_session(), afterseq=1))
-        assert "`afterseq` was ignored" in refused.details["warnings"][0]

@@ -77,17 +77,6 @@ async def test_tools_and_nodes_come_in_pages(easel: LiveEasel, client: GatewayCl
 
 
 @rule("RS-67")
-async def test_assets_come_in_pages(client: GatewayClient, canvas: str) -> None:
-    paths = [f"assets/{name}.css" for name in ("a", "b", "c")]
-    for path in reversed(paths):
-        await client.call("canvas.asset.put", canvasId=canvas, path=path, text="x")
-    listed = await read_pages(call(client, "canvas.asset.list", canvasId=canvas), "assets")
-    assert [asset["path"] for asset in listed] == paths
-    page = await client.call("canvas.asset.list", canvasId=canvas)
-    assert ([asset["path"] for asset in page["assets"]], "next" in page) == (paths, False)
-
-
-@rule("RS-67")
 async def test_confirmations_come_in_pages_newest_first(client: GatewayClient, canvas: str) -> None:
     act = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}, "confirm": "always"}
     spec = {"version": 1, "mode": "html", "toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"go": act}}
@@ -120,14 +109,6 @@ async def test_boards_come_in_pages(easel: LiveEasel, board: str) -> None:
     expected = [key for _, key in names] if board == "blackboard" else sorted(key for _, key in names)
     assert [entry["key"] for entry in entries] == expected
     easel.cancel(run_id)
-
-
-@rule("RS-67")
-async def test_tools_over_http_come_in_pages(easel: LiveEasel) -> None:
-    async def read(page: dict[str, Any]) -> dict[str, Any]:
-        return easel.get("/api/tools", params={name: str(value) for name, value in page.items()}).json()
-
-    assert await read_pages(read, "tools") == easel.get("/api/tools").json()["tools"]
 
 
 @rule("RS-67")

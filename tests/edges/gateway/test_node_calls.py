@@ -145,49 +145,6 @@ async def test_agent_calls_a_node_by_the_same_name_with_the_same_result(small: L
         assert await call == results[0]["result"]
 
 
-SPEC = {
-    "version": 1,
-    "toolPolicy": {"allow": ["laptop__Echo"]},
-    "state": {"who": "ada"},
-    "actions": {
-        "ask": {
-            "kind": "tool.call",
-            "tool": "laptop__Echo",
-            "args": {"text": "hello {{state.who}}"},
-            "saveAs": "answer",
-        }
-    },
-}
-
-
-@rule("CV-03", "RS-45")
-async def test_canvas_action_calls_a_node_and_gets_503_while_it_is_disconnected(
-    small: LiveEasel,
-) -> None:
-    name = new_session()
-    async with GatewayClient.connected(small.base_url, small.token, name) as client:
-        await client.call("canvas.create", canvasId=name, spec=SPEC)
-        refused = await client.refusal("canvas.action", {"canvasId": name, "actionId": "ask"})
-        assert refused is not None
-        assert refused.code == 503
-        async with NodePeer.connected(small, "laptop") as node:
-            seen = await client.call("canvas.get", canvasId=name)
-            assert "was unknown" in seen["weakenedTools"]["laptop__Echo"], "RS-68"
-            await client.call("canvas.accept", canvasId=name, revision=seen["revision"])
-            action = asyncio.create_task(client.call("canvas.action", canvasId=name, actionId="ask"))
-            assert (await node.echo_next_call())["args"] == {"text": "hello ada"}
-            assert (await action)["status"] == "completed"
-            canvas = await client.call("canvas.get", canvasId=name)
-            assert canvas["state"]["answer"]["result"] == {"text": "hello ada"}
-            action = asyncio.create_task(
-                client.refusal("canvas.action", {"canvasId": name, "actionId": "ask"})
-            )
-            await node.receive_call()
-        failed = await action
-        assert failed is not None
-        assert "disconnected before it answered" in failed.error["message"]
-
-
 @rule("RS-65")
 @case("X1")
 async def test_node_that_does_not_mark_its_command_receives_plain_values_only(small: LiveEasel) -> None:
@@ -390,15 +347,6 @@ async def test_call_fails_at_once_when_its_node_disconnects(caller: tuple[LiveEa
 
 
 @case("X8")
-async def test_call_that_times_out_is_cancelled_at_the_node(one_instance: LiveEasel) -> None:
-    async with NodePeer.connected(one_instance, "laptop") as node:
-        call = call_tool(one_instance, "laptop__Echo", seconds=0.5)
-        call_id = (await node.receive_call())["callId"]
-        assert "took longer than 0.5 s" in await failure_of(call)
-        assert await node.receive_cancel() == call_id
-
-
-@case("X8")
 async def test_cancelled_call_is_cancelled_at_the_node(caller: tuple[LiveEasel, int]) -> None:
     easel, at = caller
     name = new_session()
@@ -508,51 +456,3 @@ async def test_call_to_a_stale_connection_is_repeated_on_the_new_one(two_instanc
 
 async def _is_invalidated(nodes: Any, stale: dict[Any, Any]) -> bool:
     return all(nodes._cache[user] is not cached for user, cached in stale.items())
-
-
-async def test_nodes_of_a_stopped_instance_expire_with_their_calls(
-    tmp_path_factory: pytest.TempPathFactory, module_database_url: str
-) -> None:
-    settings = {"node_ttl_seconds": 600.0, "poll_seconds": 0.1}
-    name = new_session()
-    with Live(
-        tmp_path_factory.mktemp("easel"), module_database_url, edges=2, with_worker=False, settings=settings
-    ) as live:
-        stopped: Any = live.instances[0].services.nodes
-        async with NodePeer.connected(live, name) as node:
-            await wait_for(lambda: _knows(live, 1, f"{name}__Echo"))
-            call = call_tool(live, f"{name}__Echo", at=1)
-            await node.receive_call()
-            for periodic in (stopped._renewing, stopped._taking):
-                await asyncio.to_thread(live.do, periodic.stop())
-            live.sql(f"update nodes set expires_at = clock_timestamp() where node_id = '{name}'")
-            assert "disconnected" in await failure_of(call)
-            assert "there is no such tool" in await failure_of(call_tool(live, f"{name}__Echo", at=1))
-
-
-async def test_lost_notifications_are_replaced_by_polling(
-    tmp_path_factory: pytest.TempPathFactory, module_database_url: str
-) -> None:
-    name = new_session()
-    with Live(
-        tmp_path_factory.mktemp("easel"),
-        module_database_url,
-        edges=2,
-        with_worker=False,
-        settings={"poll_seconds": 0.2},
-    ) as live:
-        for instance in live.instances:
-            notifier: Any = instance.opened.notifier
-            notifier.notify = lambda _: None
-        async with NodePeer.connected(live, name) as node:
-            await wait_for(lambda: _knows(live, 1, f"{name}__Echo"))
-            call = call_tool(live, f"{name}__Echo", {"n": 1}, at=1)
-            await node.echo_next_call()
-            assert await call == {"n": 1}
-            call = call_tool(live, f"{name}__Echo", at=1)
-            call_id = (await node.receive_call())["callId"]
-            call.cancel()
-            assert await node.receive_cancel() == call_id
-            call = call_tool(live, f"{name}__Echo", at=1)
-            await node.receive_call()
-        assert "disconnected" in await failure_of(call)

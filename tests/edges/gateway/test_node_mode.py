@@ -141,33 +141,19 @@ async def test_invalid_node_id_is_refused(small: LiveEasel, node_id: str) -> Non
     assert await node_tool_names(small) == set()
 
 
-OFFERS: list[tuple[str, Any, int, str]] = [
-    ("not a list", {"Echo": {}}, 400, "tools"),
-    (
-        "invalid JSON Schema",
-        [new_tool(schema={"type": "object", "properties": {"a": {"type": "strin"}}})],
-        400,
-        "properties/a/type",
-    ),
-    (
-        "a pattern without linear time",
-        [new_tool(schema={"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}})],
-        400,
-        "pattern",
-    ),
-    ("a large definition", [new_tool(description="x y " * 20_000)], 413, "tools[0]"),
-]
-
-
 @rule("RS-44")
 @case("R7")
-@pytest.mark.parametrize("name, tools, code, part", OFFERS, ids=[row[0] for row in OFFERS])
-async def test_invalid_offer_is_refused(
-    small: LiveEasel, name: str, tools: Any, code: int, part: str
-) -> None:
-    refused = await refusal(small, tools=tools)
-    assert refused.code == code
-    assert part in refused.error["message"]
+async def test_invalid_offer_is_refused(small: LiveEasel) -> None:
+    def of(**schema: Any) -> list[dict[str, Any]]:
+        return [new_tool(schema={"type": "object", "properties": {"a": schema}})]
+
+    for tools, code, part in (
+        (of(type="strin"), 400, "properties/a/type"),
+        (of(pattern="(?=a)b"), 400, "pattern"),  # not matched in linear time
+        ([new_tool(description="x y " * 2_000)], 413, "tools[0]"),
+    ):
+        refused = await refusal(small, tools=tools)
+        assert (refused.code, part in refused.error["message"]) == (code, True)
     assert await node_tool_names(small) == set()
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.edges.http.live import LiveEasel, capture_log
 from tests.support.length import DATABASES
-from tests.support.postgres import create_database, drop_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +26,6 @@ def logged(package_log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The log events of this test."""
     package_log.clear()
     return package_log
-
-
-@pytest.fixture(scope="module")
-def module_database_url(postgres: str) -> Iterator[str]:
-    url = create_database(postgres)
-    yield url
-    drop_database(postgres, url.rpartition("/")[2])
 
 
 @pytest.fixture(scope="module", params=DATABASES)

@@ -71,15 +71,6 @@ def test_upload_may_be_chunked(easel: LiveEasel) -> None:
     assert answer.json()["sha256"] == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "content, kind, expected", [(PNG, "text/html", "image/png"), (b"<script>", "image/png", "text/html")]
-)
-def test_media_type_is_detected_from_the_content(
-    small_easel: LiveEasel, content: bytes, kind: str, expected: str
-) -> None:
-    assert upload(small_easel, content, kind).json()["media_type"] == expected
-
-
 def test_form_with_a_file_is_stored_like_the_file(easel: LiveEasel) -> None:
     content = os.urandom(70_000)
     answer = easel.ask(

@@ -21,8 +21,7 @@ from easel.edges.http.routes import ROUTES, Row
 from tests.edges.http.live import LiveEasel, script
 from tests.support.length import examples
 
-EXAMPLES = examples(40)
-# Per operation and mode: some 1,000 requests in all, within a few seconds.
+EXAMPLES = examples(20)  # per operation and mode: some 1,600 requests in all
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ async def tool() -> ControlledTool:
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness, tool: ControlledTool) -> AsyncIterator[HostServices]:
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     yield services
     await services.close()
 
@@ -32,6 +32,6 @@ async def other(
     harness: RunHarness, services: HostServices, tool: ControlledTool
 ) -> AsyncIterator[HostServices]:
     """Another instance with the same store."""
-    other = HostServices(harness, tool)
+    other = await HostServices.open(harness, tool)
     yield other
     await other.close()

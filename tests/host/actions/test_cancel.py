@@ -100,7 +100,7 @@ async def test_cancel_on_another_instance_stops_the_tool_where_it_runs(
     harness: RunHarness, other: HostServices, tool: ControlledTool
 ) -> None:
     """By a notification: the next renewal is far away."""
-    services = HostServices(harness, tool, claim_seconds=3_600)
+    services = await HostServices.open(harness, tool, claim_seconds=3_600)
     request, event_id = await start(services, tool)
     await services.actions.start()
     assert (await cancel(other, event_id)).status is ExecutionStatus.FAILED
@@ -145,7 +145,7 @@ async def test_result_of_a_cancelled_execution_is_not_stored(
 async def test_exactly_one_of_completion_and_competing_cancels_wins(harness: RunHarness) -> None:
     for lead in range(4):
         tool = ControlledTool()
-        services, other = HostServices(harness, tool), HostServices(harness, tool)
+        services, other = await HostServices.open(harness, tool), await HostServices.open(harness, tool)
         name = f"race-{lead}"
         await services.create(SPEC, canvas_id=name)
         request = asyncio.create_task(services.run("go", canvas_id=name))
@@ -362,7 +362,7 @@ async def test_expired_confirmation_is_ended_by_the_next_request(
 
 @rule("CV-24")
 async def test_cancel_of_a_message_also_cancels_its_run(harness: RunHarness) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     send = {"kind": "session.send", "message": "hello", "saveAs": "answer"}
     await services.create({"actions": {"send": send}}, canvas_id="d")
     request = asyncio.create_task(services.run("send", canvas_id="d"))

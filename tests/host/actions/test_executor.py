@@ -32,7 +32,7 @@ ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "hi"}, "conf
 async def test_tool_call_makes_one_change_for_its_start_and_one_for_its_end(
     harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
     change, count = harness.database.canvases.change, 0
 
@@ -54,7 +54,7 @@ async def test_tool_call_makes_one_change_for_its_start_and_one_for_its_end(
 async def test_state_patch_runs_while_tool_definitions_are_unavailable(
     harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.create({"toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"echo": ECHO, "set": SET}})
 
     async def fail(account_id: str) -> Any:
@@ -109,7 +109,7 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned_and_counted_until
     # A slow disk must not look like a tool that ignores its cancellation.
     monkeypatch.setattr(service, "STOP_SECONDS", TIMEOUT_SECONDS)
     tool = StubbornTool()
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     services.executor.grace_seconds = 0.05
     call = {
         "kind": "tool.call",
@@ -148,7 +148,7 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned_and_counted_until
 @rule("CV-23")
 async def test_abandoned_tool_counts_against_the_limit_of_running_actions(harness: RunHarness) -> None:
     tool = StubbornTool()
-    services = HostServices(harness, tool, max_running=2)
+    services = await HostServices.open(harness, tool, max_actions=2)
     services.executor.grace_seconds = 0.01
     call = {"kind": "tool.call", "tool": "test__Stubborn", "confirm": "never", "timeoutMs": 10}
     await services.create({"toolPolicy": {"allow": ["test__Stubborn"]}, "actions": {"go": call}})
@@ -169,7 +169,7 @@ async def test_message_whose_enqueue_reply_was_lost_is_reported_as_maybe_stored(
     harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run exists, and only the reply was lost: a blind retry would send the message twice."""
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.create(
         {"actions": {"send": {"kind": "session.send", "message": "hello", "confirm": "never"}}}
     )
@@ -193,7 +193,7 @@ async def test_message_whose_enqueue_reply_was_lost_is_reported_as_maybe_stored(
 async def test_expired_records_are_deleted_batch_by_batch_until_none_is_left(
     harness: RunHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.create({"actions": {"set": SET}})
     await services.run("set")
     batches = [500, 20, 0]

@@ -140,6 +140,7 @@ async def test_output_of_a_refresh_is_not_streamed(services: HostServices, tool:
 
 
 async def test_output_is_cut_at_its_limit(services: HostServices, tool: ControlledTool) -> None:
+    services.actions._outputs.max_bytes = 2_000
     request = await start(services, tool)
     for _ in range(100):
         tool.emit("x" * 999 + "\n")
@@ -243,7 +244,7 @@ async def test_output_of_an_execution_that_another_instance_ended_is_not_logged(
 ) -> None:
     request = await start(services, tool)
     harness.clock.ahead += CLAIM_SECONDS * 2
-    other = HostServices(harness)
+    other = await HostServices.open(harness)
     assert await other.actions.renew_and_recover() == 1
     tool.emit("still here\n")
     with pytest.raises(Exception, match="stopped in the middle"):

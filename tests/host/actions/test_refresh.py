@@ -87,7 +87,7 @@ async def test_one_instance_runs_the_job_and_not_again_while_it_runs(
     clock.stop()
     freeze_job_duration(monkeypatch)
     slow = SlowJob()
-    instances = [HostServices(harness, slow.tool) for _ in range(3)]
+    instances = [await HostServices.open(harness, slow.tool) for _ in range(3)]
     await instances[0].create(slow.spec)
     clock.ahead += 1
     assert sum([await services.refresh.claim_and_start() for services in instances]) == 1
@@ -106,7 +106,7 @@ async def test_one_instance_runs_the_job_and_not_again_while_it_runs(
 async def test_job_of_a_crashed_instance_is_claimed_by_another(
     harness: RunHarness, clock: TurnableClock
 ) -> None:
-    dead, alive = HostServices(harness), HostServices(harness)
+    dead, alive = await HostServices.open(harness), await HostServices.open(harness)
     await dead.create(spec_with_refresh(ECHO))
     clock.ahead += 60
     assert (
@@ -137,7 +137,7 @@ async def test_failing_job_is_reported_and_backs_off_until_it_works_again(
             raise ValueError("no")
         return "yes"
 
-    services = HostServices(harness, TestTool("flaky", flaky, read_only=True))
+    services = await HostServices.open(harness, TestTool("flaky", flaky, read_only=True))
     await services.create(spec_with_refresh({"kind": "tool.call", "tool": "flaky"}, tools=("flaky",)))
     for failures, wait in ((1, 60), (2, 120), (3, 240)):
         clock.ahead += wait - 1
@@ -182,7 +182,7 @@ async def test_failure_of_a_job_that_was_removed_while_it_ran_is_not_reported(
         await release.wait()
         raise ValueError("no")
 
-    services = HostServices(harness, TestTool("slow", slow, read_only=True))
+    services = await HostServices.open(harness, TestTool("slow", slow, read_only=True))
     await services.create(spec_with_refresh({"kind": "tool.call", "tool": "slow"}, tools=("slow",)))
     clock.ahead += 60
     assert await services.refresh.claim_and_start() == 1
@@ -207,7 +207,7 @@ async def test_job_pauses_without_viewers_and_runs_at_once_with_one(
     unwatched: bool,
     only_watched: bool,
 ) -> None:
-    services = HostServices(harness, unwatched=unwatched)
+    services = await HostServices.open(harness, refresh_unwatched=unwatched)
     await services.create(spec_with_refresh(ECHO, onlyWatched=only_watched))
     clock.ahead += 3_600
     before = await services.log()
@@ -265,7 +265,7 @@ async def test_refresh_of_an_unaccepted_spec_does_not_call_a_writing_tool(
     async def touch(_: Mapping[str, Any]) -> Any:
         used.append(1)
 
-    services = HostServices(harness, TestTool("touch", touch))
+    services = await HostServices.open(harness, TestTool("touch", touch))
     await services.create(
         spec_with_refresh({"kind": "tool.call", "tool": "touch", "confirm": "never"}, tools=("touch",)),
         principal=AGENT,

@@ -30,7 +30,7 @@ async def test_job_that_runs_longer_than_its_interval_is_not_polled(
     harness: RunHarness, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = SlowJob()
-    instances = [HostServices(harness, slow.tool) for _ in range(2)]
+    instances = [await HostServices.open(harness, slow.tool) for _ in range(2)]
     await instances[0].create(slow.spec)
     clock.ahead += 1
     assert await instances[0].refresh.start_due() == POLL_SECONDS
@@ -50,7 +50,7 @@ async def test_slow_job_starts_again_when_it_ends_and_not_at_the_next_poll(
 ) -> None:
     duration = freeze_job_duration(monkeypatch)
     slow = SlowJob()
-    services = HostServices(harness, slow.tool, poll_seconds=3_600)
+    services = await HostServices.open(harness, slow.tool, poll_seconds=3_600)
     await services.create(slow.spec)
     clock.ahead += 1
     services.refresh.start()
@@ -69,7 +69,7 @@ async def test_running_job_is_not_started_again_after_a_clock_jump(
     clock.stop()
     freeze_job_duration(monkeypatch)
     slow = SlowJob()
-    services = HostServices(harness, slow.tool)
+    services = await HostServices.open(harness, slow.tool)
     await services.create(slow.spec)
     clock.ahead += 1
     assert await services.refresh.claim_and_start() == 1
@@ -77,7 +77,7 @@ async def test_running_job_is_not_started_again_after_a_clock_jump(
     clock.ahead += CLAIM_SECONDS + 1  # the machine was suspended
     assert await services.refresh.claim_and_start() == 0
     assert await services.refresh.start_due() == POLL_SECONDS
-    other = HostServices(harness, slow.tool)
+    other = await HostServices.open(harness, slow.tool)
     await services.refresh.renew()
     assert await other.refresh.claim_and_start() == 0, "the expired claim was renewed"
     slow.release.set()
@@ -99,7 +99,7 @@ async def test_job_whose_end_was_not_stored_is_due_again_while_others_run(
 ) -> None:
     """Claims are renewed by name, and the ended job is no longer named."""
     slow = SlowJob()
-    services = HostServices(harness, slow.tool)
+    services = await HostServices.open(harness, slow.tool)
     await services.create(spec_with_refresh(ECHO, every_ms=1_000))
     await services.create(slow.spec, canvas_id="d")
     store = harness.database.executions

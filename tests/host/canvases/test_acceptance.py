@@ -11,7 +11,7 @@ import pytest_asyncio
 from easel.core.audit.record import parse_record
 from easel.core.canvas.execution import ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
-from easel.errors import Forbidden
+from easel.errors import BadInput, Forbidden
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER
 from tests.host.actions.refresh_jobs import run_due_jobs
@@ -47,7 +47,7 @@ def tool() -> TestTool:
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness, tool: TestTool) -> AsyncIterator[HostServices]:
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     yield services
     await services.close()
 
@@ -136,6 +136,57 @@ async def test_nobody_but_a_person_can_claim_that_a_canvas_is_accepted(
     with pytest.raises(Forbidden):
         await library.accept(writer, "c", 1)
     assert not await is_accepted(services)
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("way", ["patch", "upsert", "upsert with all its assets"])
+async def test_saved_spec_accepts_no_page_that_an_agent_wrote(services: HostServices, way: str) -> None:
+    library, draft = services.library, Draft(canvas_id="c", spec=SPEC)
+    change = {"state_patch": None, "title": None, "expected_revision": None}
+    await library.create(THE_OWNER, draft)
+    await library.upsert(AGENT, Draft(canvas_id="c", assets=PAGE))
+    if way == "patch":
+        await library.patch(THE_OWNER, "c", spec=WIDER, **change)
+    else:
+        assets = {"assets": {PATH: b"mine"}} if way.endswith("assets") else {}
+        await library.upsert(THE_OWNER, replace(draft, spec=WIDER, **assets))
+    assert await is_accepted(services) is way.endswith("assets")
+    await library.accept(THE_OWNER, "c", (await library.get(THE_OWNER, "c")).canvas.revision)
+    await library.patch(THE_OWNER, "c", spec=SPEC, **change)
+    assert await is_accepted(services), "a person's next change keeps the acceptance"
+
+
+@rule("RS-59")
+@pytest.mark.parametrize("way", ["patch", "upsert"])
+async def test_person_who_saves_an_agents_spec_unchanged_accepts_it(services: HostServices, way: str) -> None:
+    library, draft = services.library, Draft(canvas_id="c", spec=SPEC)
+    await library.create(AGENT, draft)
+    patch = [{"op": "add", "path": "/n", "value": 1}]
+    await library.patch(THE_OWNER, "c", spec=None, state_patch=patch, title=None, expected_revision=None)
+    assert not await is_accepted(services), "a state change is no acceptance"
+    if way == "patch":
+        await library.patch(THE_OWNER, "c", spec=SPEC, state_patch=None, title=None, expected_revision=None)
+    else:
+        await library.upsert(THE_OWNER, draft)
+    assert await is_accepted(services)
+    assert [event["changedPaths"] for _, event in (await services.log("canvas.updated"))[1:]] == [
+        ["$accepted"]
+    ]
+
+
+@rule("RS-59")
+async def test_accepted_member_is_refused_if_the_change_does_not_accept(services: HostServices) -> None:
+    library, draft = services.library, Draft(canvas_id="c", is_accepted=True)
+    mine = {PATH: b"mine"}
+    await services.create(SPEC)
+    assert (await library.upsert(THE_OWNER, draft)).canvas.is_accepted, "it is accepted already"
+    await library.upsert(AGENT, Draft(canvas_id="c", assets=PAGE))
+    before = await library.get(THE_OWNER, "c")
+    for change in ({}, {"spec": SPEC}, {"assets": mine}):
+        with pytest.raises(BadInput, match=r"canvas\.accept"):
+            await library.upsert(THE_OWNER, replace(draft, **change))
+    assert await library.get(THE_OWNER, "c") == before
+    assert (await library.upsert(THE_OWNER, replace(draft, spec=SPEC, assets=mine))).canvas.is_accepted
 
 
 # --- audit -------------------------------------------------------------------------------------------------
@@ -246,7 +297,7 @@ async def test_argument_that_is_no_longer_read_by_a_shell_asks(
 
 @rule("RS-68", "RS-45")
 async def test_tool_that_was_unknown_and_claims_to_be_read_only_asks(harness: RunHarness) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     await services.library.create(THE_OWNER, Draft(canvas_id="c", spec=LOOKING))
     services.tools.add([TestTool(TOOL, work, read_only=True)])
     assert await asks(services, "look")
@@ -260,7 +311,7 @@ async def test_tool_that_was_unknown_and_claims_to_be_read_only_asks(harness: Ru
 @rule("RS-68", "RS-45")
 async def test_refresh_of_a_weakened_tool_does_not_fire_and_shows_why(harness: RunHarness) -> None:
     tool = TestTool(TOOL, work, read_only=True)
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     jobs = [{"id": "r", "everyMs": 1_000, "action": "go"}]
     await services.create({**SPEC, "refresh": jobs})
     redeclare(services, tool, idempotent=True)

@@ -38,7 +38,7 @@ SPEC = {
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness) -> AsyncIterator[HostServices]:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     yield services
     await services.close()
 
@@ -114,7 +114,7 @@ async def test_get_reports_failing_jobs(harness: RunHarness) -> None:
     async def fail(_: Mapping[str, Any]) -> Any:
         raise ToolFailed(tool="poke", reason="the door is locked")
 
-    services = HostServices(harness, TestTool("poke", fail, read_only=True))
+    services = await HostServices.open(harness, TestTool("poke", fail, read_only=True))
     await services.create(spec_with_refresh({"kind": "tool.call", "tool": "poke"}, tools=("poke",)))
     assert "failing" not in await call_canvas(services, "get", canvasId="c")
     harness.clock.ahead += 60
@@ -162,7 +162,7 @@ async def test_confirm_never_by_an_agent_counts_as_auto_until_accepted(harness: 
     async def touch(_: Mapping[str, Any]) -> Any:
         return "touched"
 
-    services = HostServices(harness, TestTool("touch", touch))
+    services = await HostServices.open(harness, TestTool("touch", touch))
     spec = {
         "version": 1,
         "toolPolicy": {"allow": ["touch"]},
@@ -197,7 +197,7 @@ async def test_page_written_by_an_agent_ends_the_acceptance(harness: RunHarness)
     async def touch(_: Mapping[str, Any]) -> Any:
         return "touched"
 
-    services = HostServices(harness, TestTool("touch", touch))
+    services = await HostServices.open(harness, TestTool("touch", touch))
     action = {"kind": "tool.call", "tool": "touch", "confirm": "never"}
     await services.create({"toolPolicy": {"allow": ["touch"]}, "actions": {"go": action}})
     agent = Principal(THE_OWNER.account_id, "agent", kind=PrincipalKind.AGENT)
@@ -246,7 +246,7 @@ async def _context_of_a_run(services: HostServices) -> ToolContext:
 async def test_gsv_canvas_acts_as_an_agent_when_a_person_runs_the_action(
     harness: RunHarness,
 ) -> None:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     inner = {"version": 1, "toolPolicy": {"allow": ["gsv__Sleep"]}, "actions": {}}
     upsert = {"operation": "upsert", "canvasId": "c", "spec": inner}
     spec = {

@@ -27,7 +27,7 @@ PHONE = person(OWNER, "phone")  # a person's own token
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness) -> AsyncIterator[HostServices]:
-    services = HostServices(harness)
+    services = await HostServices.open(harness)
     yield services
     await services.close()
 

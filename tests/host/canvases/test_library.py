@@ -4,77 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.spec import SpecLimits
 from easel.errors import BadInput, CorruptData, NotFound, RevisionConflict, TooLarge, Unavailable
-from easel.host.canvases.assets import AssetLimits, CanvasAssets
+from easel.host.canvases.assets import AssetLimits
 from easel.host.canvases.drafts import Draft
-from easel.host.canvases.library import CanvasLibrary
-from easel.host.canvases.transactions import CanvasTransactions
-from easel.host.canvases.views import NO_CONNECTION, CanvasViews
-from easel.host.tools.native import native_tools
-from easel.host.tools.registry import ToolRegistry
-from easel.stores.blobs.store import open_blobs
+from easel.host.canvases.views import NO_CONNECTION, VIEW_TTL_SECONDS, CanvasViews
+from tests.host.services import HostServices
 from tests.requirements import rule
 from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.host.conftest import RunHarness, TurnableClock
 
-VIEW_SECONDS = 60.0
 
-
-class CanvasServices:
-    """The services of canvases on one store. Several may share a store, as instances do."""
-
-    def __init__(self, harness: RunHarness) -> None:
-        self.harness = harness
-        store, self.blobs = harness.database.canvases, open_blobs(str(harness.database.path.parent / "blobs"))
-        self.transactions = transactions = CanvasTransactions(
-            store, self.blobs, harness.database.notifier, harness.audit
-        )
-        self.assets = CanvasAssets(store, transactions, self.blobs, AssetLimits(1_000, 3))
-        self.library = CanvasLibrary(
-            store,
-            transactions,
-            self.assets,
-            harness.artifacts,
-            ToolRegistry(native_tools(), audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000),
-            notifier=harness.database.notifier,
-            audit=harness.audit,
-            limits=SpecLimits(state_bytes=2_000),
-        )
-        self.views = CanvasViews(store, transactions, view_ttl_seconds=VIEW_SECONDS)
-
-    async def keys(self) -> list[str]:
-        return sorted([key async for key in self.blobs.list("accounts")])
-
-    async def log(self, canvas_id: str = "c") -> list[tuple[str, dict[str, Any]]]:
-        events = await self.harness.database.canvases.events_after(f"owner/{canvas_id}", 0, 100)
-        return [(event.type, msgspec.json.decode(event.data)) for event in events]
+async def open_services(harness: RunHarness, **settings: Any) -> HostServices:
+    services = await HostServices.open(harness, max_state_bytes=2_000, **settings)
+    services.assets._limits = AssetLimits(1_000, 3)
+    return services
 
 
 @pytest_asyncio.fixture
-async def services(harness: RunHarness) -> CanvasServices:
-    services = CanvasServices(harness)
+async def services(harness: RunHarness) -> AsyncIterator[HostServices]:
+    services = await open_services(harness)
     await services.library.create(THE_OWNER, Draft(canvas_id="c"))
-    return services
+    yield services
+    await services.close()
 
 
 @rule("CV-35")
 async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_them(
-    services: CanvasServices, harness: RunHarness, clock: TurnableClock
+    services: HostServices, harness: RunHarness, clock: TurnableClock
 ) -> None:
-    crashed, alive = services.views, CanvasServices(harness).views
+    crashed, alive = services.views, (await open_services(harness)).views
     await crashed.open(THE_OWNER, "c", "browser", "con_crashed")
     renewed, _ = await alive.open(THE_OWNER, "c", "phone", "con_alive")
     closed = 0
     for _ in range(3):
-        clock.ahead += VIEW_SECONDS / 3 + 1
+        clock.ahead += VIEW_TTL_SECONDS / 3 + 1
         closed += await alive.once()
     assert closed == 1
     snapshot = await services.library.get(THE_OWNER, "c")
@@ -89,8 +60,8 @@ async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_th
 
 
 @rule("CV-35")
-async def test_started_service_closes_expired_views(services: CanvasServices, harness: RunHarness) -> None:
-    views = CanvasViews(harness.database.canvases, services.transactions, view_ttl_seconds=0.03)
+async def test_started_service_closes_expired_views(services: HostServices, harness: RunHarness) -> None:
+    views = CanvasViews(harness.database.canvases, services.views._transactions, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
     views.start()
 
@@ -103,10 +74,10 @@ async def test_started_service_closes_expired_views(services: CanvasServices, ha
 
 @rule("CV-35")
 async def test_client_that_reconnects_to_another_instance_is_counted_once(
-    services: CanvasServices, harness: RunHarness
+    services: HostServices, harness: RunHarness
 ) -> None:
     """A view without a connection is not replaced."""
-    crashed, alive = services.views, CanvasServices(harness).views
+    crashed, alive = services.views, (await open_services(harness)).views
     await crashed.open(THE_OWNER, "c", "browser", "con_crashed")
     other, _ = await crashed.open(THE_OWNER, "c", "phone", "con_other")
     single, _ = await alive.open(THE_OWNER, "c", "browser", NO_CONNECTION)
@@ -124,32 +95,34 @@ async def test_client_that_reconnects_to_another_instance_is_counted_once(
 
 @rule("CV-35")
 async def test_view_renewed_during_the_check_is_not_closed(
-    services: CanvasServices, clock: TurnableClock
+    services: HostServices, clock: TurnableClock
 ) -> None:
     view, _ = await services.views.open(THE_OWNER, "c", "browser", "con_1")
-    clock.ahead += VIEW_SECONDS + 1
+    clock.ahead += VIEW_TTL_SECONDS + 1
     store = services.harness.database.canvases
     expired = await store.list_expired_views(10)
-    await store.renew_views(["con_1"], VIEW_SECONDS)
+    await store.renew_views(["con_1"], VIEW_TTL_SECONDS)
     for _, canvas_id, expired_view in expired:
         assert not await services.views._close(THE_OWNER, canvas_id, expired_view, only_expired=True)
     assert (await services.library.get(THE_OWNER, "c")).live_views == [view]
 
 
-async def test_ended_connection_closes_its_views_and_skips_deleted_canvases(services: CanvasServices) -> None:
+async def test_ended_connection_closes_its_views_and_skips_deleted_canvases(services: HostServices) -> None:
     await services.library.create(THE_OWNER, Draft(canvas_id="d"))
     for name in ("c", "d"):
         await services.views.open(THE_OWNER, name, "browser", "con_1")
     await services.library.delete(THE_OWNER, "c")
     await services.views.close_connection(THE_OWNER, "con_1")
     assert (await services.library.get(THE_OWNER, "d")).views == []
-    assert [data["status"] for kind, data in await services.log("d") if kind == "canvas.view.updated"] == [
+    assert [
+        data["status"] for kind, data in await services.log(canvas_id="d") if kind == "canvas.view.updated"
+    ] == [
         "opened",
         "closed",
     ]
 
 
-async def test_old_blob_without_a_row_is_swept_and_assets_are_kept(services: CanvasServices) -> None:
+async def test_old_blob_without_a_row_is_swept_and_assets_are_kept(services: HostServices) -> None:
     await services.assets.put(THE_OWNER, "c", "assets/a.txt", b"mine", None)
     [orphan] = await services.assets.store(
         THE_OWNER.account_id,
@@ -159,17 +132,17 @@ async def test_old_blob_without_a_row_is_swept_and_assets_are_kept(services: Can
     )
     assert await services.assets.sweep() == 0, "its row may be about to be written"
     assert await services.assets.sweep(grace_seconds=-1) == 1
-    assert orphan.blob_key not in await services.keys()
+    assert orphan.blob_key not in await services.blob_keys()
     assert (await services.assets.read(THE_OWNER, "c", "assets/a.txt"))[1] == b"mine"
 
 
-async def test_refused_asset_leaves_no_blob(services: CanvasServices) -> None:
+async def test_refused_asset_leaves_no_blob(services: HostServices) -> None:
     for name in ("a", "b"):
         await services.assets.put(THE_OWNER, "c", f"assets/{name}", b"x", None)
     with pytest.raises(BadInput, match="upper and lower case"):
         await services.assets.put(THE_OWNER, "c", "assets/A", b"x", None)
     await services.assets.put(THE_OWNER, "c", "assets/c", b"x", None)
-    keys = await services.keys()
+    keys = await services.blob_keys()
     assert len(keys) == 3
     with pytest.raises(BadInput, match="at most 3 assets"):
         await services.assets.put(THE_OWNER, "c", "assets/d", b"x", None)
@@ -183,10 +156,10 @@ async def test_refused_asset_leaves_no_blob(services: CanvasServices) -> None:
         await services.library.create(
             THE_OWNER, Draft(canvas_id="e", assets={f"assets/{n}": b"x" for n in range(4)})
         )
-    assert await services.keys() == keys
+    assert await services.blob_keys() == keys
 
 
-async def test_upsert_stores_only_assets_that_changed(services: CanvasServices) -> None:
+async def test_upsert_stores_only_assets_that_changed(services: HostServices) -> None:
     page = {"assets/a": b"a", "assets/b": b"b"}
     await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets=page))
     before = (await services.library.get(THE_OWNER, "c")).assets
@@ -196,14 +169,14 @@ async def test_upsert_stores_only_assets_that_changed(services: CanvasServices) 
     assert changed.assets[0] == before[0]
     assert changed.assets[1] != before[1]
     assert (await services.log())[-1][1]["changedPaths"] == ["$assets/b"]
-    assert len(await services.keys()) == 3, "one of each content"
+    assert len(await services.blob_keys()) == 3, "one of each content"
     await services.blobs.delete(before[0].blob_key)
     await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets={**page, "assets/b": b"B"}))
     assert (await services.assets.read(THE_OWNER, "c", "assets/a"))[1] == b"a", "a missing blob is replaced"
 
 
 async def test_upsert_stores_an_asset_again_that_others_replaced_meanwhile(
-    services: CanvasServices, monkeypatch: pytest.MonkeyPatch
+    services: HostServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, store = {"assets/a": b"a", "assets/b": b"b"}, services.assets.store
     await services.library.upsert(THE_OWNER, Draft(canvas_id="c", assets=page))
@@ -221,7 +194,7 @@ async def test_upsert_stores_an_asset_again_that_others_replaced_meanwhile(
     assert await services.assets.sweep(grace_seconds=-1) == 0
 
 
-async def test_missing_or_changed_blob_is_reported_as_corrupt(services: CanvasServices) -> None:
+async def test_missing_or_changed_blob_is_reported_as_corrupt(services: HostServices) -> None:
     asset, _ = await services.assets.put(THE_OWNER, "c", "assets/a", b"abc", None)
     await services.blobs.delete(asset.blob_key)
     with pytest.raises(CorruptData):
@@ -234,7 +207,7 @@ async def test_missing_or_changed_blob_is_reported_as_corrupt(services: CanvasSe
 
 
 async def test_unavailable_blob_storage_changes_nothing(
-    services: CanvasServices, monkeypatch: pytest.MonkeyPatch
+    services: HostServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> int:
         raise Unavailable(what="The blob store")
@@ -248,7 +221,7 @@ async def test_unavailable_blob_storage_changes_nothing(
     assert await services.library.get(THE_OWNER, "c") == before
 
 
-async def test_oversized_state_is_refused_by_every_method(services: CanvasServices) -> None:
+async def test_oversized_state_is_refused_by_every_method(services: HostServices) -> None:
     big = {"text": "x y " * 600}
     with pytest.raises(TooLarge):
         await services.library.create(THE_OWNER, Draft(canvas_id="e", state=big))
@@ -278,7 +251,7 @@ async def test_oversized_state_is_refused_by_every_method(services: CanvasServic
         "user:main:x",
     ],
 )
-async def test_invalid_owner_session_key_is_refused(services: CanvasServices, key: str) -> None:
+async def test_invalid_owner_session_key_is_refused(services: HostServices, key: str) -> None:
     with pytest.raises(BadInput, match="ownerSessionKey"):
         await services.library.create(THE_OWNER, Draft(canvas_id="e", owner_session_key=key))
     created = await services.library.create(
@@ -287,7 +260,7 @@ async def test_invalid_owner_session_key_is_refused(services: CanvasServices, ke
     assert created.canvas.session_key == "agent:main:work"
 
 
-async def test_title_of_a_spec_is_used_until_the_canvas_is_renamed(services: CanvasServices) -> None:
+async def test_title_of_a_spec_is_used_until_the_canvas_is_renamed(services: HostServices) -> None:
     async def save(canvas_id: str, spec_title: str | None, title: str | None = None) -> str:
         spec = {"version": 1, "description": f"saved with {title}"} | (
             {"title": spec_title} if spec_title else {}

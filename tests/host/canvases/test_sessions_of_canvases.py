@@ -49,7 +49,7 @@ def tool() -> RecordSession:
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness, tool: RecordSession) -> AsyncIterator[HostServices]:
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     yield services
     await services.close()
 
@@ -213,7 +213,7 @@ async def test_same_page_from_an_agent_keeps_the_author_and_leaves_no_blob(servi
     created = await upsert(services, spec=SPEC, assets=PAGE)
     asset, revision = await services.assets.put(AGENT, "c", PATH, PAGE[PATH], None)
     assert (await read(services), revision, asset.size) == (created, 1, len(PAGE[PATH]))
-    assert [key async for key in services.blobs.list("accounts")] == [created.assets[0].blob_key]
+    assert await services.blob_keys() == [created.assets[0].blob_key]
 
 
 @rule("RS-72", "RS-64")

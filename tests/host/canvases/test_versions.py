@@ -37,17 +37,13 @@ def tool() -> TestTool:
 
 @pytest_asyncio.fixture
 async def services(harness: RunHarness, tool: TestTool) -> AsyncIterator[HostServices]:
-    services = HostServices(harness, tool)
+    services = await HostServices.open(harness, tool)
     yield services
     await services.close()
 
 
 async def upsert(services: HostServices, principal: Principal = THE_OWNER, **parts: Any) -> None:
     await services.library.upsert(principal, Draft(canvas_id="c", **parts))
-
-
-async def keys(services: HostServices) -> list[str]:
-    return [key async for key in services.blobs.list("accounts")]
 
 
 # --- what a restore gives -----------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ async def test_restore_gives_exactly_the_content_of_the_version(services: HostSe
         assert current.number == len(machine.earlier) + 1
         assert await services.assets.sweep(grace_seconds=-10) == 0, "every blob is in use"
         await services.library.delete(THE_OWNER, machine.canvas_id)
-    assert await keys(services) == []
+    assert await services.blob_keys() == []
 
 
 async def test_restore_makes_a_version_with_the_restored_number_and_keeps_the_state(
