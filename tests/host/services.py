@@ -13,12 +13,13 @@ from easel.core.canvas.spec import SpecLimits
 from easel.core.principal import THE_OWNER
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
+from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.request import ActionRequest
 from easel.host.actions.service import ActionService
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
+from easel.host.actions.transitions import ExecutionTransitions
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.drafts import Draft
@@ -34,7 +35,7 @@ from easel.stores.blobs.store import open_blobs
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal
-    from easel.host.actions.outcomes import ActionResult
+    from easel.host.actions.result import ActionResult
     from easel.host.ports import Tool
     from tests.host.conftest import RunHarness
 
@@ -59,7 +60,7 @@ class HostServices:
         database = harness.database
         notifier, audit, instance = database.notifier, harness.audit, new_worker_id()
         self.blobs = blobs = open_blobs(str(database.path.parent / "blobs"))
-        changes = CanvasTransactions(database.canvases, blobs, notifier, audit)
+        changes = CanvasTransactions(database.canvases, harness.artifacts, blobs, notifier, audit)
         self.tools = ToolRegistry(
             [*native_tools(), *tools], audit=audit, timeout_seconds=TOOL_SECONDS, max_result_bytes=100_000
         )
@@ -68,7 +69,6 @@ class HostServices:
             database.canvases,
             changes,
             assets,
-            harness.artifacts,
             self.tools,
             notifier=notifier,
             audit=audit,

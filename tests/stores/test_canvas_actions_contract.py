@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.action.output import OutputChunk, append_output
-from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
-from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import (
+from easel.core.action.execution import (
     EXECUTION_TRANSITIONS,
     TERMINAL,
     DuplicateRequest,
     Execution,
+    ExecutionChange,
     ExecutionStatus,
     StaleTransition,
     Transition,
 )
+from easel.core.action.output import OutputChunk, append_output
+from easel.core.canvas.canvas import CanvasSnapshot, NewCanvas
+from easel.core.canvas.events import CanvasEvents
 from easel.core.stream.payload_limit import offload_large_values
 from easel.ids import OWNER, AccountId, CanvasId, new_event_id
 from tests.requirements import case, rule
@@ -28,7 +29,7 @@ from tests.stores.harness import CONSTRAINT_ERRORS, Store, new_run
 from tests.support.artifacts import new as an_artifact
 
 if TYPE_CHECKING:
-    from easel.host.ports import CanvasActionStore, CanvasStore
+    from easel.host.ports import CanvasStore, ExecutionStore
 
 NAME = CanvasId("cockpit")
 ANN = AccountId("ann")
@@ -43,7 +44,7 @@ def canvases(store: Store) -> CanvasStore:
 
 
 @pytest.fixture
-def actions(store: Store) -> CanvasActionStore:
+def actions(store: Store) -> ExecutionStore:
     return store.database.canvas_actions
 
 
@@ -74,12 +75,12 @@ async def store_transition(
     """Store a transition with one event, and with a change of the state if one is given."""
     execution = transition.execution
 
-    def decide(snapshot: CanvasSnapshot) -> Change:
+    def decide(snapshot: CanvasSnapshot) -> ExecutionChange:
         canvas = snapshot.canvas
         event = EVENTS.action(
             "started", canvas.revision, {"eventId": execution.event_id, "actionId": execution.action_id}
         )
-        return Change(
+        return ExecutionChange(
             events=[event],
             is_mutation=bool(state),
             state={**canvas.state, **state} if state else None,
@@ -122,7 +123,7 @@ def confirm_transition(
     )
 
 
-async def get_execution(actions: CanvasActionStore, execution: Execution) -> Execution:
+async def get_execution(actions: ExecutionStore, execution: Execution) -> Execution:
     stored = await actions.get(execution.account_id, execution.event_id)
     assert stored is not None
     return stored
@@ -139,7 +140,7 @@ async def get_canvas(canvases: CanvasStore) -> tuple[int, Any, int]:
 
 @rule("CV-48", "RS-15")
 async def test_record_has_actor_call_times_and_outcome(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(request_id="r1"))
@@ -173,7 +174,7 @@ async def test_record_has_actor_call_times_and_outcome(
     [(ExecutionStatus.RUNNING, True), (ExecutionStatus.COMPLETED, True), (ExecutionStatus.REFUSED, False)],
 )
 async def test_confirmed_execution_starts_when_it_is_confirmed(
-    canvases: CanvasStore, actions: CanvasActionStore, status: ExecutionStatus, starts: bool
+    canvases: CanvasStore, actions: ExecutionStore, status: ExecutionStatus, starts: bool
 ) -> None:
     """A state patch is completed by its first transition; a refused execution has no start."""
     await create_canvas(canvases)
@@ -192,9 +193,7 @@ async def test_confirmed_execution_starts_when_it_is_confirmed(
 
 @rule("CV-22")
 @case("X6")
-async def test_resolved_call_is_read_back_unchanged(
-    canvases: CanvasStore, actions: CanvasActionStore
-) -> None:
+async def test_resolved_call_is_read_back_unchanged(canvases: CanvasStore, actions: ExecutionStore) -> None:
     await create_canvas(canvases)
     text = '{"z":1,"a":[1.0,1e2,12345678901234567890,-0.0,0.1],"é":"\\u2028\\"","b":{"y":null,"x":""}}'
     resolved = msgspec.json.decode(text)
@@ -210,7 +209,7 @@ async def test_resolved_call_is_read_back_unchanged(
 
 @rule("CV-36")
 async def test_repeated_request_id_stores_no_second_execution(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     await create_canvas(canvases, "other")
@@ -249,7 +248,7 @@ async def test_concurrent_requests_with_one_id_start_once(canvases: CanvasStore,
 @rule("CV-22")
 @case("X6")
 async def test_concurrent_confirmations_start_the_execution_once(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(ExecutionStatus.ASKED))
@@ -270,7 +269,7 @@ async def test_concurrent_confirmations_start_the_execution_once(
 
 @rule("CV-23", "CV-42")
 async def test_execution_ends_once_and_a_late_result_is_not_stored(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases)
@@ -305,7 +304,7 @@ async def test_execution_ends_once_and_a_late_result_is_not_stored(
     ],
 )
 async def test_transition_from_another_status_changes_nothing(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store, transition: Any
+    canvases: CanvasStore, actions: ExecutionStore, store: Store, transition: Any
 ) -> None:
     await create_canvas(canvases)
     await store.add_user(ANN)
@@ -323,7 +322,7 @@ async def test_transition_from_another_status_changes_nothing(
 
 @rule("CV-42")
 async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     kept, dropped, ended, pending = [
@@ -358,7 +357,7 @@ async def test_execution_that_is_not_renewed_is_orphaned_when_its_claim_expires(
 
 @rule("CV-22", "CV-48")
 async def test_unanswered_confirmation_is_orphaned_after_its_time(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     late, early, answered = [
@@ -388,7 +387,7 @@ async def test_unanswered_confirmation_is_orphaned_after_its_time(
 
 @rule("CV-37", "CV-42")
 async def test_output_is_stored_only_while_the_execution_runs(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases)
@@ -437,7 +436,7 @@ async def test_output_is_stored_only_while_the_execution_runs(
 
 @rule("CV-42")
 async def test_executions_of_a_named_owner_are_orphaned_at_once(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     mine, theirs = (
@@ -460,7 +459,7 @@ async def test_executions_of_a_named_owner_are_orphaned_at_once(
 @rule("CV-43", "CV-42")
 @case("D1")
 async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     sent, unsent, called = [
@@ -496,7 +495,7 @@ async def test_orphaned_execution_with_a_run_is_adopted_by_one_instance(
 
 @rule("CV-34", "CV-23")
 async def test_execution_is_deleted_with_its_canvas_and_its_result_not_stored_in_a_new_one(
-    canvases: CanvasStore, actions: CanvasActionStore
+    canvases: CanvasStore, actions: ExecutionStore
 ) -> None:
     await create_canvas(canvases)
     execution = await start_execution(canvases, new_execution(request_id="r1"))
@@ -515,7 +514,7 @@ async def test_execution_is_deleted_with_its_canvas_and_its_result_not_stored_in
 
 @rule("CV-08", "CV-48")
 async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     await create_canvas(canvases, "other")
@@ -551,7 +550,7 @@ async def test_executions_are_listed_newest_first_per_user_canvas_and_status(
 
 
 async def test_prune_deletes_old_executions_and_keeps_unfinished_ones(
-    canvases: CanvasStore, actions: CanvasActionStore, store: Store
+    canvases: CanvasStore, actions: ExecutionStore, store: Store
 ) -> None:
     await create_canvas(canvases)
     old, running, pending = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from easel.core.canvas.refresh import Due, Failing, Job
-    from easel.host.ports import CanvasActionStore
+    from easel.host.ports import ExecutionStore
     from tests.stores.harness import Store
 
 NAME = CanvasId("cockpit")
@@ -32,7 +32,7 @@ POLL, WATCH = (
 
 
 @pytest.fixture
-def jobs(store: Store) -> CanvasActionStore:
+def jobs(store: Store) -> ExecutionStore:
     return store.database.canvas_actions
 
 
@@ -72,7 +72,7 @@ async def advance_clock(store: Store, seconds: float) -> None:
 
 
 async def claim_jobs(
-    jobs: CanvasActionStore,
+    jobs: ExecutionStore,
     owner: str = HERE,
     *,
     capacity: int = 10,
@@ -92,7 +92,7 @@ async def open_view(store: Store, seconds: float = LEASE) -> None:
 
 @rule("CV-19")
 async def test_job_is_due_one_interval_after_creation_and_after_each_run(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     due_in = await jobs.next_refresh(unwatched=True)
     assert due_in is not None
@@ -112,7 +112,7 @@ async def test_job_is_due_one_interval_after_creation_and_after_each_run(
 
 @rule("RS-45", "CV-51")
 async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await store.add_user("ann")
     await create_canvas(store, POLL, WATCH, name="other")
@@ -141,7 +141,7 @@ async def test_failing_job_is_part_of_its_canvas_until_it_succeeds(
     assert await failing(store) == []
 
 
-async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: CanvasActionStore) -> None:
+async def test_failure_of_a_job_is_deleted_with_the_job(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     [due] = await claim_jobs(jobs)
     await jobs.finish_refresh(HERE, due, failures=1, delay=100, error={"message": "no"})
@@ -168,14 +168,14 @@ async def failing(store: Store, name: str = NAME, user: AccountId = OWNER) -> li
 
 @rule("CV-19")
 @case("X9")
-async def test_concurrent_claims_give_a_job_to_one_owner(store: Store, jobs: CanvasActionStore) -> None:
+async def test_concurrent_claims_give_a_job_to_one_owner(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     found = await asyncio.gather(*(claim_jobs(jobs, f"ins_{number}") for number in range(10)))
     assert sorted(map(len, found)) == [0] * 9 + [1]
 
 
 @case("X9")
-async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: CanvasActionStore) -> None:
+async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: ExecutionStore) -> None:
     await advance_clock(store, EVERY)
     [due] = await claim_jobs(jobs)
     assert await jobs.next_refresh(unwatched=True) is None, (
@@ -191,7 +191,7 @@ async def test_claimed_job_is_not_the_next_due_job(store: Store, jobs: CanvasAct
 
 @case("X9")
 async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs_it(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await create_canvas(store, POLL, name="other")
     await advance_clock(store, EVERY)
@@ -206,7 +206,7 @@ async def test_expired_job_is_claimed_by_others_but_not_by_the_process_that_runs
 
 
 @rule("CV-19")
-async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: CanvasActionStore) -> None:
+async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: ExecutionStore) -> None:
     for name in ("lost", "stolen"):
         await create_canvas(store, POLL, name=name)
     await advance_clock(store, EVERY)
@@ -222,7 +222,7 @@ async def test_only_named_jobs_of_the_owner_are_renewed(store: Store, jobs: Canv
 
 
 @rule("CV-19")
-async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: CanvasActionStore) -> None:
+async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: ExecutionStore) -> None:
     await create_canvas(store, POLL, WATCH, name="other")
     await advance_clock(store, EVERY)
     found = {due.job for due in await claim_jobs(jobs)}
@@ -240,7 +240,7 @@ async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: CanvasA
 
 @rule("CV-19")
 async def test_no_job_is_due_without_a_view_where_unwatched_jobs_are_off(
-    store: Store, jobs: CanvasActionStore
+    store: Store, jobs: ExecutionStore
 ) -> None:
     await store.add_user("ann")
     await create_canvas(store, POLL, user=AccountId("ann"))

@@ -22,11 +22,12 @@ from easel.core.tool.offer import OfferLimits
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
+from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.service import ActionService
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
+from easel.host.actions.transitions import ExecutionTransitions
 from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.sign_in import COOKIE_SECONDS, SignIn
 from easel.host.auth.throttle import SignInThrottle
@@ -91,7 +92,7 @@ async def open_shared_services(
     """Build the shared services; at the end, disconnect the nodes."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
-    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
+    transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.max_live_output_bytes, settings.claim_seconds)
     secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
     nodes = NodeRegistry(
@@ -118,7 +119,6 @@ async def open_shared_services(
         database.canvases,
         transactions,
         assets,
-        artifacts,
         tools,
         notifier=notifier,
         audit=audit,
@@ -126,8 +126,8 @@ async def open_shared_services(
         floor=APPROVAL_MODES[settings.approval_mode],
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
-    documents = DocumentTransactions(database.documents, notifier)
-    leases = LeaseKeeper(database.documents, database.canvases, notifier)
+    documents = DocumentTransactions(database.documents, artifacts, notifier)
+    leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
         database.settings, open_cipher(settings), notifier, audit, host_model(settings)

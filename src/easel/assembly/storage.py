@@ -29,11 +29,11 @@ from easel.host.ports import (
     AuditStore,
     Blobs,
     BoardStore,
-    CanvasActionStore,
     CanvasStore,
     CanvasVersionStore,
     DeletionStore,
     DocumentStore,
+    ExecutionStore,
     NodeStore,
     Notifier,
     ReferenceStore,
@@ -75,7 +75,7 @@ class Database(Protocol):
     def canvas_versions(self) -> CanvasVersionStore: ...
 
     @property
-    def canvas_actions(self) -> CanvasActionStore: ...
+    def canvas_actions(self) -> ExecutionStore: ...
 
     @property
     def documents(self) -> DocumentStore: ...

@@ -2,7 +2,7 @@
 
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
-from easel.host.actions.outcomes import RecordRetention
+from easel.host.actions.retention import RecordRetention
 from easel.host.audit_chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge

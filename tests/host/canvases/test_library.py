@@ -35,14 +35,13 @@ class CanvasServices:
         self.harness = harness
         store, self.blobs = harness.database.canvases, open_blobs(str(harness.database.path.parent / "blobs"))
         self.transactions = transactions = CanvasTransactions(
-            store, self.blobs, harness.database.notifier, harness.audit
+            store, harness.artifacts, self.blobs, harness.database.notifier, harness.audit
         )
         self.assets = CanvasAssets(store, transactions, self.blobs, AssetLimits(1_000, 3))
         self.library = CanvasLibrary(
             store,
             transactions,
             self.assets,
-            harness.artifacts,
             ToolRegistry(native_tools(), audit=harness.audit, timeout_seconds=5, max_result_bytes=10_000),
             notifier=harness.database.notifier,
             audit=harness.audit,

@@ -14,6 +14,7 @@ from easel.core.principal import THE_OWNER
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import Unavailable
 from easel.host.documents.leases import LeaseKeeper
+from easel.host.documents.transactions import DocumentTransactions
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import rule
 from tests.support.waiting import wait_for
@@ -47,7 +48,8 @@ def keeper_on(
     instance: Instance, store: CountingStore, clock: Callable[[], float] = time.monotonic
 ) -> LeaseKeeper:
     documents: Any = store
-    return LeaseKeeper(documents, instance.database.canvases, instance.notifier, clock=clock)
+    transactions = DocumentTransactions(documents, instance.artifacts, instance.notifier)
+    return LeaseKeeper(transactions, instance.database.canvases, instance.notifier, clock=clock)
 
 
 class Clock:

@@ -27,7 +27,7 @@ from easel.host.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.metrics import REFRESHES
 from easel.host.periodic import Periodic
-from easel.host.ports import CanvasActionStore
+from easel.host.ports import ExecutionStore
 
 MIN_WAIT_SECONDS = 0.01
 MAX_REASON_LENGTH = 300  # characters, so that the event stays within its size limit
@@ -46,7 +46,7 @@ class RefreshLimits:
 class RefreshScheduler:
     def __init__(
         self,
-        jobs: CanvasActionStore,
+        jobs: ExecutionStore,
         actions: ActionService,
         changes: CanvasTransactions,
         audit: Audit,

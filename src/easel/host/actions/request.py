@@ -7,8 +7,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.execution import actor_of
 from easel.core.action.transitions import ActionStart
-from easel.core.canvas.execution import actor_of
 from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.core.values.fingerprint import fingerprint

@@ -15,12 +15,12 @@ from easel.core.document.document import Document, DocumentChange
 from easel.core.document.lease import TTL, Held, release
 from easel.core.principal import host_for
 from easel.core.run.run import Claim
-from easel.core.stream.notifications import CanvasAppended
-from easel.errors import Unavailable
+from easel.errors import NotFound, Unavailable
 from easel.host.canvas_heads import notify_canvases
+from easel.host.documents.transactions import DocumentTransactions
 from easel.host.periodic import Periodic
-from easel.host.ports import DocumentStore, LogSource, Notifier
-from easel.ids import AccountId, CanvasId, RunId, new_event_id, scoped_key
+from easel.host.ports import LogSource, Notifier
+from easel.ids import AccountId, CanvasId, RunId, new_event_id
 
 RENEW_SECONDS = 1.0  # the leases of a run are renewed at most this often
 EXPIRY_SECONDS = 2.0
@@ -35,13 +35,14 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        documents: DocumentStore,
+        transactions: DocumentTransactions,
         canvases: LogSource,
         notifier: Notifier,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._documents = documents
+        self._transactions = transactions
+        self._documents = transactions.store
         self._canvases = canvases
         self._notifier = notifier
         self._clock = clock
@@ -122,18 +123,14 @@ class LeaseKeeper:
 
     async def _release_expired(self, account_id: AccountId, canvas_id: CanvasId) -> None:
         events = CanvasEvents.by(host_for(account_id), canvas_id, event_id=new_event_id())
-        is_released = False
 
         def decide(document: Document) -> DocumentChange | None:
-            nonlocal is_released
             lease = document.lease
-            is_released = isinstance(lease, Held) and not lease.is_live(document.now)
-            if not isinstance(lease, Held) or not is_released:
+            if not isinstance(lease, Held) or lease.is_live(document.now):
                 return None
             free = release(lease)
             event = events.lease_changed(document.canvas_revision, free, "expired")
             return DocumentChange(lease=free, events=[event])
 
-        document = await self._documents.change(account_id, canvas_id, decide)
-        if document is not None and is_released:
-            self._notifier.notify(CanvasAppended(scoped_key(account_id, canvas_id), document.last_seq))
+        with contextlib.suppress(NotFound):
+            await self._transactions.apply(account_id, canvas_id, decide)

@@ -7,9 +7,10 @@ value, unless a method names an exception.
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
-from easel.host.ports.canvases import CanvasActionStore, CanvasStore, CanvasVersionStore
+from easel.host.ports.canvases import CanvasStore, CanvasVersionStore
 from easel.host.ports.deletions import DeletionStore
 from easel.host.ports.documents import DocumentStore, LeaseActivity
+from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
@@ -26,11 +27,11 @@ __all__ = [
     "AuditStore",
     "Blobs",
     "BoardStore",
-    "CanvasActionStore",
     "CanvasStore",
     "CanvasVersionStore",
     "DeletionStore",
     "DocumentStore",
+    "ExecutionStore",
     "LeaseActivity",
     "LogSource",
     "Model",

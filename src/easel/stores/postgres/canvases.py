@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from easel.core.action.execution import DuplicateRequest, ExecutionChange, StaleTransition, Transition
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -134,7 +134,7 @@ class PostgresCanvases:
                 await document_changes.close_document(connection, ids)
             elif change.spec is not None or change.owner_session_key is not None:
                 await document_changes.open_document(connection, ids)
-            if change.transition is not None:
+            if isinstance(change, ExecutionChange):
                 await _store_transition(connection, change.transition, stored, seconds)
             outcome = build_outcome(snapshot, change, **stored)
             blob_keys = [*outcome.orphaned_blobs, *released]

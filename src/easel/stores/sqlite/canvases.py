@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from easel.core.action.execution import DuplicateRequest, ExecutionChange, StaleTransition, Transition
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -143,7 +143,7 @@ class SqliteCanvases:
                 document_changes.close_document(connection, ids)
             elif change.spec is not None or change.owner_session_key is not None:
                 document_changes.open_document(connection, ids)
-            if change.transition is not None:
+            if isinstance(change, ExecutionChange):
                 _store_transition(
                     connection,
                     change.transition,
