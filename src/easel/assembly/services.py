@@ -127,7 +127,7 @@ async def open_shared_services(
     )
     boards = Boards(database.boards, artifacts, notifier, board_limits(settings))
     documents = DocumentTransactions(database.documents, artifacts, notifier)
-    leases = LeaseKeeper(documents, database.canvases, notifier)
+    leases = LeaseKeeper(documents, database.canvases, notifier, step_seconds=settings.step_lease_seconds)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
         database.settings, open_cipher(settings), notifier, audit, host_model(settings)

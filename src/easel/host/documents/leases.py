@@ -6,7 +6,7 @@ alone decides whether a lease is live; a lease that is not renewed expires. Does
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 
 import structlog
 
@@ -31,7 +31,7 @@ log = structlog.get_logger("documents")
 
 
 class LeaseKeeper:
-    """Implements `LeaseActivity`."""
+    """Implements `Leases`. `step_seconds` limits how long a request to a provider keeps a lease. RS-70"""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class LeaseKeeper:
         canvases: LogSource,
         notifier: Notifier,
         *,
+        step_seconds: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._transactions = transactions
@@ -48,6 +49,17 @@ class LeaseKeeper:
         self._clock = clock
         self._held: dict[RunId, set[CanvasId]] = {}
         self._renewed_at: dict[RunId, float] = {}
+        self._step_seconds = step_seconds
+        self._requests: dict[RunId, float] = {}  # when each request to a provider in flight began
+
+    @contextlib.asynccontextmanager
+    async def of(self, claim: Claim) -> AsyncGenerator["RunLease"]:
+        lease = RunLease(self, claim)
+        try:
+            yield lease
+        finally:
+            if not lease.is_kept:
+                await self.release(claim)
 
     def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None:
         """Remember that the run has a lease, which was renewed just now."""
@@ -73,9 +85,20 @@ class LeaseKeeper:
         if run_id in self._held and self._clock() - self._renewed_at[run_id] >= RENEW_SECONDS:
             await self._renew([run_id])
 
-    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
+    @contextlib.contextmanager
+    def waiting(self, run_id: RunId) -> Generator[None]:
+        """Keep the leases of a run while its request to a provider is in flight."""
+        self._requests[run_id] = self._clock()
+        try:
+            yield
+        finally:
+            del self._requests[run_id]
+
+    async def renew_in_flight(self) -> None:
         """Renew the leases of the runs that wait for a provider, in one statement. RS-70"""
-        if holders := [run_id for run_id in run_ids if run_id in self._held]:
+        began_after = self._clock() - self._step_seconds
+        waiting = [run_id for run_id, began_at in self._requests.items() if began_at > began_after]
+        if holders := [run_id for run_id in waiting if run_id in self._held]:
             await self._renew(holders)
 
     async def _renew(self, run_ids: list[RunId]) -> None:
@@ -100,11 +123,14 @@ class LeaseKeeper:
             released = await self._documents.release_leases(claim)
             await notify_canvases(self._canvases, self._notifier, claim.account_id, released)
 
-    # -- expiry ----------------------------------------------------------------------------------------------
+    def periodics(self) -> list[Periodic]:
+        """Return the renewal of leases, and the release of expired ones, which any instance may do."""
+        return [
+            Periodic("leases.renew", TTL.total_seconds() / 3, self.renew_in_flight),
+            Periodic("leases.expire", EXPIRY_SECONDS, self.release_expired),
+        ]
 
-    def periodic(self) -> Periodic:
-        """Return the periodic release of expired leases. Several instances may run it at the same time."""
-        return Periodic("leases.expire", EXPIRY_SECONDS, self.release_expired)
+    # -- expiry ----------------------------------------------------------------------------------------------
 
     async def release_expired(self) -> int:
         """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
@@ -134,3 +160,25 @@ class LeaseKeeper:
 
         with contextlib.suppress(NotFound):
             await self._transactions.apply(account_id, canvas_id, decide)
+
+
+class RunLease:
+    """The leases of one run, as its loop uses them."""
+
+    def __init__(self, keeper: LeaseKeeper, claim: Claim) -> None:
+        self._keeper = keeper
+        self._claim = claim
+        self.is_kept = False
+
+    @property
+    def is_held(self) -> bool:
+        return self._keeper.may_hold(self._claim.run_id)
+
+    async def activity(self) -> None:
+        await self._keeper.note_activity(self._claim.run_id)
+
+    def waiting(self, *, is_remote: bool) -> contextlib.AbstractContextManager[None]:
+        return self._keeper.waiting(self._claim.run_id) if is_remote else contextlib.nullcontext()
+
+    async def release(self) -> None:
+        await self._keeper.release(self._claim)

@@ -56,8 +56,9 @@ from easel.host.documents.answers import (
     describe_success,
 )
 from easel.host.documents.definitions import MAX_LEASE_ID_LENGTH, definitions
+from easel.host.documents.leases import LeaseKeeper
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
-from easel.host.ports import LeaseActivity, Tool
+from easel.host.ports import Tool
 from easel.host.tools.native import Args, NativeTool
 from easel.ids import CanvasId, is_name, new_event_id
 
@@ -84,7 +85,7 @@ class _TextMoved(Exception):
     """The document has another revision than the one that the call was computed on."""
 
 
-def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> list[Tool]:
+def document_tools(transactions: DocumentTransactions, leases: LeaseKeeper, rules: ToolRules) -> list[Tool]:
     """Return the seven tools."""
     own = _DocumentTools(transactions, leases, rules)
     work: dict[str, Work] = {
@@ -103,7 +104,7 @@ def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, ru
 
 
 class _DocumentTools:
-    def __init__(self, transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> None:
+    def __init__(self, transactions: DocumentTransactions, leases: LeaseKeeper, rules: ToolRules) -> None:
         self._transactions = transactions
         self._store = transactions.store
         self._leases = leases

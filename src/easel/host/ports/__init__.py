@@ -9,7 +9,7 @@ from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasStore, CanvasVersionStore
 from easel.host.ports.deletions import DeletionStore
-from easel.host.ports.documents import DocumentStore, LeaseActivity
+from easel.host.ports.documents import DocumentStore, Leases, RunLease
 from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
@@ -32,7 +32,7 @@ __all__ = [
     "DeletionStore",
     "DocumentStore",
     "ExecutionStore",
-    "LeaseActivity",
+    "Leases",
     "LogSource",
     "Model",
     "ModelSource",
@@ -42,6 +42,7 @@ __all__ = [
     "ReferenceStore",
     "RemoteTool",
     "RotatedStore",
+    "RunLease",
     "RunStore",
     "SecretCipher",
     "SecretSource",
