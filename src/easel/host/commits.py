@@ -1,7 +1,7 @@
 """Commits of decisions: what canvases and documents have in common.
 
-Owns that the values that a change offloads are stored before it, and that a lost reply is reported as one. Does
-not know the content of a change.
+Owns that the values that a change offloads are stored before it, and that a lost reply is reported as one.
+Does not know the content of a change.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -44,7 +44,8 @@ class ActionRequest:
         if is_too_deep(self.input):
             raise BadInput(problem=f"input must not be nested deeper than {MAX_DEPTH} levels.")
         for path, leaf in leaves(self.input):
-            refuse_nul(leaf, f"input{format_path(path)}")
+            if isinstance(leaf, str) and "\x00" in leaf:
+                refuse_nul(leaf, f"input{format_path(path)}")
 
     @property
     def digest(self) -> str:

@@ -313,9 +313,9 @@ class ActionService:
     # -- repeated requests -------------------------------------------------------------------------
 
     async def _find_previous(self, principal: Principal, request: ActionRequest) -> Execution | None:
-        canvas_id = parse_canvas_id(request.canvas_id)
         if request.request_id is None:
             return None
+        canvas_id = parse_canvas_id(request.canvas_id)
         return await self._executions.find_by_request_id(principal.account_id, canvas_id, request.request_id)
 
     async def _replay(

@@ -1,8 +1,8 @@
 """Transactions on canvases: a change is decided under the canvas's lock and committed.
 
-Owns the order of the steps, which all canvas services share: store offloaded values, commit the change, notify
-subscribers, record what changed in the audit trail, delete orphaned blobs. Does not know the content of a
-change.
+Owns the order of the steps, which all canvas services share: store offloaded values, commit the change,
+notify subscribers, record what changed in the audit trail, delete orphaned blobs. Does not know the content
+of a change.
 """
 
 import contextlib

@@ -47,8 +47,8 @@ class CanvasStore(LogSource, Protocol):
     ) -> Outcome | None:
         """Apply the change that `decide` returns, with its events, while the canvas is locked. CV-44
 
-        Returns None if there is no such canvas. `decide` may be called on any thread and must be quick; if it
-        raises, nothing is stored. An opened view, or the claim on a running execution, expires after
+        Returns None if there is no such canvas. See `Decide` for the thread of `decide`; if it raises,
+        nothing is stored. An opened view, or the claim on a running execution, expires after
         `seconds`. A change of the spec or the assets keeps the version before; the blobs of versions are not
         orphaned. Raises `DuplicateRequest` or `StaleTransition` if the transition of an execution cannot be
         made.
