@@ -155,8 +155,8 @@ class Change:
 
 
 # Returns None for no change. Called once per attempt of the transaction, while the canvas is locked: on SQLite
-# in the writer thread, where every other write waits, with Postgres on the event loop. So it must be quick: a
-# parsed spec and all else that needs no lock is prepared before and compared with the snapshot.
+# in the writer thread, where every other write waits, with Postgres on the event loop. So it must be quick:
+# a parsed spec and all else that needs no lock is prepared before and compared with the snapshot.
 Decide = Callable[[CanvasSnapshot], Change | None]
 
 
