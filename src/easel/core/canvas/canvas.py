@@ -154,9 +154,10 @@ class Change:
     unreviewed: Mapping[str, str] | None = None  # set by the transaction
 
 
-# Returns None for no change. Called once per attempt of the transaction, while the canvas is locked: on SQLite
-# in the writer thread, where every other write waits, with Postgres on the event loop. So it must be quick:
-# a parsed spec and all else that needs no lock is prepared before and compared with the snapshot.
+# Returns None for no change. Called once per attempt of the transaction, while the canvas is locked:
+# on SQLite in the writer thread, where every other write waits, with Postgres on the event loop.
+# So it must be quick: a parsed spec and all else that needs no lock is prepared
+# before and compared with the snapshot.
 Decide = Callable[[CanvasSnapshot], Change | None]
 
 
