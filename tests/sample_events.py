@@ -5,21 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from easel.core.action.hints import remember_hints
-from easel.core.action.output import OutputChunk, output_events
-from easel.core.action.transitions import (
-    ActionStart,
-    Rules,
+from easel.core.action.ending import (
     complete_execution,
     expire_confirmation,
     fail_execution,
     reject_execution,
-    start_execution,
 )
+from easel.core.action.execution import actor_of
+from easel.core.action.hints import remember_hints
+from easel.core.action.output import OutputChunk, output_events
+from easel.core.action.transitions import ActionStart, Rules, start_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import parse_spec
 from easel.core.document.document import Author, AuthorKind
 from easel.core.document.lease import Free
@@ -142,7 +140,6 @@ def action_events() -> Iterator[Envelope]:
         definitions={"gsv__Echo": echo},
         floor=Confirm.NEVER,
         state_bytes=10_000,
-        public_message=lambda problem: problem.message,
     )
     for action_id in actions | {"ask": None}:
         start = ActionStart(
@@ -154,15 +151,15 @@ def action_events() -> Iterator[Envelope]:
             now_ms=1,
         )
         started = start_execution(snapshot, spec, start, rules)
-        yield from started.change.events
+        yield from started.events
         if action_id == "say":
-            decide, _ = complete_execution("x", started, principal, now_ms=2, state_bytes=10_000)
+            decide = complete_execution("x", started, principal, now_ms=2, state_bytes=10_000)
             yield from decide(snapshot).events
             yield from output_events(
                 started.execution, 1, [OutputChunk("Hello"), OutputChunk("…", is_cut=True)]
             )
             yield from fail_execution(
-                ActionFailed(problem="it broke"), "it broke", started.execution, principal, 2
+                ActionFailed(problem="it broke"), "it broke", started.execution, principal, now_ms=2
             )(snapshot).events
         if action_id == "ask":
             yield from reject_execution(started.execution, principal, owner_id="wrk_1", now_ms=2)(

@@ -70,15 +70,16 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "secrets": frozenset({"audit"}),
     "models": frozenset({"audit"}),
     "canvas_heads": frozenset(),
+    "commits": frozenset(),
     "streams": frozenset(),
     "auth": frozenset({"audit"}),
     "tools": frozenset({"audit"}),
     "runs": frozenset({"artifacts", "audit", "canvas_heads", "tools"}),
     "sessions": frozenset({"audit", "runs"}),
     "boards": frozenset({"artifacts", "runs", "tools"}),
-    "canvases": frozenset({"artifacts", "audit", "auth", "tools"}),
+    "canvases": frozenset({"artifacts", "audit", "auth", "commits", "tools"}),
     "actions": frozenset({"artifacts", "audit", "canvases", "runs", "streams", "tools"}),
-    "documents": frozenset({"audit", "canvas_heads", "tools"}),
+    "documents": frozenset({"audit", "canvas_heads", "commits", "tools"}),
     "nodes": frozenset({"actions", "artifacts", "audit", "tools"}),
     "services": frozenset(
         {

@@ -40,6 +40,7 @@ from easel.host.tools.registry import ToolRegistry
 from easel.ids import OWNER, CallId, SessionId, answer_id, new_run_id
 from easel.stores.blobs.store import open_blobs
 from tests.support.fixed_model import FixedModel
+from tests.support.leases import keep_leases
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -146,7 +147,8 @@ class _Runner:
     async def run(self) -> list[float]:
         """Return Easel's own milliseconds of each step of one run."""
         model = _InstantModel()
-        loop = ToolLoop(FixedModel(model, CHOICE), self._tools, self._contexts, limits=LoopLimits())
+        leases = keep_leases(self._database, self._artifacts)
+        loop = ToolLoop(FixedModel(model, CHOICE), self._tools, self._contexts, leases, limits=LoopLimits())
         execution = RunExecution(
             self._database.runs,
             self._artifacts,

@@ -332,3 +332,11 @@ class Unavailable(HostError):
         problem = cls.with_message(message, what=what, mayBeStored=True)
         problem.retry_after = cls.retry_after if is_repeatable else None
         return problem
+
+
+_BY_CODE = {kind.code: kind for kind in HostError.__subclasses__()}
+
+
+def by_code(code: str, default: type[HostError]) -> type[HostError]:
+    """Return the class of an error that was stored by its code."""
+    return _BY_CODE.get(code, default)

@@ -29,6 +29,7 @@ from easel.stores.blobs.store import open_blobs
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 from easel.stores.sqlite.database import wall_clock
 from tests.support.fixed_model import FixedModel
+from tests.support.leases import keep_leases
 from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
@@ -145,9 +146,8 @@ class RunHarness:
             FixedModel(model or ScriptedModel(), choice),
             registry,
             contexts,
-            leases,
+            leases or keep_leases(self.database, self.artifacts),
             limits=loop_limits,
-            step_lease_seconds=limits.pop("step_lease_seconds", 120.0),
         )
         return RunExecution(
             runs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.canvas.execution import ExecutionStatus, StaleTransition
+from easel.core.action.execution import ExecutionStatus, StaleTransition
 from easel.core.run.boards import Board
 from easel.ids import OWNER, CanvasId, RunId, SessionId, scoped_key
 from tests.requirements import case, rule

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.core.action.output import OutputChunk, append_output
-from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
-from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import (
+from easel.core.action.execution import (
     EXECUTION_TRANSITIONS,
     TERMINAL,
     DuplicateRequest,
     Execution,
+    ExecutionChange,
     ExecutionStatus,
     StaleTransition,
     Transition,
 )
+from easel.core.action.output import OutputChunk, append_output
+from easel.core.canvas.canvas import CanvasSnapshot, NewCanvas
+from easel.core.canvas.events import CanvasEvents
 from easel.core.stream.payload_limit import offload_large_values
 from easel.ids import OWNER, AccountId, CanvasId, new_event_id
 from tests.requirements import case, rule
@@ -74,12 +75,12 @@ async def store_transition(
     """Store a transition with one event, and with a change of the state if one is given."""
     execution = transition.execution
 
-    def decide(snapshot: CanvasSnapshot) -> Change:
+    def decide(snapshot: CanvasSnapshot) -> ExecutionChange:
         canvas = snapshot.canvas
         event = EVENTS.action(
             "started", canvas.revision, {"eventId": execution.event_id, "actionId": execution.action_id}
         )
-        return Change(
+        return ExecutionChange(
             events=[event],
             is_mutation=bool(state),
             state={**canvas.state, **state} if state else None,

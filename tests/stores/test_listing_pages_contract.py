@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest_asyncio
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.audit.record import StorageClass
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.run.status import Status
 from easel.core.token import NewToken, TokenKind
 from easel.ids import OWNER, AccountId, CanvasId, SessionId
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from easel.core.action.execution import Execution
     from easel.core.audit.chain import Link
     from easel.core.canvas.canvas import Canvas
-    from easel.core.canvas.execution import Execution
     from easel.core.run.run import Run
     from easel.core.session.message import StoredMessage
     from easel.core.session.session import Session

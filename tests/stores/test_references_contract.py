@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition
 from easel.core.artifact.artifact import START, NewArtifact
 from easel.core.canvas.canvas import Change, NewCanvas
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.run.batch import Batch
 from easel.core.run.boards import Board, BoardLimits, BoardWriteRequest, prepare
 from easel.core.run.status import Status
@@ -252,7 +252,7 @@ async def test_picture_in_a_record_or_pending_confirmation_is_kept_as_long_as_th
 
     async def store_transition(transition: Transition) -> None:
         await shots.canvases.change(
-            OWNER, NAME, lambda _: Change(events=[], is_mutation=False, transition=transition)
+            OWNER, NAME, lambda _: ExecutionChange(events=[], is_mutation=False, transition=transition)
         )
 
     await store_transition(Transition(asked))

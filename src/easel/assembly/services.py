@@ -21,11 +21,12 @@ from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
+from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.service import ActionService
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
+from easel.host.actions.transitions import ExecutionTransitions
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
@@ -92,7 +93,7 @@ async def open_shared_services(
     """Build the shared services; at the end, disconnect the nodes."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
-    transactions = CanvasTransactions(database.canvases, resources.blobs, notifier, audit)
+    transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
     secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
     nodes = NodeRegistry(
@@ -121,7 +122,6 @@ async def open_shared_services(
         database.canvases,
         transactions,
         assets,
-        artifacts,
         tools,
         notifier=notifier,
         audit=audit,
@@ -129,8 +129,8 @@ async def open_shared_services(
         floor=APPROVAL_MODES[settings.approval_mode],
     )
     boards = Boards(database.boards, artifacts, notifier)
-    documents = DocumentTransactions(database.documents, notifier)
-    leases = LeaseKeeper(database.documents, database.canvases, notifier)
+    documents = DocumentTransactions(database.documents, artifacts, notifier)
+    leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
         database.settings, open_cipher(settings), notifier, audit, host_model(settings)

@@ -2,7 +2,7 @@
 
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
-from easel.host.actions.outcomes import RecordRetention
+from easel.host.actions.retention import RecordRetention
 from easel.host.artifacts.references import ReferenceRelease
 from easel.host.audit.chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
@@ -60,7 +60,6 @@ def build_execution(shared: SharedServices) -> RunExecution:
             max_rejected_patches=settings.max_rejected_patches,
             max_tokens=settings.run_token_budget,
         ),
-        step_lease_seconds=settings.step_lease_seconds,
     )
     return RunExecution(
         database.runs,
@@ -101,7 +100,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
             ).periodic(),
             *sweeps(shared, retention_seconds),
-            shared.leases.periodic(),
+            *shared.leases.periodics(),
             shared.nodes.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.execution import Execution, ExecutionStatus
+from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.tool.node import LocalNode
 from easel.edges.caller import Caller
 from easel.edges.paging import page_of, read_list_page, read_page
@@ -28,8 +28,8 @@ from easel.edges.views import (
     tool_view,
 )
 from easel.errors import NotFound
-from easel.host.actions.outcomes import ActionResult
 from easel.host.actions.request import ActionRequest
+from easel.host.actions.result import ActionResult
 
 # --- actions ------------------------------------------------------------------------------------------------
 

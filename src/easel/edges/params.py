@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.canvas.assets import asset_content, decode_base64
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.session.session import MAIN_ALIAS
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params

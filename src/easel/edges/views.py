@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import Any
 
+from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, to_ms
-from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.canvas.versions import Version
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
-from easel.host.actions.outcomes import ActionResult
+from easel.host.actions.result import ActionResult
 
 
 def descriptor(canvas: Canvas) -> dict[str, Any]:

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from easel.core.action.ending import fail_start
+from easel.core.action.execution import actor_of
 from easel.core.action.hints import remember_hints
 from easel.core.action.transitions import (
     ActionStart,
     Rules,
     StartedExecution,
+    StartFailed,
     approve_execution,
     start_execution,
 )
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
-from easel.core.canvas.execution import actor_of
 from easel.core.canvas.spec import DEFAULT_LIMITS, parse_spec, read_spec
 from easel.core.problems import Problems
 from easel.core.stream.json_text import to_json
@@ -28,7 +30,7 @@ from tests.support.principals import person
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from easel.core.canvas.execution import Execution
+    from easel.core.action.execution import Execution
 
 ANN = person("ann", "Ann")
 NOW = 1_730_000_000_000
@@ -81,7 +83,10 @@ def start(snapshot: CanvasSnapshot, action_id: str, rules: Rules = RULES, **opti
         **options,
     }
     request = ActionStart(action_id=action_id, **fields)
-    return start_execution(snapshot, parse_spec(snapshot.canvas.spec), request, rules)
+    try:
+        return start_execution(snapshot, parse_spec(snapshot.canvas.spec), request, rules)
+    except StartFailed as failure:
+        return fail_start(snapshot.canvas, failure, f"<{failure.problem.code}>")
 
 
 def approve(snapshot: CanvasSnapshot, pending: Execution, rules: Rules = RULES) -> StartedExecution:

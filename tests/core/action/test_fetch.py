@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.action.policy import check_templates, needs_consent
 from easel.core.action.resolution import ResolvedCall
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
 from easel.core.web.hosts import FETCH, OWN_PAGE
 from easel.errors import BadInput, Forbidden

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.action.output import GAP, LiveText, OutputChunk, output_events
 from easel.core.audit.redaction import Redaction
-from easel.core.canvas.execution import Execution, ExecutionStatus
 from easel.core.stream.marker import LIMIT
 from easel.ids import AccountId, CanvasId
 from tests.requirements import rule

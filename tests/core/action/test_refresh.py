@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.action.policy import check_templates
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
 from easel.errors import BadInput, Forbidden, Unavailable
 from tests.core.action.examples import RULES, canvas, start

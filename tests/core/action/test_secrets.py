@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.action.policy import check_templates
 from easel.core.action.resolution import ResolvedCall
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
 from easel.core.canvas.unreviewed import unreviewed_after
 from easel.core.principal import Principal, PrincipalKind
@@ -210,15 +210,15 @@ def test_patch_that_copies_a_value_keeps_its_author_and_a_literal_is_of_the_spec
     snapshot = with_secrets(act={"kind": "state.patch", "patch": [copy, literal, typed]})
     snapshot = written_by(snapshot, service=BY_AGENT, version=BY_AGENT)
     pressed = start(snapshot, "act", input={"a": "x"})
-    assert pressed.change.authors == {"/text": BY_AGENT}
+    assert pressed.authors == {"/text": BY_AGENT}
     by_program = start(snapshot, "act", input={"a": "x"}, principal=ROBOT)
-    assert by_program.change.authors == {"/text": BY_AGENT, "/map": "service ci"}
+    assert by_program.authors == {"/text": BY_AGENT, "/map": "service ci"}
 
 
 @rule("RS-73")
 def test_copy_to_an_escaped_name_is_remembered_under_the_name_that_a_placeholder_has() -> None:
     copy = {"op": "add", "path": "/~0redacted", "value": {"$value": "state.service"}}
     snapshot = with_secrets("KEY", act={"kind": "state.patch", "patch": [copy]})
-    change = start(written_by(snapshot, service=BY_AGENT), "act").change
+    change = start(written_by(snapshot, service=BY_AGENT), "act")
     assert change.state is not None
     assert unreviewed_after(snapshot.canvas, change, ANN) == {"/redacted": BY_AGENT}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.action.policy import check_templates
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.canvas.spec import parse_spec
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import restore_markers
@@ -34,8 +34,8 @@ def patch(state: Mapping[str, Any], *operations: dict[str, Any], values: Any = N
     started = start(snapshot(state, *operations), "set", input=values or {})
     if started.problem:
         raise started.problem
-    assert started.change.state is not None
-    return started.change.state
+    assert started.state is not None
+    return started.state
 
 
 def snapshot(state: Mapping[str, Any], *operations: dict[str, Any], **more: Any) -> Any:
@@ -85,7 +85,7 @@ def test_missing_value_fails_the_action_and_is_named() -> None:
     started = start(snapshot({"a": 1}, operation("/b", [{"$value": "input.gone"}])), "set")
     assert started.execution.status is ExecutionStatus.FAILED
     assert str(started.problem) == 'actions.set.patch[0].value[0]: {"$value": "input.gone"} has no value.'
-    assert started.change.state is None
+    assert started.state is None
 
 
 @rule("RS-66")
@@ -113,7 +113,7 @@ def test_person_confirms_the_values_and_gets_exactly_these() -> None:
     assert asked.confirmation["patch"] == [operation("/chosen", [1]), operation("/n", 5)]
     changed = replace(before, canvas=replace(before.canvas, state={"a": "another"}))
     approved = approve(changed, asked.execution)
-    assert approved.change.state == {"a": "another", "chosen": [1], "n": 5}
+    assert approved.state == {"a": "another", "chosen": [1], "n": 5}
 
 
 @rule("RS-66", "RS-35")
@@ -131,10 +131,10 @@ def test_offloaded_value_is_copied_and_stored_again() -> None:
     assert {value.artifact_id for value in asked.offloaded} >= fetched.keys()
     pending = replace(asked.execution, resolved=restore_markers(asked.execution.resolved, fetched))
     approved = approve(copying, pending)
-    assert approved.change.state is not None
-    assert LARGE not in to_json(approved.change.state)
+    assert approved.state is not None
+    assert LARGE not in to_json(approved.state)
     assert {value.artifact_id for value in approved.offloaded} == fetched.keys()
-    assert restore_markers(approved.change.state, fetched) == {"a": expected, "b": {"inner": expected}}
+    assert restore_markers(approved.state, fetched) == {"a": expected, "b": {"inner": expected}}
 
 
 @rule("RS-66", "RS-35")
@@ -144,9 +144,9 @@ def test_any_value_is_copied_exactly(value: Any) -> None:
     fetched = {part.artifact_id: part.content for part in offloaded}
     copying = snapshot(state, operation("/y", {"$value": "state.x"}), operation("/z", {"$value": "input.x"}))
     started = start(copying, "set", replace(RULES, fetched=fetched), input={"x": value})
-    assert started.change.state is not None
+    assert started.state is not None
     fetched |= {part.artifact_id: part.content for part in started.offloaded}
-    after = restore_markers(started.change.state, fetched)
+    after = restore_markers(started.state, fetched)
     assert to_json(after) == to_json({"x": value, "y": value, "z": value})
 
 

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.action.confirmation import from_confirmation, may_confirm, to_confirmation
-from easel.core.action.resolution import Message, ResolvedCall
-from easel.core.action.transitions import reject_execution
-from easel.core.canvas.actions import Confirm, parse_action
-from easel.core.canvas.execution import (
+from easel.core.action.ending import reject_execution
+from easel.core.action.execution import (
     EXECUTION_STARTS,
     EXECUTION_TRANSITIONS,
     TERMINAL,
     ExecutionStatus,
     Transition,
 )
+from easel.core.action.resolution import Message, ResolvedCall
+from easel.core.canvas.actions import Confirm, parse_action
 from easel.core.principal import PrincipalKind
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import parse_patch
@@ -133,7 +133,7 @@ def test_message_to_main_goes_to_the_main_session_of_the_agent() -> None:
 @rule("CV-38", "RS-33", "CV-48")
 def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> None:
     started = start(canvas_with_actions(read=READS), "read", request_id="r1")
-    [(event_type, data)] = events(started.change)
+    [(event_type, data)] = events(started)
     assert event_type == "canvas.action.started"
     assert {
         "canvasId": "cockpit",
@@ -157,9 +157,8 @@ def test_start_is_logged_with_actor_tool_and_time_and_changes_nothing_else() -> 
         "node_id": "read",
         "run_id": "evt_1",
     }
-    assert (started.change.is_mutation, started.change.state) == (False, None)
-    transition = started.change.transition
-    assert transition is not None
+    assert (started.is_mutation, started.state) == (False, None)
+    transition = started.transition
     assert (transition.from_status, transition.execution) == (None, started.execution)
     assert (started.execution.owner_id, started.execution.request_id, started.execution.tool) == (
         "ins_1",
@@ -177,21 +176,21 @@ def test_state_patch_starts_and_completes_in_one_change() -> None:
         ),
         "set",
     )
-    assert event_types(started.change) == ["action.started", "updated", "action.finished"]
-    first, updated, finished = [data for _, data in events(started.change)]
+    assert event_types(started) == ["action.started", "updated", "action.finished"]
+    first, updated, finished = [data for _, data in events(started)]
     assert (first["revision"], updated["revision"], finished["revision"]) == (7, 8, 8)
     assert updated["changedPaths"] == ["/list/1"]
     assert finished["endedAt"] == NOW
-    assert started.change.state is not None
-    assert started.change.state["list"] == [1, 2]
+    assert started.state is not None
+    assert started.state["list"] == [1, 2]
     assert started.execution.status is ExecutionStatus.COMPLETED
 
 
 @rule("CV-44")
 def test_empty_patch_is_no_mutation() -> None:
     started = start(canvas_with_actions(set={"kind": "state.patch", "patch": []}), "set")
-    assert event_types(started.change) == ["action.started", "action.finished"]
-    assert (started.change.is_mutation, started.change.state) == (False, None)
+    assert event_types(started) == ["action.started", "action.finished"]
+    assert (started.is_mutation, started.state) == (False, None)
 
 
 LARGE = "y" * 200_000
@@ -228,16 +227,14 @@ def test_allowed_action_that_cannot_be_resolved_is_recorded_as_failed(
         bindings=...,
     )
     values = {"to": "z" * 50_000} if why is TooLarge else {}
-    rules = replace(RULES, public_message=lambda problem: f"<{problem.code}>")
-    started = start(snapshot, "act", rules, input=values)
+    started = start(snapshot, "act", input=values)
     assert isinstance(started.problem, why)
-    assert event_types(started.change) == ["action.started", "action.failed"]
-    (_, first), (_, ended) = events(started.change)
+    assert event_types(started) == ["action.started", "action.failed"]
+    (_, first), (_, ended) = events(started)
     assert first["startedAt"] == ended["endedAt"] == NOW
     assert ended["error"] == {"code": why.gateway, "name": why.code, "message": f"<{why.code}>"}
-    assert (started.change.is_mutation, started.change.state) == (False, None)
-    assert started.change.transition is not None
-    assert (started.change.transition.from_status, started.execution.status) == (None, ExecutionStatus.FAILED)
+    assert (started.is_mutation, started.state) == (False, None)
+    assert (started.transition.from_status, started.execution.status) == (None, ExecutionStatus.FAILED)
 
 
 # --- confirmation ---------------------------------------------------------------------------------
@@ -249,7 +246,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     rules = replace(RULES, definitions={**TOOLS, BASH.name: bash})
     snapshot = canvas_with_actions(act={**ACTS, "text": ["input.to"]})
     started = start(snapshot, "act", rules, input={"to": "it's"})
-    [(event_type, data)] = events(started.change)
+    [(event_type, data)] = events(started)
     assert event_type == "canvas.action.asked"
     assert started.execution.resolved == {
         "kind": "tool.call",
@@ -266,7 +263,7 @@ def test_confirmation_shows_the_resolved_call_and_starts_nothing() -> None:
     assert data["confirmationId"] == "evt_1"
     assert started.execution.status is ExecutionStatus.ASKED
     assert started.execution.owner_id is None
-    assert not started.change.is_mutation
+    assert not started.is_mutation
     assert approve(snapshot, started.execution, rules).work == started.work
 
 
@@ -288,11 +285,11 @@ def test_log_has_only_a_salted_digest_of_the_call_to_confirm() -> None:
     first, repeated, salted = (
         start(canvas, "act", input={"to": "hunter2"}, salt=salt) for salt in ("a", "a", "b")
     )
-    [(_, data)] = events(first.change)
+    [(_, data)] = events(first)
     assert "resolved" not in data
     assert "hunter2" not in str(data)
-    assert data["digest"] == events(repeated.change)[0][1]["digest"]
-    assert data["digest"] != events(salted.change)[0][1]["digest"], "so that no value can be guessed"
+    assert data["digest"] == events(repeated)[0][1]["digest"]
+    assert data["digest"] != events(salted)[0][1]["digest"], "so that no value can be guessed"
 
 
 @rule("RS-14", "RS-59", "CV-41")
@@ -475,9 +472,8 @@ def test_approved_call_runs_as_confirmed_or_not_at_all(
         == pending.work
         == ResolvedCall("server-a__Bash", {"command": "./deploy api live"}, "agent:ops:main", (".command",))
     )
-    assert event_types(started.change) == ["action.started"]
-    transition = started.change.transition
-    assert transition is not None
+    assert event_types(started) == ["action.started"]
+    transition = started.transition
     assert transition.from_status is ExecutionStatus.ASKED
     execution = transition.execution
     assert (execution.event_id, execution.confirmed_by, execution.owner_id) == (
@@ -508,7 +504,6 @@ def test_rejection_is_logged_and_changes_nothing_else() -> None:
         7,
     )
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.transition is not None
     assert (change.transition.from_status, change.transition.execution.status) == (
         ExecutionStatus.ASKED,
         ExecutionStatus.REFUSED,

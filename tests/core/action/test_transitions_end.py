@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.action.transitions import complete_execution, fail_execution
-from easel.core.canvas.execution import ExecutionStatus
+from easel.core.action.ending import complete_execution, fail_execution
+from easel.core.action.execution import ExecutionStatus
 from easel.core.stream.marker import is_marker
 from easel.errors import BadInput, TooLarge, ToolFailed
 from tests.core.action.examples import (
@@ -28,12 +28,15 @@ from tests.core.action.examples import (
 from tests.requirements import rule
 
 if TYPE_CHECKING:
-    from easel.core.canvas.canvas import CanvasSnapshot, Change
+    from easel.core.action.execution import ExecutionChange
+    from easel.core.canvas.canvas import CanvasSnapshot
 
 
-def end_with(result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, **target: Any) -> Change:
+def end_with(
+    result: Any, snapshot: CanvasSnapshot, state_bytes: int = 100_000, **target: Any
+) -> ExecutionChange:
     started = start(canvas_with_actions(act={**READS, **target}), "act")
-    decide, _ = complete_execution(result, started, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
+    decide = complete_execution(result, started, ANN, now_ms=NOW + 5, state_bytes=state_bytes)
     return decide(snapshot)
 
 
@@ -71,7 +74,6 @@ def test_result_is_saved_into_the_current_state() -> None:
         NOW + 5,
         "a.b",
     )
-    assert change.transition is not None
     assert (change.transition.from_status, change.transition.execution.status) == (
         ExecutionStatus.RUNNING,
         ExecutionStatus.COMPLETED,
@@ -83,7 +85,6 @@ def test_result_without_save_as_only_appends_to_the_log() -> None:
     change = end_with("r", canvas())
     assert event_types(change) == ["action.finished"]
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.transition is not None
     assert change.transition.execution.answer == {}
 
 
@@ -95,15 +96,15 @@ def test_record_has_the_result_only_if_the_request_can_be_repeated(
 ) -> None:
     """A refresh every second would otherwise store every result it ever read."""
     started = start(canvas_with_actions(act={**READS, **target}), "act", request_id=request_id)
-    decide, _ = complete_execution("r", started, ANN, now_ms=NOW, state_bytes=100_000)
+    decide = complete_execution("r", started, ANN, now_ms=NOW, state_bytes=100_000)
     transition = decide(canvas()).transition
-    assert transition is not None
     assert transition.execution.answer == answer
 
 
 def test_offloaded_values_are_not_stored_if_nothing_refers_to_them() -> None:
     started = start(canvas_with_actions(act=READS), "act")
-    assert complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)[1] == ()
+    decide = complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)
+    assert decide(canvas()).offloaded == ()
 
 
 @rule("CV-42", "RS-43")
@@ -134,14 +135,13 @@ LONG = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in ra
 @rule("RS-35", "RS-43")
 def test_saved_outcome_keeps_its_shape_when_the_result_is_offloaded() -> None:
     started = start(canvas_with_actions(act={**READS, "saveAs": "out"}), "act", request_id="r1")
-    decide, offloaded = complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)
+    decide = complete_execution(LONG, started, ANN, now_ms=NOW, state_bytes=100_000)
     change = decide(canvas())
     assert change.state is not None
     out = change.state["out"]
     assert (out["ok"], out["finishedAt"], is_marker(out["result"])) == (True, NOW, True)
-    assert change.transition is not None
     assert change.transition.execution.answer == {"result": out["result"]}
-    assert [value.content for value in offloaded] == [LONG.encode()]
+    assert [value.content for value in change.offloaded] == [LONG.encode()]
 
 
 @rule("RS-35", "RS-12")
@@ -155,14 +155,13 @@ def test_offloaded_result_is_not_merged() -> None:
 def test_failure_is_logged_and_leaves_the_state_unchanged() -> None:
     started = start(canvas_with_actions(act={**READS, "saveAs": "out"}), "act")
     change = fail_execution(
-        ToolFailed(tool="t", reason="secret"), "t: [redacted]", started.execution, ANN, NOW + 9
+        ToolFailed(tool="t", reason="secret"), "t: [redacted]", started.execution, ANN, now_ms=NOW + 9
     )(canvas(revision=8))
     [(event_type, data)] = events(change)
     assert event_type == "canvas.action.failed"
     assert data["error"] == {"code": 500, "name": "TOOL_FAILED", "message": "t: [redacted]"}
     assert (data["endedAt"], data["revision"], data["provenance"]["run_id"]) == (NOW + 9, 8, "evt_1")
     assert (change.is_mutation, change.state) == (False, None)
-    assert change.transition is not None
     assert (change.transition.from_status, change.transition.execution.status) == (
         ExecutionStatus.RUNNING,
         ExecutionStatus.FAILED,

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.canvas import CanvasSnapshot, Change
+from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition
 from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.run.status import Status as RunStatus
 from easel.errors import ActionFailed, Cancelled, TimedOut
 from easel.host.actions import executor
@@ -24,6 +23,7 @@ from tests.support.principals import THE_OWNER
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
+    from easel.core.canvas.canvas import CanvasSnapshot
     from easel.core.run.run import Run
     from tests.host.conftest import RunHarness
 
@@ -171,8 +171,8 @@ async def store_orphan(harness: RunHarness, action_id: str) -> Execution:
         "started", 1, execution.event_fields
     )
 
-    def begin(snapshot: CanvasSnapshot) -> Change:
-        return Change(events=[event], is_mutation=False, transition=Transition(execution))
+    def begin(snapshot: CanvasSnapshot) -> ExecutionChange:
+        return ExecutionChange(events=[event], is_mutation=False, transition=Transition(execution))
 
     await harness.database.canvases.change(OWNER, execution.canvas_id, begin)
     return execution

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.core.canvas.execution import ExecutionStatus
+from easel.core.action.execution import ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.status import Status as RunStatus
 from easel.errors import Cancelled, ConfirmationClosed, Forbidden, NotFound, NotRunning

@@ -11,7 +11,7 @@ import pytest
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed, Cancelled, TimedOut, ToolFailed, TooMany, Unavailable
 from easel.host.actions import service
-from easel.host.actions.outcomes import RecordRetention
+from easel.host.actions.retention import RecordRetention
 from easel.host.metrics import ACTIONS_ABANDONED
 from tests.host.services import HostServices
 from tests.requirements import case, rule

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from easel.core.canvas.execution import Execution, ExecutionStatus
+from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.host.actions import tallies as tallies_module
 from easel.host.actions.tallies import RefreshTallies

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from easel.core.action.execution import ExecutionStatus
 from easel.core.audit.record import parse_record
-from easel.core.canvas.execution import ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.errors import BadInput, Forbidden
 from easel.host.canvases.drafts import Draft

@@ -69,21 +69,21 @@ class Instance:
         self.store = database.documents
         self.notifier = database.notifier
         self.audit = Audit(database.audit)
-        self.transactions = DocumentTransactions(database.documents, database.notifier)
+        self.artifacts = Artifacts(
+            database.artifacts, open_blobs(str(folder / "blobs")), max_bytes=10_000_000, grace_seconds=3600
+        )
+        self.transactions = DocumentTransactions(database.documents, self.artifacts, database.notifier)
         self.documents = Documents(self.transactions, self.audit, max_bytes=max_bytes)
-        self.leases = LeaseKeeper(database.documents, database.canvases, database.notifier)
+        self.leases = LeaseKeeper(self.transactions, database.canvases, database.notifier)
         self.tools = ToolRegistry(
             document_tools(self.transactions, self.leases, rules),
             audit=self.audit,
             timeout_seconds=60,
             max_result_bytes=rules.max_result_bytes,
         )
-        artifacts = Artifacts(
-            database.artifacts, open_blobs(str(folder / "blobs")), max_bytes=10_000_000, grace_seconds=3600
-        )
         self.queue = RunQueue(
             database.runs,
-            artifacts,
+            self.artifacts,
             database.notifier,
             self.audit,
             canvases=database.canvases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ from easel.core.document.lease import Held
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import Unavailable
 from easel.host.documents.leases import LeaseKeeper
+from easel.host.documents.transactions import DocumentTransactions
 from tests.host.documents.harness import PLAN, Instance, unique
 from tests.requirements import rule
 from tests.support.principals import THE_OWNER
@@ -47,7 +49,8 @@ def keeper_on(
     instance: Instance, store: CountingStore, clock: Callable[[], float] = time.monotonic
 ) -> LeaseKeeper:
     documents: Any = store
-    return LeaseKeeper(documents, instance.database.canvases, instance.notifier, clock=clock)
+    transactions = DocumentTransactions(documents, instance.artifacts, instance.notifier)
+    return LeaseKeeper(transactions, instance.database.canvases, instance.notifier, clock=clock)
 
 
 class Clock:
@@ -93,11 +96,13 @@ async def test_activity_renews_at_most_once_per_second_and_only_runs_with_a_leas
 async def test_activity_does_not_revive_a_lease_that_has_ended(instance: Instance):
     claim, canvas_id, lease_id = await begin(instance)
     await instance.expire(canvas_id)
-    await instance.leases.renew_in_flight([claim.run_id])
+    with instance.leases.waiting(claim.run_id):
+        await instance.leases.renew_in_flight()
     assert await instance.holder(canvas_id) is None
     lease_id = await instance.check_out(claim)
     await instance.documents.take_control(THE_OWNER, canvas_id)
-    await instance.leases.renew_in_flight([claim.run_id])
+    with instance.leases.waiting(claim.run_id):
+        await instance.leases.renew_in_flight()
     assert await instance.holder(canvas_id) is None
     assert (await instance.call(claim, "read_all", lease_id=lease_id))["code"] == "STALE_EPOCH"
     assert not instance.leases.may_hold(claim.run_id)
@@ -111,7 +116,10 @@ async def test_runs_in_flight_are_renewed_in_one_statement(instance: Instance):
     for claim, canvas_id, _ in claims[:2]:
         keeper.note_checked_out(claim.run_id, (await instance.get(canvas_id)).canvas_id)
         await instance.expire(canvas_id, -4)
-    await keeper.renew_in_flight([claim.run_id for claim, _, _ in claims])
+    with contextlib.ExitStack() as requests:
+        for claim, _, _ in claims:
+            requests.enter_context(keeper.waiting(claim.run_id))
+        await keeper.renew_in_flight()
     assert store.renewals == [[claims[0][0].run_id, claims[1][0].run_id]]
     for _, canvas_id, _ in claims[:2]:
         assert await seconds_left(instance, canvas_id) > 5
@@ -123,7 +131,8 @@ async def test_unavailable_store_does_not_fail_the_run(small: Instance):
     store.is_unavailable = True
     keeper = keeper_on(small, store)
     keeper.note_checked_out(claim.run_id, (await small.get(canvas_id)).canvas_id)
-    await keeper.renew_in_flight([claim.run_id])
+    with keeper.waiting(claim.run_id):
+        await keeper.renew_in_flight()
     assert len(store.renewals) == 1
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from easel.core.model.choice import ModelChoice, Provider
 from easel.core.run.conversation import ToolCall
+from easel.host.documents.leases import LeaseKeeper
 from easel.ids import CallId
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from easel.core.run.conversation import Conversation, Part
     from easel.core.run.run import Claim
     from easel.core.tool.definition import ToolDefinition
-    from easel.ids import CanvasId, RunId
+    from easel.ids import RunId
 
 CHOICE = ModelChoice(Provider.ANTHROPIC, "test-model", token_budget=100_000)
 
@@ -60,32 +63,25 @@ class RemoteModel:
             self.closed_count += 1
 
 
-class FakeLeases:
-    """Counts activity. `held` are the runs that hold a lease."""
+class FakeLeases(LeaseKeeper):
+    """Logs the activity, renewals and releases of the runs that hold a lease. Stores nothing."""
 
-    def __init__(self) -> None:
-        self.held: set[RunId] = set()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        nothing: Any = SimpleNamespace(store=None)
+        super().__init__(nothing, nothing, nothing, clock=clock)
         self.log: list[str] = []
         self.on_release: Callable[[], Awaitable[None]] | None = None
 
-    def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None:
-        self.held.add(run_id)
-
-    def note_checked_in(self, run_id: RunId, canvas_id: CanvasId) -> None:
-        self.held.discard(run_id)
-
-    def may_hold(self, run_id: RunId) -> bool:
-        return run_id in self.held
-
     async def note_activity(self, run_id: RunId) -> None:
-        self.log.append("activity")
+        if self.may_hold(run_id):
+            self.log.append("activity")
 
-    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
+    async def _renew(self, run_ids: list[RunId]) -> None:
         self.log.append(f"in flight: {len(run_ids)}")
 
     async def release(self, claim: Claim) -> None:
-        if claim.run_id in self.held:
-            self.held.discard(claim.run_id)
+        if self.may_hold(claim.run_id):
+            self._forget(claim.run_id)
             self.log.append("release")
             if self.on_release is not None:
                 await self.on_release()

@@ -46,10 +46,11 @@ class Desktop:
         self.harness = harness
         self.store = harness.database.documents
         notifier = harness.database.notifier
+        transactions = DocumentTransactions(self.store, harness.artifacts, notifier)
         self.keeper = LeaseKeeper(
-            self.store, harness.database.canvases, notifier, clock=lambda: harness.clock() / 1_000_000
+            transactions, harness.database.canvases, notifier, clock=lambda: harness.clock() / 1_000_000
         )
-        self.tools = document_tools(DocumentTransactions(self.store, notifier), self.keeper, ToolRules())
+        self.tools = document_tools(transactions, self.keeper, ToolRules())
 
     def worker(self, *tools: Any, **options: Any) -> RunWorker:
         given = {"documents": self.store, "leases": self.keeper, "claim_seconds": LONG, **options}

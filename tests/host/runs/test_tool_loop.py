@@ -11,7 +11,6 @@ import pytest
 from easel.core.run.conversation import ProviderData, Repeated, Step, Text, Thought, ToolResult, Usage
 from easel.core.run.status import Status
 from easel.errors import ModelFailed
-from easel.host.runs import tool_loop
 from easel.ids import CallId, CanvasId
 from tests.host.conftest import TestTool
 from tests.host.runs.models import CHOICE, FakeLeases, Pause, RemoteModel, calls
@@ -257,33 +256,34 @@ async def test_cancel_ends_the_request_to_the_provider(harness: RunHarness):
 
 
 @rule("CT-15", "RS-70")
-async def test_request_in_flight_keeps_the_lease_for_a_limited_time(
-    harness: RunHarness, monkeypatch: pytest.MonkeyPatch
-):
-    clock, leases, pause = HandClock(), FakeLeases(), Pause()
-    monkeypatch.setattr(tool_loop, "time", clock)
+async def test_request_in_flight_keeps_the_lease_for_a_limited_time(harness: RunHarness):
+    clock, pause = HandClock(), Pause()
+    leases = FakeLeases(clock.monotonic)
     model = RemoteModel([pause])
     run_id = await harness.start("hello")
-    worker = harness.worker(model=model, choice=CHOICE, leases=leases, step_lease_seconds=120)
+    leases.note_checked_out(run_id, DOCUMENT)
+    worker = harness.worker(model=model, choice=CHOICE, leases=leases)
     async with working(worker):
         await within_timeout(pause.reached.wait())
         clock.ahead = 119
         leases.log.clear()
-        await worker._execution.renew_leases()
+        await leases.renew_in_flight()
         assert leases.log == ["in flight: 1"]
         clock.ahead = 121
-        await worker._execution.renew_leases()
+        await leases.renew_in_flight()
         assert leases.log == ["in flight: 1"], "the lease is left to expire"
         pause.may_go_on.set()
         await wait_until_ended(harness, run_id)
-    await worker._execution.renew_leases()
-    assert leases.log == ["in flight: 1"]
+    leases.note_checked_out(run_id, DOCUMENT)
+    await leases.renew_in_flight()
+    assert leases.log.count("in flight: 1") == 1
 
 
 @rule("RS-70")
 async def test_wait_of_the_scripted_model_is_silence(harness: RunHarness):
     leases = FakeLeases()
     run_id = await harness.start(script({"wait_ms": 60_000}))
+    leases.note_checked_out(run_id, DOCUMENT)
     worker = harness.worker(leases=leases, drain_seconds=0.0)
     async with working(worker):
 
@@ -291,8 +291,8 @@ async def test_wait_of_the_scripted_model_is_silence(harness: RunHarness):
             return "run.start" in await harness.types(run_id)
 
         await wait_for(is_running)
-        await worker._execution.renew_leases()
-        assert leases.log == []
+        await leases.renew_in_flight()
+        assert "in flight: 1" not in leases.log
         await harness.queue.cancel(THE_OWNER, run_id)
         await wait_until_ended(harness, run_id)
 

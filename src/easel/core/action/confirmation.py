@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
+from easel.core.action.execution import Execution, StartedRun
 from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
 from easel.core.canvas.actions import Action, CallTool, SendMessage
-from easel.core.canvas.execution import Execution, StartedRun
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition

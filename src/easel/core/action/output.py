@@ -9,10 +9,16 @@ intervals.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from easel.core.action.execution import (
+    Execution,
+    ExecutionChange,
+    ExecutionStatus,
+    Transition,
+    events_of,
+    principal_of,
+)
 from easel.core.audit.redaction import unfinished_tail
-from easel.core.canvas.canvas import CanvasSnapshot, Change
-from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, Transition, principal_of
+from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.run.deltas import DELTA_BYTES, DeltaSplitter
 from easel.core.stream.envelope import Envelope
 
@@ -103,37 +109,21 @@ def _without_base64(piece: str) -> str:
 
 
 def output_events(execution: Execution, revision: int, chunks: Sequence[OutputChunk]) -> Iterator[Envelope]:
-    events = CanvasEvents.by(
-        principal_of(execution),
-        execution.canvas_id,
-        event_id=execution.event_id,
-        node_id=execution.action_id,
-    )
+    events = events_of(execution, principal_of(execution))
     for chunk in chunks:
         cut = {"cut": True} if chunk.is_cut else {}
         names = {"actionId": execution.action_id, "eventId": execution.event_id}
         yield events.action("output", revision, {**names, "text": chunk.text, **cut})
 
 
-def append_output(execution: Execution, chunks: Sequence[OutputChunk]) -> Callable[[CanvasSnapshot], Change]:
+def append_output(
+    execution: Execution, chunks: Sequence[OutputChunk]
+) -> Callable[[CanvasSnapshot], ExecutionChange]:
     """Return a change that appends output to the log, valid only while the owner runs the execution."""
     running = replace(execution, status=ExecutionStatus.RUNNING)
     transition = Transition(running, from_status=ExecutionStatus.RUNNING)
-    return lambda snapshot: Change(
+    return lambda snapshot: ExecutionChange(
         events=list(output_events(execution, snapshot.canvas.revision, chunks)),
         is_mutation=False,
         transition=transition,
     )
-
-
-def with_final_output(
-    execution: Execution, chunks: Sequence[OutputChunk], decide: Callable[[CanvasSnapshot], Change]
-) -> Callable[[CanvasSnapshot], Change]:
-    """Return the change of `decide`, which ends the execution, with the last output before its events."""
-
-    def decide_with_output(snapshot: CanvasSnapshot) -> Change:
-        change = decide(snapshot)
-        output = output_events(execution, snapshot.canvas.revision, chunks)
-        return replace(change, events=[*output, *change.events])
-
-    return decide_with_output if chunks else decide

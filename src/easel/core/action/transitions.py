@@ -1,12 +1,12 @@
-"""The transitions of an execution, each as one change of its canvas. CV-39, CV-41, CV-42
+"""The start of an execution, at once or after a confirmation, as one change of its canvas. CV-39, CV-41
 
 Owns the order of the checks and of the events. Functions receive the snapshot of a locked canvas, so they
-never decide on a stale spec or state. Does not know stores. The valid transitions: `core.canvas.execution`.
+never decide on a stale spec or state. Does not know stores. The valid transitions: `execution`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from easel.core.action.confirmation import (
     PendingReply,
@@ -15,6 +15,14 @@ from easel.core.action.confirmation import (
     from_confirmation,
     has_same_terms,
     to_confirmation,
+)
+from easel.core.action.execution import (
+    Execution,
+    ExecutionChange,
+    ExecutionStatus,
+    PendingLimit,
+    Transition,
+    events_of,
 )
 from easel.core.action.fetch import check_is_accepted
 from easel.core.action.hints import explain_weakened, find_weakened
@@ -27,26 +35,20 @@ from easel.core.action.policy import (
     needs_consent,
 )
 from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
-from easel.core.action.secrets import check_secrets, explain_unreviewed, find_copied, name_result
+from easel.core.action.secrets import check_secrets, explain_unreviewed, find_copied
 from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, check_revision
-from easel.core.canvas.events import CanvasEvents
-from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, Transition
-from easel.core.canvas.spec import CanvasSpec, check_state_size
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, check_revision
+from easel.core.canvas.spec import CanvasSpec
 from easel.core.principal import Principal
-from easel.core.stream.marker import is_marker
-from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
+from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.definition import ToolDefinition
-from easel.core.values.paths import SaveMode, check_can_save, pointer, save_outcome, to_outcome
+from easel.core.values.paths import check_can_save
 from easel.core.values.template import Values
-from easel.errors import BadInput, ConfirmationClosed, Forbidden, HostError, Unavailable
+from easel.errors import ConfirmationClosed, Forbidden, HostError, Unavailable
 from easel.ids import ArtifactId
 
-EXPIRED = "No person answered in time."
 NOT_ACCEPTED = "No person has accepted this spec yet."
-
-Decision = Callable[[CanvasSnapshot], Change]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,6 @@ class Rules:
     floor: Confirm
     state_bytes: int
     missing_tools: Mapping[str, str] = field(default_factory=dict[str, str])  # of this machine: the reason
-    public_message: Callable[[HostError], str] = str
     check_arguments: CheckArguments | None = None
     pending_limit: PendingLimit | None = None
     # The content of the artifacts that `MissingArtifacts` named, empty at the first try.
@@ -86,21 +87,24 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartedExecution:
-    """The result of starting an execution: the change of the canvas to store, and the work to do after it.
+class StartedExecution(ExecutionChange):
+    """The change of the canvas that starts an execution, and the work to do after it is stored."""
 
-    `offloaded` must be stored as artifacts before the change.
-    """
-
-    change: Change
     execution: Execution
     action: Action
     work: Work | PendingReply
     revision: int  # of the canvas after the change
-    offloaded: tuple[OffloadedValue, ...] = ()
-    is_accepted: bool = True  # whether a person had accepted the canvas
+    is_trusted: bool = True  # whether a person had accepted the canvas
     confirmation: Mapping[str, Any] | None = None  # the JSON that a person must confirm before the work
     problem: HostError | None = None  # why the execution failed at its start
+
+
+class StartFailed(Exception):
+    """An action that may run cannot be resolved. The failure is recorded by `ending.fail_start`."""
+
+    def __init__(self, problem: HostError, start: ActionStart, execution: Execution, action: Action) -> None:
+        super().__init__(problem)
+        self.problem, self.start, self.execution, self.action = problem, start, execution, action
 
 
 # --- starting -------------------------------------------------------------------------------------
@@ -111,9 +115,8 @@ def start_execution(
 ) -> StartedExecution:
     """Check the policy, resolve the action, and ask for a confirmation if the action needs one. CV-40
 
-    Raises if the action is not declared or not allowed; then no execution is recorded. If the action is
-    allowed but cannot be resolved, a failed execution is recorded. The allowlist is checked before any
-    template. CV-42
+    Raises if the action is not declared or not allowed; then no execution is recorded. Raises `StartFailed`
+    if the action is allowed but cannot be resolved. The allowlist is checked before any template. CV-42
     """
     canvas = snapshot.canvas
     check_revision(canvas, start.expected_revision)
@@ -140,7 +143,7 @@ def start_execution(
     except HostError as problem:
         if isinstance(problem, Unavailable) and not start.is_attended:
             raise  # an unknown tool counts as not read-only, so it must not run unattended. RS-45
-        return _fail_immediately(canvas, execution, action, problem, start=start, rules=rules)
+        raise StartFailed(problem, start, execution, action) from problem
 
 
 def _ask_or_start(
@@ -224,10 +227,11 @@ def _ask(
         "askedAt": start.now_ms,
         "digest": confirmation["digest"],
     }
-    event = _events(pending, start.principal).action("asked", canvas.revision, payload)
-    transition = Transition(pending, pending_limit=rules.pending_limit)
+    event = events_of(pending, start.principal).action("asked", canvas.revision, payload)
     return StartedExecution(
-        change=Change(events=[event], is_mutation=False, transition=transition),
+        events=[event],
+        is_mutation=False,
+        transition=Transition(pending, pending_limit=rules.pending_limit),
         execution=pending,
         action=action,
         work=work,
@@ -249,17 +253,19 @@ def _start_work(
     rules: Rules,
 ) -> StartedExecution:
     """Record the start. A patch of the state is applied in the same change, which also completes it."""
-    events = _events(execution, principal)
+    events = events_of(execution, principal)
     payload = {**execution.event_fields, "startedAt": now_ms}
     started = events.action("started", canvas.revision, payload)
     if not isinstance(work, tuple):
         return StartedExecution(
-            change=Change(events=[started], is_mutation=False, transition=Transition(execution, from_status)),
+            events=[started],
+            is_mutation=False,
+            transition=Transition(execution, from_status),
             execution=execution,
             action=action,
             work=work,
             revision=canvas.revision,
-            is_accepted=canvas.is_accepted and not rules.weakened,
+            is_trusted=canvas.is_accepted and not rules.weakened,
         )
     patched, offloaded = apply_to_state(work, canvas.state, execution.action_id, rules.state_bytes)
     completed = replace(execution, status=ExecutionStatus.COMPLETED, answer={})
@@ -267,44 +273,16 @@ def _start_work(
     finished = events.action("finished", revision, {**payload, "endedAt": now_ms})
     updated = [events.updated(revision, patched.paths)] if patched.paths else []
     return StartedExecution(
-        change=Change(
-            events=[started, *updated, finished],
-            is_mutation=bool(patched.paths),
-            state=patched.state if patched.paths else None,
-            authors=find_copied(canvas, action, principal),
-            transition=Transition(completed, from_status),
-        ),
+        events=[started, *updated, finished],
+        is_mutation=bool(patched.paths),
+        state=patched.state if patched.paths else None,
+        authors=find_copied(canvas, action, principal),
+        transition=Transition(completed, from_status),
         execution=completed,
         action=action,
         work=work,
         revision=revision,
         offloaded=offloaded,
-    )
-
-
-def _fail_immediately(
-    canvas: Canvas,
-    execution: Execution,
-    action: Action,
-    problem: HostError,
-    *,
-    start: ActionStart,
-    rules: Rules,
-) -> StartedExecution:
-    """Record the start and the failure of an action that cannot be resolved."""
-    error = _error(problem, rules.public_message(problem))
-    failed = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    events = _events(failed, start.principal)
-    payload = {**failed.event_fields, "startedAt": start.now_ms}
-    started = events.action("started", canvas.revision, payload)
-    ended = events.action("failed", canvas.revision, {**payload, "endedAt": start.now_ms, "error": error})
-    return StartedExecution(
-        change=Change(events=[started, ended], is_mutation=False, transition=Transition(failed)),
-        execution=failed,
-        action=action,
-        work=(),
-        revision=canvas.revision,
-        problem=problem,
     )
 
 
@@ -355,92 +333,3 @@ def approve_execution(
 
 def _work_type(action: Action) -> type:
     return {CallTool: ResolvedCall, SendMessage: Message, PatchState: tuple}[type(action)]
-
-
-def reject_execution(pending: Execution, principal: Principal, *, owner_id: str, now_ms: int) -> Decision:
-    """End a pending execution because a person rejected it. The canvas stays unchanged. CV-22"""
-    refused = replace(pending, status=ExecutionStatus.REFUSED, owner_id=owner_id, confirmed_by=principal.name)
-    return _end(refused, principal, "refused", {"endedAt": now_ms, "refusedBy": principal.name})
-
-
-def expire_confirmation(pending: Execution, principal: Principal, now_ms: int) -> Decision:
-    """End a pending execution because no person answered in time. CV-22"""
-    refused = replace(pending, status=ExecutionStatus.REFUSED)
-    return _end(refused, principal, "refused", {"endedAt": now_ms, "reason": EXPIRED})
-
-
-# --- ending ---------------------------------------------------------------------------------------
-
-
-def complete_execution(
-    result: Any, started: StartedExecution, principal: Principal, *, now_ms: int, state_bytes: int
-) -> tuple[Decision, tuple[OffloadedValue, ...]]:
-    """Return the change that saves the result, and the values to store before it. CV-21, CV-39, RS-43"""
-    small, offloaded = offload_large_values(result)
-    saved = to_outcome(small, now_ms)
-    # The execution stores the result only if a repeated request could ask for it. `saveAs` is the way to keep
-    # a result.
-    is_repeatable = started.execution.request_id is not None
-    completed = replace(
-        started.execution,
-        status=ExecutionStatus.COMPLETED,
-        answer={"result": small} if is_repeatable else {},
-    )
-    target = None if isinstance(started.action, PatchState) else started.action.save_target
-    if target is None:
-        return _end(completed, principal, "finished", {"endedAt": now_ms}), offloaded if is_repeatable else ()
-    path = ".".join(target.path)
-    if target.mode is SaveMode.MERGE and isinstance(small, dict) and is_marker(cast("dict[str, Any]", small)):
-        # A merge would mix the members of the marker with the members of the stored object.
-        raise BadInput(
-            problem=f"saveAs {path}: a result that was offloaded cannot be merged; use saveMode replace."
-        )
-    events = _events(completed, principal)
-    payload = {**completed.event_fields, "endedAt": now_ms, "saveAs": path}
-
-    def decide(snapshot: CanvasSnapshot) -> Change:
-        after = save_outcome(snapshot.canvas.state, target.path, target.mode, saved)
-        check_state_size(after.state, state_bytes)
-        revision = snapshot.canvas.revision + 1
-        return Change(
-            events=[events.updated(revision, after.paths), events.action("finished", revision, payload)],
-            state=after.state,
-            authors={pointer(target.path): name_result(started.action)},
-            transition=Transition(completed, from_status=ExecutionStatus.RUNNING),
-        )
-
-    return decide, offloaded
-
-
-def fail_execution(
-    problem: HostError, message: str, execution: Execution, principal: Principal, now_ms: int
-) -> Decision:
-    """End a running execution with an error. The state stays unchanged. CV-42"""
-    error = _error(problem, message)
-    failed = replace(execution, status=ExecutionStatus.FAILED, answer={"error": error})
-    return _end(failed, principal, "failed", {"endedAt": now_ms, "error": error})
-
-
-def _end(ended: Execution, principal: Principal, event: str, details: Mapping[str, Any]) -> Decision:
-    """Return a decision that ends the execution and leaves the state of the canvas unchanged."""
-    from_status = (
-        ExecutionStatus.ASKED if ended.status is ExecutionStatus.REFUSED else ExecutionStatus.RUNNING
-    )
-    events = _events(ended, principal)
-    payload = {**ended.event_fields, **details}
-    transition = Transition(ended, from_status=from_status)
-    return lambda snapshot: Change(
-        events=[events.action(event, snapshot.canvas.revision, payload)],
-        is_mutation=False,
-        transition=transition,
-    )
-
-
-def _error(problem: HostError, message: str) -> dict[str, Any]:
-    return {"code": problem.gateway, "name": problem.code, "message": message}
-
-
-def _events(execution: Execution, principal: Principal) -> CanvasEvents:
-    return CanvasEvents.by(
-        principal, execution.canvas_id, event_id=execution.event_id, node_id=execution.action_id
-    )

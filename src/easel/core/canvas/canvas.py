@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.execution import Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
 from easel.core.session.session import (
@@ -25,6 +24,7 @@ from easel.core.session.session import (
     resolve_session_key,
 )
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.marker import OffloadedValue
 from easel.errors import BadInput, RevisionConflict
 from easel.ids import AccountId, CanvasId, is_name
 
@@ -53,6 +53,7 @@ class NewCanvas:
     is_accepted: bool = True
     tool_hints: Mapping[str, Any] = field(default_factory=dict[str, Any])
     written_by: str | None = None
+    offloaded: Sequence[OffloadedValue] = ()  # to store as artifacts before the canvas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,7 @@ class Change:
     """A change of a canvas and its events. A field that is None leaves its part of the canvas unchanged."""
 
     events: Sequence[Envelope]
+    offloaded: Sequence[OffloadedValue] = ()  # to store as artifacts before the change
     is_mutation: bool = True  # whether the revision is incremented; not when a view is opened
     title: str | None = None
     spec: Mapping[str, Any] | None = None
@@ -140,7 +142,6 @@ class Change:
     removed: Sequence[str] = ()  # paths of assets
     opened: View | None = None
     closed: Sequence[str] = ()  # ids of views
-    transition: Transition | None = None  # of an execution
     refreshes: Sequence[Refresh] | None = None  # the jobs of the new spec, if the spec changes
     is_accepted: bool | None = None  # whether a person accepted the spec. RS-59
     tool_hints: Mapping[str, Any] | None = None
@@ -153,7 +154,11 @@ class Change:
     unreviewed: Mapping[str, str] | None = None  # set by the transaction
 
 
-Decide = Callable[[CanvasSnapshot], Change | None]  # returns None for no change
+# Returns None for no change. Called once per attempt of the transaction, while the canvas is locked:
+# on SQLite in the writer thread, where every other write waits, with Postgres on the event loop.
+# So it must be quick: a parsed spec and all else that needs no lock is prepared
+# before and compared with the snapshot.
+Decide = Callable[[CanvasSnapshot], Change | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from easel.core.document.lease import Held, Lease
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.marker import OffloadedValue
 from easel.ids import AccountId, CanvasId, RunId, SessionId
 
 
@@ -73,6 +74,7 @@ class DocumentChange:
     text: str | None = None
     author: Author | None = None
     promotes_before: bool = False  # make the text before the change a version, if it differs. CT-35
+    offloaded: Sequence[OffloadedValue] = ()  # to store as artifacts before the change
     promotes: bool = False  # make the resulting text a version, if it differs from the newest version. CT-35
     events: Sequence[Envelope] = ()
 

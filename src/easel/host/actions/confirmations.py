@@ -7,12 +7,13 @@ withdrawn or expired.
 from dataclasses import replace
 
 from easel.core.action.confirmation import may_confirm, may_withdraw
-from easel.core.action.transitions import EXPIRED, expire_confirmation, reject_execution
-from easel.core.canvas.execution import Execution, ExecutionStatus, StaleTransition
+from easel.core.action.ending import EXPIRED, expire_confirmation, reject_execution
+from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
-from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes
-from easel.host.actions.transitions import ActionLimits
+from easel.host.actions.limits import ActionLimits
+from easel.host.actions.outcomes import ExecutionOutcomes
+from easel.host.actions.result import ActionResult
 from easel.host.artifacts.artifacts import Artifacts, restore
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
@@ -27,7 +28,7 @@ TOO_OLD = "it has expired."
 class Confirmations:
     def __init__(
         self,
-        actions: ExecutionStore,
+        executions: ExecutionStore,
         changes: CanvasTransactions,
         outcomes: ExecutionOutcomes,
         artifacts: Artifacts,
@@ -36,7 +37,7 @@ class Confirmations:
         limits: ActionLimits,
         instance_id: str,
     ) -> None:
-        self._actions = actions
+        self._executions = executions
         self._changes = changes
         self._outcomes = outcomes
         self._artifacts = artifacts
@@ -47,7 +48,7 @@ class Confirmations:
     async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
         """Return the executions of a canvas that wait for a confirmation, newest first."""
         await self._changes.find(principal, canvas_id)
-        executions = await self._actions.list_executions(
+        executions = await self._executions.list_executions(
             principal.account_id,
             parse_canvas_id(canvas_id),
             statuses=[ExecutionStatus.ASKED],
@@ -61,7 +62,7 @@ class Confirmations:
         if not may_confirm(principal):
             raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
         found = (
-            await self._actions.get(principal.account_id, confirmation_id)
+            await self._executions.get(principal.account_id, confirmation_id)
             if is_generated_id(confirmation_id)
             else None
         )
@@ -100,14 +101,14 @@ class Confirmations:
         """End a pending execution as refused. Raises ConfirmationClosed if it was answered before. CV-22"""
         decide = reject_execution(pending, principal, owner_id=self._instance_id, now_ms=now_ms())
         try:
-            outcome = await self._changes.apply(principal, pending.canvas_id, decide)
+            done = await self._changes.apply(principal, pending.canvas_id, decide)
         except StaleTransition:
             raise ConfirmationClosed(id=pending.event_id, problem=ANSWERED) from None
         self._outcomes.record(principal, pending, "refused")
         return ActionResult(
             status=ExecutionStatus.REFUSED,
             event_id=pending.event_id,
-            revision=outcome.snapshot.canvas.revision,
+            revision=done.after.canvas.revision,
         )
 
     async def expire(self, pending: Execution) -> None:

@@ -14,11 +14,11 @@ import msgspec
 import structlog
 
 from easel.core.action.confirmation import PendingReply
+from easel.core.action.execution import StartedRun
 from easel.core.action.parsing import parse_result
 from easel.core.action.resolution import Message, ResolvedCall
 from easel.core.action.transitions import StartedExecution
 from easel.core.canvas.actions import CallTool, SendMessage
-from easel.core.canvas.execution import StartedRun
 from easel.core.principal import Principal
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.filter import WHOLE_RUN
@@ -93,7 +93,7 @@ class ActionExecutor:
         tool_context = replace(
             _tool_context(principal, call.session_key, started, context),
             secrets=UsedSecrets(call.secrets, call.env, call.texts),
-            hosts=action.hosts if started.is_accepted else frozenset[str](),
+            hosts=action.hosts if started.is_trusted else frozenset[str](),
         )
         # The registry enforces its own, shorter limit; this longer one is for a tool that ignores a cancel.
         default_ms = (self._tools.timeout_seconds + self.grace_seconds) * 1000
@@ -231,7 +231,7 @@ def _tool_context(
 ) -> ToolContext:
     execution = started.execution
     plain = ToolContext(
-        principal, session_key, unaccepted_canvas=None if started.is_accepted else execution.canvas_id
+        principal, session_key, unaccepted_canvas=None if started.is_trusted else execution.canvas_id
     )
     if context.on_output is None:
         return replace(plain, commands=context.commands)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from easel.core.action.output import GATHER_SECONDS, LiveText, OutputChunk, append_output, with_final_output
-from easel.core.canvas.canvas import CanvasSnapshot, Change
-from easel.core.canvas.execution import Execution, StaleTransition
+from easel.core.action.execution import Execution, StaleTransition
+from easel.core.action.output import GATHER_SECONDS, LiveText, OutputChunk, append_output
 from easel.core.principal import Principal
 from easel.core.run.deltas import MAX_HELD_SECONDS
 from easel.errors import HostError
@@ -60,12 +59,6 @@ class LiveOutput:
         self._schedule()
         return not self._text.is_cut
 
-    async def with_final_output(
-        self, decide: Callable[[CanvasSnapshot], Change]
-    ) -> Callable[[CanvasSnapshot], Change]:
-        """Return a decision that ends the execution and also appends the output that was not written yet."""
-        return with_final_output(self._execution, await self._take_final(), decide)
-
     def reopen(self) -> None:
         """Continue to write output after the end of the execution could not be stored.
 
@@ -78,7 +71,7 @@ class LiveOutput:
 
     async def close(self) -> None:
         """Write the remaining output. Used when another instance stores the end of the execution."""
-        if chunks := await self._take_final():
+        if chunks := await self.take_final():
             self._final = []
             await self._write(chunks)
 
@@ -92,7 +85,8 @@ class LiveOutput:
             self._timer.cancel()
             self._timer = None
 
-    async def _take_final(self) -> Sequence[OutputChunk]:
+    async def take_final(self) -> Sequence[OutputChunk]:
+        """Return the output that was not written yet, to be stored with the end of the execution."""
         if self._final is None:
             self._final = []
             self._stop_timer()

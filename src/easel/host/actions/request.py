@@ -7,8 +7,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.execution import actor_of
 from easel.core.action.transitions import ActionStart
-from easel.core.canvas.execution import actor_of
 from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.core.values.fingerprint import fingerprint
@@ -44,7 +44,8 @@ class ActionRequest:
         if is_too_deep(self.input):
             raise BadInput(problem=f"input must not be nested deeper than {MAX_DEPTH} levels.")
         for path, leaf in leaves(self.input):
-            refuse_nul(leaf, f"input{format_path(path)}")
+            if isinstance(leaf, str) and "\x00" in leaf:
+                refuse_nul(leaf, f"input{format_path(path)}")
 
     @property
     def digest(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from easel.errors import HostError, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.outcomes import ActionResult
+from easel.host.actions.result import ActionResult
 from easel.host.metrics import ACTIONS_RUNNING
 
 

@@ -12,14 +12,14 @@ import contextlib
 import structlog
 
 from easel.core.action.confirmation import may_cancel
-from easel.core.action.transitions import StartedExecution
-from easel.core.canvas.execution import (
+from easel.core.action.execution import (
     DuplicateRequest,
     Execution,
     ExecutionStatus,
     StaleTransition,
     principal_of,
 )
+from easel.core.action.transitions import StartedExecution
 from easel.core.principal import Principal
 from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
@@ -37,11 +37,14 @@ from easel.errors import (
 )
 from easel.host.actions.confirmations import ANSWERED, Confirmations
 from easel.host.actions.executor import ActionExecutor
+from easel.host.actions.failures import result_not_stored
+from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ActionResult, ExecutionOutcomes, result_not_stored
+from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.request import CLIENT, ActionRequest
+from easel.host.actions.result import ActionResult
 from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
+from easel.host.actions.transitions import ExecutionTransitions
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
 from easel.host.periodic import Periodic
@@ -68,7 +71,7 @@ log = structlog.get_logger("actions")
 class ActionService:
     def __init__(
         self,
-        actions: ExecutionStore,
+        executions: ExecutionStore,
         changes: CanvasTransactions,
         transitions: ExecutionTransitions,
         executor: ActionExecutor,
@@ -82,7 +85,7 @@ class ActionService:
         instance_id: str,
         single_process: bool,
     ) -> None:
-        self._actions = actions
+        self._executions = executions
         self._changes = changes
         self._transitions = transitions
         self._executor = executor
@@ -163,7 +166,7 @@ class ActionService:
         if before is not None and not is_generated_id(before):
             raise BadInput(problem="before must be the eventId of a record.")
         await self._changes.find(principal, canvas_id)
-        return await self._actions.list_executions(
+        return await self._executions.list_executions(
             principal.account_id,
             parse_canvas_id(canvas_id),
             statuses=[status] if status else [],
@@ -173,7 +176,7 @@ class ActionService:
 
     async def _find(self, principal: Principal, canvas_id: str, event_id: str) -> Execution:
         is_valid_id = is_generated_id(event_id)
-        execution = await self._actions.get(principal.account_id, event_id) if is_valid_id else None
+        execution = await self._executions.get(principal.account_id, event_id) if is_valid_id else None
         if execution is None or execution.canvas_id != parse_canvas_id(canvas_id):
             raise NotFound(what="execution", id=event_id[:200])
         return execution
@@ -310,10 +313,10 @@ class ActionService:
     # -- repeated requests -------------------------------------------------------------------------
 
     async def _find_previous(self, principal: Principal, request: ActionRequest) -> Execution | None:
-        canvas_id = parse_canvas_id(request.canvas_id)
         if request.request_id is None:
             return None
-        return await self._actions.find_by_request_id(principal.account_id, canvas_id, request.request_id)
+        canvas_id = parse_canvas_id(request.canvas_id)
+        return await self._executions.find_by_request_id(principal.account_id, canvas_id, request.request_id)
 
     async def _replay(
         self, principal: Principal, previous: Execution, request: ActionRequest
@@ -342,7 +345,7 @@ class ActionService:
         return stored
 
     async def _reload(self, execution: Execution) -> Execution:
-        stored = await self._actions.get(execution.account_id, execution.event_id)
+        stored = await self._executions.get(execution.account_id, execution.event_id)
         if stored is None:
             raise NotFound(what="canvas", id=execution.canvas_id)
         return stored
@@ -352,7 +355,7 @@ class ActionService:
     async def start(self) -> None:
         """Start the maintenance. In single-process mode, first recover executions of a crashed process."""
         if self._single_process:
-            await self.recover_orphans(await self._actions.other_active_owners(self._instance_id))
+            await self.recover_orphans(await self._executions.other_active_owners(self._instance_id))
         self._maintenance.start()
 
     async def stop(self) -> None:
@@ -375,7 +378,7 @@ class ActionService:
         Returns how many were recovered.
         """
         if running := self._running.all():
-            renewed = await self._actions.renew(
+            renewed = await self._executions.renew(
                 self._instance_id, sorted(running), self._limits.claim_seconds
             )
             for event_id in running.keys() - renewed:
@@ -388,7 +391,7 @@ class ActionService:
         An execution is orphaned if its claim has expired or its owner is in `owner_ids`.
         """
         await self._outcomes.save_pending_failures()
-        orphans = await self._actions.find_orphaned(
+        orphans = await self._executions.find_orphaned(
             owner_ids, self._limits.confirm_seconds, ORPHAN_BATCH_SIZE
         )
         for execution in orphans:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from easel.core.action.execution import Execution
 from easel.core.audit.record import format_time
-from easel.core.canvas.execution import Execution
 from easel.core.principal import Principal
 from easel.host.audit.audit import Audit
 

@@ -5,55 +5,50 @@ execution while the store is unavailable. The rules are in `core.action.transiti
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
 
 from easel.core.action.confirmation import PendingReply, can_resume_waiting
+from easel.core.action.ending import Decision, fail_start
+from easel.core.action.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition, Transition
 from easel.core.action.policy import Definitions
 from easel.core.action.transitions import (
-    Decision,
     Rules,
     StartedExecution,
+    StartFailed,
     approve_execution,
     start_execution,
 )
-from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
-from easel.core.canvas.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition
+from easel.core.canvas.actions import CallTool
+from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.principal import Principal
-from easel.core.run.deltas import shorten
-from easel.core.stream.payload_limit import OffloadedValue
 from easel.core.values.template import MissingArtifacts
-from easel.errors import ActionFailed, HostError, Unavailable
+from easel.errors import ActionFailed, Unavailable
+from easel.host.actions.failures import public_message
+from easel.host.actions.limits import MAX_CONFIRMATIONS, ActionLimits
 from easel.host.actions.request import ActionRequest
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
+from easel.host.canvases.parsed_specs import ParsedSpec
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import ExecutionStore
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import AccountId, ArtifactId, CanvasId
 
-Rule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
+class Rule(Protocol):
+    """Decides a start on the snapshot of a canvas."""
 
-MAX_CONFIRMATIONS = 20  # pending ones of a canvas, so that no page can flood a person
-
-
-@dataclass(frozen=True, slots=True)
-class ActionLimits:
-    max_running: int  # executions of one instance
-    state_bytes: int
-    claim_seconds: float  # an instance that does not renew within this time counts as stopped
-    poll_seconds: float
-    confirm_seconds: float  # how long a confirmation can be answered
-    floor: Confirm
+    def __call__(self, snapshot: CanvasSnapshot, *, spec: CanvasSpec, rules: Rules) -> StartedExecution: ...
 
 
 class ExecutionTransitions:
     def __init__(
         self,
-        actions: ExecutionStore,
+        executions: ExecutionStore,
         changes: CanvasTransactions,
         artifacts: Artifacts,
         tools: ToolRegistry,
@@ -62,7 +57,7 @@ class ExecutionTransitions:
         limits: ActionLimits,
         instance_id: str,
     ) -> None:
-        self._actions = actions
+        self._executions = executions
         self._changes = changes
         self._artifacts = artifacts
         self._tools = tools
@@ -84,50 +79,65 @@ class ExecutionTransitions:
         return await self._start(
             principal,
             canvas_id,
-            lambda snapshot, spec, rules: start_execution(snapshot, spec, start, rules),
+            request.action_id,
+            partial(start_execution, start=start),
             is_repeatable=request.is_repeatable,
         )
 
     async def approve(self, principal: Principal, pending: Execution) -> StartedExecution:
         """Start a pending execution as it was confirmed. Raises StaleTransition if it was answered before."""
-
-        def approve(snapshot: CanvasSnapshot, spec: CanvasSpec, rules: Rules) -> StartedExecution:
-            return approve_execution(
-                snapshot, spec, pending, principal, rules, owner_id=self._instance_id, now_ms=now_ms()
-            )
-
-        return await self._start(principal, pending.canvas_id, approve)
+        rule = partial(
+            approve_execution,
+            pending=pending,
+            principal=principal,
+            owner_id=self._instance_id,
+            now_ms=now_ms(),
+        )
+        return await self._start(principal, pending.canvas_id, pending.action_id, rule)
 
     async def _start(
-        self, principal: Principal, canvas_id: CanvasId, rule: Rule, *, is_repeatable: bool = True
+        self,
+        principal: Principal,
+        canvas_id: CanvasId,
+        action_id: str,
+        rule: Rule,
+        *,
+        is_repeatable: bool = True,
     ) -> StartedExecution:
-        """Load the tool definitions, then decide and commit the start in one transaction.
+        """Decide the start and commit it.
 
-        If a template needs artifacts, they are read and the transaction is repeated.
+        The tools and the parsed spec are read before the transaction. A tool call is decided there too: under
+        the lock, the decision stands if the canvas is the same, else it is made again. If a template needs
+        artifacts, they are read and the decision is repeated.
         """
         definitions = await self._load_definitions(principal.account_id)
         fetched: dict[ArtifactId, bytes] = {}
-        started: list[StartedExecution] = []
-
-        def decide(snapshot: CanvasSnapshot) -> tuple[Change, Iterable[OffloadedValue]]:
-            rules = self._rules(definitions, fetched)
-            started[:] = [rule(snapshot, self._changes.specs.get(snapshot.canvas), rules)]
-            return started[0].change, started[0].offloaded
-
+        seen: CanvasSnapshot | None = None
+        parsed = self._changes.specs.find(principal.account_id, canvas_id)
+        if parsed is None or isinstance(parsed.spec.actions.get(action_id), CallTool):
+            seen = await self._changes.find(principal, canvas_id)
+            parsed = self._changes.specs.parse(seen.canvas)
         while True:
+            rules = self._rules(definitions, fetched)
             try:
-                await self._commit(
+                early = None if seen is None else (seen, rule(seen, spec=parsed.spec, rules=rules))
+                done = await self._changes.apply(
                     principal,
                     canvas_id,
-                    decide,
-                    claim_seconds=self._limits.claim_seconds,
+                    partial(_decide, rule, parsed, rules, early),
+                    seconds=self._limits.claim_seconds,
                     is_repeatable=is_repeatable,
                 )
+            except SpecChanged as changed:
+                seen, parsed = changed.snapshot, self._changes.specs.parse(changed.snapshot.canvas)
+            except StartFailed as failure:
+                message = public_message(self._audit, failure.problem)
+                rule, seen = partial(_fail, failure, message), None
             except MissingArtifacts as missing:
                 for artifact_id in missing.artifact_ids:
                     fetched[artifact_id] = await self._artifacts.read(principal.account_id, artifact_id)
             else:
-                return started[0]
+                return done.change
 
     async def _load_definitions(self, account_id: AccountId) -> Definitions | Unavailable:
         """Return the tools of this user, or the error if they cannot be read.
@@ -146,7 +156,6 @@ class ExecutionTransitions:
             floor=limits.floor,
             state_bytes=limits.state_bytes,
             missing_tools=self._tools.missing,
-            public_message=lambda problem: public_message(self._audit, problem),
             check_arguments=self._tools.check_arguments,
             pending_limit=PendingLimit(MAX_CONFIRMATIONS, limits.confirm_seconds),
             fetched=fetched,
@@ -159,19 +168,22 @@ class ExecutionTransitions:
 
         Returns None if there is no such run.
         """
-        execution = await self._actions.get(orphan.account_id, orphan.event_id)
+        execution = await self._executions.get(orphan.account_id, orphan.event_id)
         if execution is None:
             return None  # the execution was deleted with its canvas
         canvas = (await self._changes.find(principal, orphan.canvas_id)).canvas
-        action = self._changes.specs.get(canvas).actions.get(orphan.action_id)
+        action = self._changes.specs.parse(canvas).spec.actions.get(orphan.action_id)
         if not can_resume_waiting(action, execution):
             return None
-        run = await self._actions.adopt(orphan, owner_ids, self._instance_id, self._limits.claim_seconds)
+        run = await self._executions.adopt(orphan, owner_ids, self._instance_id, self._limits.claim_seconds)
         if run is None:
             return None
+        adopted = replace(execution, owner_id=self._instance_id)
         return StartedExecution(
-            change=Change(events=[], is_mutation=False),
-            execution=replace(execution, owner_id=self._instance_id),
+            events=[],
+            is_mutation=False,
+            transition=Transition(adopted, from_status=ExecutionStatus.RUNNING),
+            execution=adopted,
             action=action,
             work=PendingReply(canvas.session_of(action.session_key), run),
             revision=canvas.revision,
@@ -184,7 +196,6 @@ class ExecutionTransitions:
         principal: Principal,
         execution: Execution,
         decide: Decision,
-        offloaded: Iterable[OffloadedValue] = (),
         *,
         is_retried: bool = True,
     ) -> int:
@@ -199,9 +210,7 @@ class ExecutionTransitions:
         is_repeated = False
         while True:
             try:
-                return await self._finish_once(
-                    principal, execution, decide, offloaded, is_repeated=is_repeated
-                )
+                return await self._finish_once(principal, execution, decide, is_repeated=is_repeated)
             except Unavailable as problem:
                 uncertain = problem if "mayBeStored" in problem.details else uncertain
                 if clock() >= deadline:
@@ -214,16 +223,13 @@ class ExecutionTransitions:
         principal: Principal,
         execution: Execution,
         decide: Decision,
-        offloaded: Iterable[OffloadedValue],
         *,
         is_repeated: bool,
     ) -> int:
         try:
-            canvas = await self._commit(
-                principal, execution.canvas_id, lambda snapshot: (decide(snapshot), offloaded)
-            )
+            done = await self._changes.apply(principal, execution.canvas_id, decide)
         except StaleTransition:
-            stored = await self._actions.get(execution.account_id, execution.event_id)
+            stored = await self._executions.get(execution.account_id, execution.event_id)
             status = None if stored is None else stored.status
             if is_repeated and status is ExecutionStatus.COMPLETED and stored and stored.revision is not None:
                 return stored.revision  # stored by an earlier attempt whose reply was lost
@@ -232,53 +238,31 @@ class ExecutionTransitions:
             raise ActionFailed(
                 problem="The execution had ended before its tool did; the result is not stored."
             ) from None
-        return canvas.revision
-
-    # -- transactions ------------------------------------------------------------------------------
-
-    async def _commit(
-        self,
-        principal: Principal,
-        canvas_id: CanvasId,
-        decide: Callable[[CanvasSnapshot], tuple[Change, Iterable[OffloadedValue]]],
-        *,
-        claim_seconds: float = 0,
-        is_repeatable: bool = True,
-    ) -> Canvas:
-        """Commit the change that `decide` returns, after storing the offloaded values that it refers to."""
-        stored: set[ArtifactId] = set()
-
-        def decide_when_stored(snapshot: CanvasSnapshot) -> Change:
-            change, offloaded = decide(snapshot)
-            needed = [*offloaded, *(value for event in change.events for value in event.offloaded)]
-            if missing := [value for value in needed if value.artifact_id not in stored]:
-                raise ArtifactsNotStored(missing)
-            return change
-
-        while True:
-            try:
-                outcome = await self._changes.apply(
-                    principal,
-                    canvas_id,
-                    decide_when_stored,
-                    seconds=claim_seconds,
-                    is_repeatable=is_repeatable,
-                )
-            except ArtifactsNotStored as missing:
-                await self._artifacts.store(principal.account_id, missing.offloaded)
-                stored |= {value.artifact_id for value in missing.offloaded}
-            else:
-                return outcome.snapshot.canvas
+        return done.after.canvas.revision
 
 
-class ArtifactsNotStored(Exception):
-    """A change refers to offloaded values that are not stored yet."""
+class SpecChanged(Exception):
+    """The canvas has another spec than the one that was parsed before its lock."""
 
-    def __init__(self, offloaded: list[OffloadedValue]) -> None:
+    def __init__(self, snapshot: CanvasSnapshot) -> None:
         super().__init__()
-        self.offloaded = offloaded
+        self.snapshot = snapshot
 
 
-def public_message(audit: Audit, problem: HostError) -> str:
-    """Return the message of an error with secrets redacted, shortened to fit into an event."""
-    return shorten(audit.redact(problem.message))
+def _decide(
+    rule: Rule,
+    parsed: ParsedSpec,
+    rules: Rules,
+    early: tuple[CanvasSnapshot, StartedExecution] | None,
+    snapshot: CanvasSnapshot,
+) -> StartedExecution:
+    """Return the start that was decided on the same canvas before, else decide now. Raises `SpecChanged`."""
+    if not parsed.is_of(snapshot.canvas):
+        raise SpecChanged(snapshot)
+    if early is not None and early[0].canvas.revision == snapshot.canvas.revision:
+        return early[1]
+    return rule(snapshot, spec=parsed.spec, rules=rules)
+
+
+def _fail(failure: StartFailed, message: str, snapshot: CanvasSnapshot, **_: Any) -> StartedExecution:
+    return fail_start(snapshot.canvas, failure, message)

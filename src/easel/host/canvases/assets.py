@@ -80,14 +80,14 @@ class CanvasAssets:
             return replace(change, events=updated) if marks else None
 
         try:
-            outcome = await self._transactions.apply(principal, canvas_id, decide)
+            done = await self._transactions.apply(principal, canvas_id, decide)
         except HostError as problem:
             if isinstance(problem, Unavailable):  # the row may be stored; if not, a sweep deletes the blob
                 raise
             await self._transactions.delete_blobs([asset.blob_key])
             raise
-        await self.delete_unused(stored, outcome.snapshot)
-        return asset, outcome.snapshot.canvas.revision
+        await self.delete_unused(stored, done.after)
+        return asset, done.after.canvas.revision
 
     async def delete(
         self, principal: Principal, canvas_id: str, path: str, expected_revision: int | None
@@ -102,7 +102,7 @@ class CanvasAssets:
             change, marks = change_content(principal, snapshot, ContentWrite(removed=[path]))
             return replace(change, events=[events.updated(snapshot.canvas.revision + 1, marks)])
 
-        return (await self._transactions.apply(principal, canvas_id, decide)).snapshot.canvas.revision
+        return (await self._transactions.apply(principal, canvas_id, decide)).after.canvas.revision
 
     async def delete_unused(self, stored: Sequence[Asset], snapshot: CanvasSnapshot) -> None:
         """Delete the blobs of stored assets that the canvas had already with the same content."""

@@ -3,7 +3,7 @@
 Owns the members of a draft and the order of the checks. Does not know how canvases are stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,10 @@ from easel.core.canvas.content import has_limited_reach
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec, read_spec
 from easel.core.principal import Principal
 from easel.core.problems import Problems
-from easel.core.stream.payload_limit import offload_large_values
+from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.values.patch import check_patch_names
 from easel.core.values.paths import check_names
 from easel.errors import BadInput
-from easel.host.artifacts.artifacts import Artifacts
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import CanvasId
@@ -58,6 +57,7 @@ class CheckedDraft:
     state: Mapping[str, Any] | None
     parsed: CanvasSpec | None
     refreshes: list[Refresh] | None  # the enabled refresh jobs of the spec; None without a spec
+    offloaded: Sequence[OffloadedValue]
 
 
 class DraftChecker:
@@ -66,19 +66,17 @@ class DraftChecker:
     def __init__(
         self,
         assets: CanvasAssets,
-        artifacts: Artifacts,
         tools: ToolRegistry,
         limits: SpecLimits,
         floor: Confirm,
     ) -> None:
         self._assets = assets
-        self._artifacts = artifacts
         self._tools = tools
         self._limits = limits
         self._floor = floor
 
     async def check(self, principal: Principal, draft: Draft) -> CheckedDraft:
-        """Check a draft and store its large values as artifacts. Raises `BadInput` or `TooLarge`."""
+        """Check a draft and offload its large values. Raises `BadInput` or `TooLarge`."""
         canvas_id = require_canvas_id(draft.canvas_id)
         parse_title(draft.title, canvas_id)
         require_session_key(draft.owner_session_key)
@@ -91,10 +89,9 @@ class DraftChecker:
         self._assets.check(draft.assets or {})
         spec, offloaded_of_spec = offload_large_values(draft.spec)
         state, offloaded_of_state = offload_large_values(draft.state)
-        await self._artifacts.store(principal.account_id, [*offloaded_of_spec, *offloaded_of_state])
-        return CheckedDraft(
-            canvas_id, draft, spec, state, parsed, None if parsed is None else enabled_refreshes(parsed)
-        )
+        refreshes = None if parsed is None else enabled_refreshes(parsed)
+        offloaded = (*offloaded_of_spec, *offloaded_of_state)
+        return CheckedDraft(canvas_id, draft, spec, state, parsed, refreshes, offloaded)
 
     async def parse_spec(self, principal: Principal, spec: Mapping[str, Any]) -> CanvasSpec:
         """Parse a spec and check it against the tools and the reach of its author. RS-16, RS-45, RS-59

@@ -47,7 +47,6 @@ from easel.errors import (
     RevisionConflict,
     Unavailable,
 )
-from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.drafts import (
@@ -78,7 +77,6 @@ class CanvasLibrary:
         canvases: CanvasStore,
         transactions: CanvasTransactions,
         assets: CanvasAssets,
-        artifacts: Artifacts,
         tools: ToolRegistry,
         *,
         notifier: Notifier,
@@ -89,11 +87,10 @@ class CanvasLibrary:
         self._canvases = canvases
         self._transactions = transactions
         self._assets = assets
-        self._artifacts = artifacts
         self._notifier = notifier
         self._audit = audit
         self._limits = limits
-        self.drafts = DraftChecker(assets, artifacts, tools, limits, floor)
+        self.drafts = DraftChecker(assets, tools, limits, floor)
 
     # -- finding ---------------------------------------------------------------------------------------------
 
@@ -110,7 +107,7 @@ class CanvasLibrary:
             definitions = await self.drafts.definitions(principal)
         except Unavailable:
             return snapshot  # an action checks the tools again before it calls one
-        weakened = find_weakened(canvas.tool_hints, self._transactions.specs.get(canvas), definitions)
+        weakened = find_weakened(canvas.tool_hints, self.parse_stored(canvas), definitions)
         return replace(snapshot, weakened=weakened) if weakened else snapshot
 
     async def list_canvases(
@@ -199,17 +196,11 @@ class CanvasLibrary:
             tool_hints={}
             if checked.parsed is None
             else remember_hints(checked.parsed, await self.drafts.definitions(principal)),
+            offloaded=checked.offloaded,
         )
-        try:
-            created = await self._canvases.create(
-                new, events_for(principal, checked.canvas_id).created(1, title)
-            )
-        except Unavailable as problem:
-            raise Unavailable.after_sending("The database", is_repeatable=True) from problem
+        created = await self._transactions.create(principal, new)
         if created is None:
             await self._transactions.delete_blobs(asset.blob_key for asset in assets)
-            return None
-        await self._transactions.announce_creation(principal, created)
         return created
 
     async def _replace(
@@ -257,11 +248,12 @@ class CanvasLibrary:
             return replace(
                 change,
                 events=[events.updated(canvas.revision + 1, marks)],
+                offloaded=checked.offloaded,
                 state=checked.state,
             )
 
         try:
-            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).snapshot
+            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).after
         except HostError as problem:
             # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
             if not isinstance(problem, Unavailable):
@@ -294,9 +286,8 @@ class CanvasLibrary:
         check_patch_names(operations, "statePatch")
         name = parse_canvas_id(canvas_id)
         parsed = None if spec is None else await self.drafts.parse_spec(principal, spec)
-        stored_spec, offloaded = offload_large_values(spec) if spec is not None else (None, ())
+        stored_spec, offloaded_of_spec = offload_large_values(spec)
         operations, offloaded_of_state = offload_patch(operations)
-        await self._artifacts.store(principal.account_id, [*offloaded, *offloaded_of_state])
         events = events_for(principal, canvas_id)
         write = ContentWrite(
             spec=stored_spec,
@@ -319,13 +310,14 @@ class CanvasLibrary:
             return replace(
                 change,
                 events=[events.updated(canvas.revision + 1, marks)],
+                offloaded=(*offloaded_of_spec, *offloaded_of_state),
                 state=None if patched is None else patched.state,
             )
 
         # A repeated patch could insert an element into a list twice.
         is_repeatable = not operations or expected_revision is not None
-        outcome = await self._transactions.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)
-        return await self.check_tools(principal, outcome.snapshot)
+        done = await self._transactions.apply(principal, canvas_id, decide, is_repeatable=is_repeatable)
+        return await self.check_tools(principal, done.after)
 
     async def accept(
         self,
@@ -344,14 +336,15 @@ class CanvasLibrary:
             raise Forbidden(problem="Only a person can accept a spec.")
         events = events_for(principal, canvas_id)
         definitions = await self.drafts.definitions(principal)
+        found = await self._transactions.find(principal, canvas_id)
+        parsed = self._transactions.specs.parse(found.canvas)
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
-            canvas = snapshot.canvas
-            if not canvas.spec_revision <= revision <= canvas.revision:
+            canvas, spec = snapshot.canvas, parsed.spec
+            if not parsed.is_of(canvas) or not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
             if created_ms not in (None, to_ms(canvas.created_at)):
                 raise InputConflict(path="The canvas")
-            spec = self._transactions.specs.get(canvas)
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
                 raise InputConflict(path="weakenedTools")
             hints = agree_to_hints(spec, definitions, canvas.tool_hints)
@@ -363,12 +356,12 @@ class CanvasLibrary:
                 tool_hints=hints,
             )
 
-        outcome = await self._transactions.apply(principal, canvas_id, decide)
-        return await self.check_tools(principal, outcome.snapshot)
+        done = await self._transactions.apply(principal, canvas_id, decide)
+        return await self.check_tools(principal, done.after)
 
     def parse_stored(self, canvas: Canvas) -> CanvasSpec:
         """Return the parsed spec of a stored canvas, usually from a cache."""
-        return self._transactions.specs.get(canvas)
+        return self._transactions.specs.parse(canvas).spec
 
     async def warnings(
         self,

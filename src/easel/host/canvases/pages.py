@@ -101,8 +101,8 @@ class CanvasPages:
             )
             return Change(events=[event], is_mutation=False)
 
-        outcome = await self._transactions.apply(principal, canvas_id, decide)
-        return artifact, outcome.snapshot.canvas.last_seq
+        done = await self._transactions.apply(principal, canvas_id, decide)
+        return artifact, done.after.canvas.last_seq
 
     # -- view tokens -----------------------------------------------------------------------------------------
 
@@ -168,12 +168,13 @@ class CanvasPages:
                 return None
             check_state_size(changed.state, self._max_state_bytes)
             return Change(
-                events=[events.updated(snapshot.canvas.revision + 1, changed.paths)], state=changed.state
+                events=[events.updated(snapshot.canvas.revision + 1, changed.paths)],
+                offloaded=offloaded,
+                state=changed.state,
             )
 
-        await self._artifacts.store(principal.account_id, offloaded)
         try:
-            return (await self._transactions.apply(principal, canvas_id, decide)).snapshot
+            return (await self._transactions.apply(principal, canvas_id, decide)).after
         except Forbidden as problem:
             self._audit.record_throttled(
                 principal, REFUSED, subject=canvas_id, details={"what": "input", "problem": problem.message}

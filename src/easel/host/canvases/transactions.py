@@ -1,15 +1,18 @@
 """Transactions on canvases: a change is decided under the canvas's lock and committed.
 
-Owns the order of the steps, which all canvas services share: commit the change, notify subscribers, record
-what changed in the audit trail, delete orphaned blobs. Does not know the content of a change.
+Owns the order of the steps, which all canvas services share: store offloaded values, commit the change,
+notify subscribers, record what changed in the audit trail, delete orphaned blobs. Does not know the content
+of a change.
 """
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
-from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, Outcome
+from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
 from easel.core.canvas.differences import Difference, describe_change, describe_creation
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.unreviewed import unreviewed_after
@@ -18,15 +21,21 @@ from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.canvases.parsed_specs import ParsedSpecs
-from easel.host.ports import Blobs, CanvasStore, Notifier
+from easel.host.commits import Committed, commit
+from easel.host.ports import ArtifactAccess, Blobs, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, scoped_key
+
+Decided = TypeVar("Decided", bound=Change | None)
 
 
 class CanvasTransactions:
     """Reads and changes canvases of a principal. `specs` has the parsed specs of recently read canvases."""
 
-    def __init__(self, canvases: CanvasStore, blobs: Blobs, notifier: Notifier, audit: Audit) -> None:
+    def __init__(
+        self, canvases: CanvasStore, artifacts: ArtifactAccess, blobs: Blobs, notifier: Notifier, audit: Audit
+    ) -> None:
         self._canvases = canvases
+        self._artifacts = artifacts
         self._blobs = blobs
         self._notifier = notifier
         self._audit = audit
@@ -43,56 +52,52 @@ class CanvasTransactions:
         self,
         principal: Principal,
         canvas_id: str,
-        decide: Decide,
+        decide: Callable[[CanvasSnapshot], Decided],
         *,
         seconds: float = 0,
         is_repeatable: bool = True,
-    ) -> Outcome:
+    ) -> Committed[CanvasSnapshot, Decided, CanvasSnapshot]:
         """Commit the change that `decide` returns and notify subscribers.
 
         If `decide` returns None, nothing is written. `seconds` is the time until an opened view or the claim
-        on an execution expires. `is_repeatable`: whether the caller may safely retry after a lost reply.
-        Raises `NotFound`.
+        on an execution expires. Raises `NotFound`.
         """
-        before: CanvasSnapshot | None = None
-        sent: Change | None = None
-
-        def record_change(snapshot: CanvasSnapshot) -> Change | None:
-            nonlocal before, sent
-            before, sent = snapshot, decide(snapshot)
-            if sent is not None and (sent.state is not None or sent.is_accepted):
-                sent = replace(sent, unreviewed=unreviewed_after(snapshot.canvas, sent, principal))
-            return sent
-
-        try:
-            outcome = await self._canvases.change(
-                principal.account_id, parse_canvas_id(canvas_id), record_change, seconds=seconds
-            )
-        except Unavailable as problem:
-            if sent is not None:
-                raise Unavailable.after_sending(
-                    problem.details["what"], is_repeatable=is_repeatable
-                ) from problem
-            raise
-        if outcome is None:
-            raise NotFound(what="canvas", id=canvas_id)
-        if outcome.is_changed:
-            self.notify(outcome.snapshot)
-            if before is not None and sent is not None and _is_audited(sent):
-                await self._record(principal, canvas_id, describe_change(before, outcome.snapshot))
+        account_id, name = principal.account_id, parse_canvas_id(canvas_id)
+        done = await commit(
+            "canvas",
+            name,
+            lambda record: self._canvases.change(account_id, name, record, seconds=seconds),
+            decide,
+            partial(self._artifacts.store, account_id),
+            complete=partial(_with_unreviewed, principal),
+            is_repeatable=is_repeatable,
+        )
+        before, change, outcome = done.before, done.change, done.after
+        if change is not None:
+            self._notify(outcome.snapshot)
+            if _is_audited(change):
+                await self._record(principal, name, describe_change(before, outcome.snapshot))
             await self.delete_blobs(outcome.orphaned_blobs)
-        return outcome
+        return Committed(before, change, outcome.snapshot)
 
-    async def announce_creation(self, principal: Principal, created: CanvasSnapshot) -> None:
-        """Record a new canvas in the audit trail and notify subscribers."""
-        await self._record(principal, created.canvas.canvas_id, describe_creation(created))
-        self.notify(created)
+    async def create(self, principal: Principal, new: NewCanvas) -> CanvasSnapshot | None:
+        """Create a canvas, notify subscribers and record it. Returns None if the id is taken."""
+        await self._artifacts.store(new.account_id, new.offloaded)
+        event = events_for(principal, new.canvas_id).created(1, new.title)
+        try:
+            created = await self._canvases.create(new, event)
+        except Unavailable as problem:
+            raise Unavailable.after_sending("The database", is_repeatable=True) from problem
+        if created is not None:
+            await self._record(principal, new.canvas_id, describe_creation(created))
+            self._notify(created)
+        return created
 
     async def _record(self, principal: Principal, canvas_id: str, differences: list[Difference]) -> None:
         records = [(difference.action, difference.details) for difference in differences]
         await self._audit.record_all(principal, records, subject=canvas_id)
 
-    def notify(self, snapshot: CanvasSnapshot) -> None:
+    def _notify(self, snapshot: CanvasSnapshot) -> None:
         """Notify subscribers of new events in the canvas's log."""
         canvas = snapshot.canvas
         self._notifier.notify(
@@ -124,6 +129,12 @@ def parse_canvas_id(canvas_id: str) -> CanvasId:
 def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
     """Return a builder for the events of one operation of this principal."""
     return CanvasEvents.by(principal, CanvasId(canvas_id), event_id=new_event_id())
+
+
+def _with_unreviewed(principal: Principal, before: CanvasSnapshot, change: Decided) -> Decided:
+    if change is None or (change.state is None and not change.is_accepted):
+        return change
+    return replace(change, unreviewed=unreviewed_after(before.canvas, change, principal))
 
 
 def _is_audited(change: Change) -> bool:

@@ -112,14 +112,14 @@ class CanvasVersions:
             definitions = await self._drafts.definitions(principal)
             restore = _Restore(principal, snapshot, found, parsed, definitions, expected_revision)
             try:
-                outcome = await self._transactions.apply(principal, canvas_id, restore.decide)
+                done = await self._transactions.apply(principal, canvas_id, restore.decide)
             except _CanvasChanged:
                 # The version may have been pruned, or its blobs replaced by others of the same content.
                 continue
-            if outcome.is_changed:
-                details = {"version": number, "revision": outcome.snapshot.canvas.revision}
+            if done.change is not None:
+                details = {"version": number, "revision": done.after.canvas.revision}
                 await self._audit.record(principal, "canvas.restored", subject=canvas_id, details=details)
-            return outcome.snapshot
+            return done.after
         raise Unavailable(what=f"Canvas {canvas_id}")
 
 

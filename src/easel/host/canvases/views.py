@@ -63,8 +63,8 @@ class CanvasViews:
 
         if connection_id != NO_CONNECTION:
             self._connections.add(connection_id)
-        outcome = await self._transactions.apply(principal, canvas_id, decide, seconds=self._ttl_seconds)
-        return view, outcome.snapshot
+        done = await self._transactions.apply(principal, canvas_id, decide, seconds=self._ttl_seconds)
+        return view, done.after
 
     async def close(
         self,
@@ -113,7 +113,7 @@ class CanvasViews:
             event = events.view_closed(snapshot.canvas.revision, view.view_id, view.client_id, count)
             return Change(events=[event], is_mutation=False, closed=[view.view_id])
 
-        return (await self._transactions.apply(principal, canvas_id, decide)).is_changed
+        return (await self._transactions.apply(principal, canvas_id, decide)).change is not None
 
     # -- renewal and expiry ----------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ alone decides whether a lease is live; a lease that is not renewed expires. Does
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 
 import structlog
 
@@ -15,12 +15,12 @@ from easel.core.document.document import Document, DocumentChange
 from easel.core.document.lease import TTL, Held, release
 from easel.core.principal import host_for
 from easel.core.run.run import Claim
-from easel.core.stream.notifications import CanvasAppended
-from easel.errors import Unavailable
+from easel.errors import NotFound, Unavailable
 from easel.host.canvas_heads import notify_canvases
+from easel.host.documents.transactions import DocumentTransactions
 from easel.host.periodic import Periodic
-from easel.host.ports import DocumentStore, LogSource, Notifier
-from easel.ids import AccountId, CanvasId, RunId, new_event_id, scoped_key
+from easel.host.ports import LogSource, Notifier
+from easel.ids import AccountId, CanvasId, RunId, new_event_id
 
 RENEW_SECONDS = 1.0  # the leases of a run are renewed at most this often
 EXPIRY_SECONDS = 2.0
@@ -31,22 +31,35 @@ log = structlog.get_logger("documents")
 
 
 class LeaseKeeper:
-    """Implements `LeaseActivity`."""
+    """Implements `Leases`. `step_seconds` limits how long a request to a provider keeps a lease. RS-70"""
 
     def __init__(
         self,
-        documents: DocumentStore,
+        transactions: DocumentTransactions,
         canvases: LogSource,
         notifier: Notifier,
         *,
+        step_seconds: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._documents = documents
+        self._transactions = transactions
+        self._documents = transactions.store
         self._canvases = canvases
         self._notifier = notifier
         self._clock = clock
         self._held: dict[RunId, set[CanvasId]] = {}
         self._renewed_at: dict[RunId, float] = {}
+        self._step_seconds = step_seconds
+        self._requests: dict[RunId, float] = {}  # when each request to a provider in flight began
+
+    @contextlib.asynccontextmanager
+    async def of(self, claim: Claim) -> AsyncGenerator["RunLease"]:
+        lease = RunLease(self, claim)
+        try:
+            yield lease
+        finally:
+            if not lease.is_kept:
+                await self.release(claim)
 
     def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None:
         """Remember that the run has a lease, which was renewed just now."""
@@ -72,9 +85,20 @@ class LeaseKeeper:
         if run_id in self._held and self._clock() - self._renewed_at[run_id] >= RENEW_SECONDS:
             await self._renew([run_id])
 
-    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
+    @contextlib.contextmanager
+    def waiting(self, run_id: RunId) -> Generator[None]:
+        """Keep the leases of a run while its request to a provider is in flight."""
+        self._requests[run_id] = self._clock()
+        try:
+            yield
+        finally:
+            del self._requests[run_id]
+
+    async def renew_in_flight(self) -> None:
         """Renew the leases of the runs that wait for a provider, in one statement. RS-70"""
-        if holders := [run_id for run_id in run_ids if run_id in self._held]:
+        began_after = self._clock() - self._step_seconds
+        waiting = [run_id for run_id, began_at in self._requests.items() if began_at > began_after]
+        if holders := [run_id for run_id in waiting if run_id in self._held]:
             await self._renew(holders)
 
     async def _renew(self, run_ids: list[RunId]) -> None:
@@ -99,11 +123,14 @@ class LeaseKeeper:
             released = await self._documents.release_leases(claim)
             await notify_canvases(self._canvases, self._notifier, claim.account_id, released)
 
-    # -- expiry ----------------------------------------------------------------------------------------------
+    def periodics(self) -> list[Periodic]:
+        """Return the renewal of leases, and the release of expired ones, which any instance may do."""
+        return [
+            Periodic("leases.renew", TTL.total_seconds() / 3, self.renew_in_flight),
+            Periodic("leases.expire", EXPIRY_SECONDS, self.release_expired),
+        ]
 
-    def periodic(self) -> Periodic:
-        """Return the periodic release of expired leases. Several instances may run it at the same time."""
-        return Periodic("leases.expire", EXPIRY_SECONDS, self.release_expired)
+    # -- expiry ----------------------------------------------------------------------------------------------
 
     async def release_expired(self) -> int:
         """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
@@ -122,18 +149,36 @@ class LeaseKeeper:
 
     async def _release_expired(self, account_id: AccountId, canvas_id: CanvasId) -> None:
         events = CanvasEvents.by(host_for(account_id), canvas_id, event_id=new_event_id())
-        is_released = False
 
         def decide(document: Document) -> DocumentChange | None:
-            nonlocal is_released
             lease = document.lease
-            is_released = isinstance(lease, Held) and not lease.is_live(document.now)
-            if not isinstance(lease, Held) or not is_released:
+            if not isinstance(lease, Held) or lease.is_live(document.now):
                 return None
             free = release(lease)
             event = events.lease_changed(document.canvas_revision, free, "expired")
             return DocumentChange(lease=free, events=[event])
 
-        document = await self._documents.change(account_id, canvas_id, decide)
-        if document is not None and is_released:
-            self._notifier.notify(CanvasAppended(scoped_key(account_id, canvas_id), document.last_seq))
+        with contextlib.suppress(NotFound):
+            await self._transactions.apply(account_id, canvas_id, decide)
+
+
+class RunLease:
+    """The leases of one run, as its loop uses them."""
+
+    def __init__(self, keeper: LeaseKeeper, claim: Claim) -> None:
+        self._keeper = keeper
+        self._claim = claim
+        self.is_kept = False
+
+    @property
+    def is_held(self) -> bool:
+        return self._keeper.may_hold(self._claim.run_id)
+
+    async def activity(self) -> None:
+        await self._keeper.note_activity(self._claim.run_id)
+
+    def waiting(self, *, is_remote: bool) -> contextlib.AbstractContextManager[None]:
+        return self._keeper.waiting(self._claim.run_id) if is_remote else contextlib.nullcontext()
+
+    async def release(self) -> None:
+        await self._keeper.release(self._claim)

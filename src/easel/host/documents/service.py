@@ -84,13 +84,13 @@ class Documents:
         events = _events_of(principal, canvas_id)
         author = author_of(principal)
         revision_id = revision_of(text)
-        is_conflict = False
+
+        def is_conflict(document: Document) -> bool:
+            return text != document.text and base_revision_id not in (None, document.revision_id)
 
         def decide(document: Document) -> DocumentChange | None:
-            nonlocal is_conflict
             is_changed = text != document.text
-            is_conflict = is_changed and base_revision_id not in (None, document.revision_id)
-            if is_conflict:
+            if is_conflict(document):
                 return _interrupt(events, document, "conflict")
             if not is_changed and isinstance(document.lease, Free):
                 return None
@@ -109,42 +109,34 @@ class Documents:
                 events=sealed,
             )
 
-        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
-        if is_conflict:
-            raise TextConflict(revision_id=document.revision_id, text=document.text)
-        return document
+        done = await self._transactions.apply(principal.account_id, canvas_id, decide)
+        if is_conflict(done.before):
+            raise TextConflict(revision_id=done.after.revision_id, text=done.after.text)
+        return done.after
 
     async def take_control(self, principal: Principal, canvas_id: str) -> Document:
         """End the lease of the agent that edits the document. CT-18, CT-57"""
         events = _events_of(principal, canvas_id)
-        interrupted: list[str] = []
-
-        def decide(document: Document) -> DocumentChange | None:
-            if isinstance(document.lease, Held):
-                interrupted[:] = [document.lease.run_id]
-            return _interrupt(events, document, "control_taken")
-
-        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
-        if interrupted:
-            await self._audit.record(
-                principal, "document.control_taken", subject=canvas_id, details={"run_id": interrupted[0]}
-            )
-        return document
+        done = await self._transactions.apply(
+            principal.account_id, canvas_id, lambda document: _interrupt(events, document, "control_taken")
+        )
+        if isinstance(done.before.lease, Held):
+            details = {"run_id": done.before.lease.run_id}
+            await self._audit.record(principal, "document.control_taken", subject=canvas_id, details=details)
+        return done.after
 
     async def promote(self, principal: Principal, canvas_id: str) -> Promoted:
         """Make the current text a version, unless the newest version has the same text. CT-35"""
-        is_new = False
 
         def decide(document: Document) -> DocumentChange | None:
-            nonlocal is_new
             is_new = document.version_revision_id != document.revision_id
             return DocumentChange(promotes=True) if is_new else None
 
-        document = await self._transactions.apply(principal.account_id, canvas_id, decide)
-        if is_new:
-            details = {"revision_id": document.revision_id}
+        done = await self._transactions.apply(principal.account_id, canvas_id, decide)
+        if done.change is not None:
+            details = {"revision_id": done.after.revision_id}
             await self._audit.record(principal, "document.promoted", subject=canvas_id, details=details)
-        return Promoted(document, is_new)
+        return Promoted(done.after, is_new=done.change is not None)
 
     async def list_versions(
         self, principal: Principal, canvas_id: str, before: int | None, limit: int

@@ -7,8 +7,9 @@ while the user acted is refused. Every failure at a document is a result with a 
 """
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -42,6 +43,7 @@ from easel.errors import (
     Unavailable,
 )
 from easel.host.audit.audit import agent_of
+from easel.host.commits import Committed
 from easel.host.documents.answers import (
     CallFailed,
     Computed,
@@ -54,8 +56,9 @@ from easel.host.documents.answers import (
     describe_success,
 )
 from easel.host.documents.definitions import MAX_LEASE_ID_LENGTH, definitions
+from easel.host.documents.leases import LeaseKeeper
 from easel.host.documents.transactions import DocumentTransactions, parse_document_id
-from easel.host.ports import LeaseActivity, Tool
+from easel.host.ports import Tool
 from easel.host.tools.native import Args, NativeTool
 from easel.ids import CanvasId, is_name, new_event_id
 
@@ -82,7 +85,7 @@ class _TextMoved(Exception):
     """The document has another revision than the one that the call was computed on."""
 
 
-def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> list[Tool]:
+def document_tools(transactions: DocumentTransactions, leases: LeaseKeeper, rules: ToolRules) -> list[Tool]:
     """Return the seven tools."""
     own = _DocumentTools(transactions, leases, rules)
     work: dict[str, Work] = {
@@ -101,7 +104,7 @@ def document_tools(transactions: DocumentTransactions, leases: LeaseActivity, ru
 
 
 class _DocumentTools:
-    def __init__(self, transactions: DocumentTransactions, leases: LeaseActivity, rules: ToolRules) -> None:
+    def __init__(self, transactions: DocumentTransactions, leases: LeaseKeeper, rules: ToolRules) -> None:
         self._transactions = transactions
         self._store = transactions.store
         self._leases = leases
@@ -145,18 +148,19 @@ class _DocumentTools:
         randomness = f"{secrets.token_hex(4)}_{canvas_id}"
 
         def decide(document: Document) -> DocumentChange:
-            held = check_out(
-                document.lease,
-                run_id=claim.run_id,
-                session_id=claim.session_id,
-                now=document.now,
-                randomness=randomness,
-                is_interrupted=document.is_interrupted,
-            )
+            with _failing_at(document):
+                held = check_out(
+                    document.lease,
+                    run_id=claim.run_id,
+                    session_id=claim.session_id,
+                    now=document.now,
+                    randomness=randomness,
+                    is_interrupted=document.is_interrupted,
+                )
             event = events.lease_changed(document.canvas_revision, held, "checked_out")
             return DocumentChange(lease=held, inspected=(), events=[event])
 
-        document = await self._apply(canvas_id, args, claim, decide, locks_session=True)
+        document = (await self._apply(canvas_id, args, claim, decide, locks_session=True)).after
         self._leases.note_checked_out(claim.run_id, canvas_id)
         return {
             **describe_success(document, claim),
@@ -171,7 +175,7 @@ class _DocumentTools:
         def decide(document: Document) -> DocumentChange:
             return DocumentChange(lease=renew(_require(document, args, claim), document.now))
 
-        document = await self._apply(canvas_id, args, claim, decide)
+        document = (await self._apply(canvas_id, args, claim, decide)).after
         self._leases.note_checked_out(claim.run_id, canvas_id)
         return {**describe_success(document, claim), **_describe_lease(document)}
 
@@ -187,7 +191,7 @@ class _DocumentTools:
 
         is_released, note = True, {}
         try:
-            document = await self._apply(canvas_id, args, claim, decide)
+            document = (await self._apply(canvas_id, args, claim, decide)).after
         except CallFailed as failure:
             if not isinstance(failure.problem, StaleEpoch | LeaseExpired) or failure.document is None:
                 raise
@@ -230,13 +234,13 @@ class _DocumentTools:
             raise CallFailed(_no_document(canvas_id, args), None)
         try:
             self._check(document, args, claim)
-        except LEASE_ENDED:
+        except CallFailed:
 
-            def fail(current: Document) -> None:
+            def check_under_lock(current: Document) -> None:
                 self._check(current, args, claim)
 
-            # The code depends on the run too, which is read under the lock.
-            return await self._apply(canvas_id, args, claim, fail)
+            # The code depends on the run too, which is read under the lock; the lease may be renewed there.
+            return (await self._apply(canvas_id, args, claim, check_under_lock)).after
         return document
 
     async def _store_computed(
@@ -245,12 +249,9 @@ class _DocumentTools:
         """Store what a call computed on `base`. Raises `_TextMoved` if the document changed since."""
         events = _events_of(claim, canvas_id)
         author = Author(AuthorKind.ASSISTANT, MAIN_AGENT, claim.run_id)
-        has_lease = False
 
         def decide(document: Document) -> DocumentChange | None:
-            nonlocal has_lease
             held = self._check(document, args, claim)
-            has_lease = held is not None
             if document.revision_id != base.revision_id:
                 raise _TextMoved
             if computed.text is not None:
@@ -265,50 +266,44 @@ class _DocumentTools:
             return replace(change, lease=None if held is None else renew(held, document.now))
 
         # Without a lease, only the lock of the session excludes a message that arrives during the change.
-        stored = await self._apply(
+        done = await self._apply(
             canvas_id,
             args,
             claim,
             decide,
             locks_session="lease_id" not in args and computed.text is not None,
         )
-        if has_lease:
+        if done.change is not None and done.change.lease is not None:
             self._leases.note_checked_out(claim.run_id, canvas_id)
-        return stored
+        return done.after
 
     def _check(self, document: Document, args: Args, claim: Claim) -> Held | None:
         """Return the lease of the call. Returns None for a call without one, if that is allowed. CT-60"""
         if "lease_id" in args or self._rules.needs_lease:
             return _require(document, args, claim)
         if document.is_interrupted:
-            raise StaleEpoch(epoch=document.lease.epoch)
+            raise CallFailed(StaleEpoch(epoch=document.lease.epoch), document)
         return None
 
     async def _apply(
         self, canvas_id: CanvasId, args: Args, claim: Claim, decide: Decide, *, locks_session: bool = False
-    ) -> Document:
+    ) -> Committed[Document, DocumentChange | None, Document]:
         """Apply a change of the run. Raises `CallFailed` with the document at which a rule failed."""
-        current: Document | None = None
-
-        def keep_current(document: Document) -> DocumentChange | None:
-            nonlocal current
-            current = document
-            return decide(document)
-
         try:
             return await self._transactions.apply(
                 claim.account_id,
                 canvas_id,
-                keep_current,
+                decide,
                 claim=claim,
                 locks_session=locks_session,
                 is_repeatable=False,
             )
-        except (*LEASE_ENDED, LockNotAvailable, NotFound) as problem:
-            if isinstance(problem, LEASE_ENDED) and not _is_held_by(current, claim):
+        except NotFound as problem:
+            raise CallFailed(_no_document(canvas_id, args), None) from problem
+        except CallFailed as failure:
+            if isinstance(failure.problem, LEASE_ENDED) and not _is_held_by(failure.document, claim):
                 self._leases.note_checked_in(claim.run_id, canvas_id)
-            cause = _no_document(canvas_id, args) if isinstance(problem, NotFound) else problem
-            raise CallFailed(cause, current) from problem
+            raise
 
     async def _find_canvas(self, args: Args, claim: Claim) -> CanvasId:
         """Return the canvas that the call names by its lease or its id, or the session's newest document."""
@@ -349,12 +344,22 @@ def canvas_of(lease_id: str) -> CanvasId | None:
 
 def _require(document: Document, args: Args, claim: Claim) -> Held:
     """Return the lease of the call. The lease of a run that the user interrupted is stale. RS-48, CT-19"""
+    with _failing_at(document):
+        try:
+            return require(document.lease, lease_id=args["lease_id"], run_id=claim.run_id, now=document.now)
+        except LeaseExpired as problem:
+            if document.is_interrupted:
+                raise StaleEpoch(epoch=document.lease.epoch) from problem
+            raise
+
+
+@contextlib.contextmanager
+def _failing_at(document: Document) -> Generator[None]:
+    """Raise `CallFailed` with the document for a failed rule of its lease."""
     try:
-        return require(document.lease, lease_id=args["lease_id"], run_id=claim.run_id, now=document.now)
-    except LeaseExpired as problem:
-        if document.is_interrupted:
-            raise StaleEpoch(epoch=document.lease.epoch) from problem
-        raise
+        yield
+    except (*LEASE_ENDED, LockNotAvailable) as problem:
+        raise CallFailed(problem, document) from problem
 
 
 def _is_held_by(document: Document | None, claim: Claim) -> bool:

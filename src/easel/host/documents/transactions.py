@@ -3,17 +3,21 @@
 Owns the order of the steps, which people and agents share. Does not know the content of a change.
 """
 
+from functools import partial
+
 from easel.core.document.document import Decide, Document, DocumentChange
 from easel.core.run.run import Claim
 from easel.core.stream.notifications import CanvasAppended
-from easel.errors import NotFound, Unavailable
-from easel.host.ports import DocumentStore, Notifier
+from easel.errors import NotFound
+from easel.host.commits import Committed, commit
+from easel.host.ports import ArtifactAccess, DocumentStore, Notifier
 from easel.ids import AccountId, CanvasId, is_name, scoped_key
 
 
 class DocumentTransactions:
-    def __init__(self, documents: DocumentStore, notifier: Notifier) -> None:
+    def __init__(self, documents: DocumentStore, artifacts: ArtifactAccess, notifier: Notifier) -> None:
         self.store = documents
+        self._artifacts = artifacts
         self._notifier = notifier
 
     async def find(self, account_id: AccountId, canvas_id: str) -> Document:
@@ -32,38 +36,25 @@ class DocumentTransactions:
         claim: Claim | None = None,
         locks_session: bool = False,
         is_repeatable: bool = True,
-    ) -> Document:
+    ) -> Committed[Document, DocumentChange | None, Document]:
         """Commit the change that `decide` returns, and notify the subscribers of the canvas.
 
-        `is_repeatable`: whether the caller may safely retry after a lost reply. Raises `NotFound`, and
-        `ClaimLost` if the claim is lost.
+        Raises `NotFound`, and `ClaimLost` if the claim is lost.
         """
-        sent: DocumentChange | None = None
-
-        def record_change(document: Document) -> DocumentChange | None:
-            nonlocal sent
-            sent = decide(document)
-            return sent
-
-        try:
-            document = await self.store.change(
-                account_id,
-                parse_document_id(canvas_id),
-                record_change,
-                claim=claim,
-                locks_session=locks_session,
-            )
-        except Unavailable as problem:
-            if sent is not None:
-                raise Unavailable.after_sending(
-                    problem.details["what"], is_repeatable=is_repeatable
-                ) from problem
-            raise
-        if document is None:
-            raise NotFound(what="document", id=canvas_id)
-        if sent is not None and sent.events:
-            self._notifier.notify(CanvasAppended(scoped_key(account_id, canvas_id), document.last_seq))
-        return document
+        name = parse_document_id(canvas_id)
+        done = await commit(
+            "document",
+            name,
+            lambda record: self.store.change(
+                account_id, name, record, claim=claim, locks_session=locks_session
+            ),
+            decide,
+            partial(self._artifacts.store, account_id),
+            is_repeatable=is_repeatable,
+        )
+        if done.change is not None and done.change.events:
+            self._notifier.notify(CanvasAppended(scoped_key(account_id, name), done.after.last_seq))
+        return done
 
 
 def parse_document_id(canvas_id: str) -> CanvasId:

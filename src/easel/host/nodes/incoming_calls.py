@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from easel.core.canvas.execution import Execution, ExecutionStatus
+from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.notifications import CallAnswered
 from easel.core.tool.call import Answer, TakenCall

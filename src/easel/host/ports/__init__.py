@@ -7,9 +7,10 @@ value, unless a method names an exception.
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import AccountStore, SignInStore, TokenStore
-from easel.host.ports.canvases import CanvasStore, CanvasVersionStore, ExecutionStore
+from easel.host.ports.canvases import CanvasStore, CanvasVersionStore
 from easel.host.ports.deletions import DeletionStore
-from easel.host.ports.documents import DocumentStore, LeaseActivity
+from easel.host.ports.documents import DocumentStore, Leases, RunLease
+from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.runs import BoardStore, RunStore
@@ -32,7 +33,7 @@ __all__ = [
     "DeletionStore",
     "DocumentStore",
     "ExecutionStore",
-    "LeaseActivity",
+    "Leases",
     "LogSource",
     "Model",
     "ModelSource",
@@ -42,6 +43,7 @@ __all__ = [
     "ReferenceStore",
     "RemoteTool",
     "RotatedStore",
+    "RunLease",
     "RunStore",
     "SecretCipher",
     "SecretSource",

@@ -1,12 +1,10 @@
-"""Ports of canvases and their actions: their stores."""
+"""Ports of canvases: their stores."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Decide, NewCanvas, Outcome, View
-from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
-from easel.core.canvas.refresh import Due, Job
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.stream.envelope import Envelope
@@ -49,8 +47,8 @@ class CanvasStore(LogSource, Protocol):
     ) -> Outcome | None:
         """Apply the change that `decide` returns, with its events, while the canvas is locked. CV-44
 
-        Returns None if there is no such canvas. `decide` may be called on any thread and must be quick; if it
-        raises, nothing is stored. An opened view, or the claim on a running execution, expires after
+        Returns None if there is no such canvas. See `Decide` for the thread of `decide`; if it raises,
+        nothing is stored. An opened view, or the claim on a running execution, expires after
         `seconds`. A change of the spec or the assets keeps the version before; the blobs of versions are not
         orphaned. Raises `DuplicateRequest` or `StaleTransition` if the transition of an execution cannot be
         made.
@@ -111,78 +109,3 @@ class CanvasVersionStore(Protocol):
     async def get(self, account_id: AccountId, canvas_id: CanvasId, number: int) -> VersionContent | None:
         """Return an earlier version with its content, and the present revision of the canvas."""
         ...
-
-
-class ExecutionStore(Protocol):
-    """Executions of actions, and refresh jobs. `CanvasStore.change` makes the transitions of an execution."""
-
-    async def get(self, account_id: AccountId, event_id: str) -> Execution | None: ...
-
-    async def find_by_request_id(
-        self, account_id: AccountId, canvas_id: CanvasId, request_id: str
-    ) -> Execution | None: ...
-
-    async def list_executions(
-        self,
-        account_id: AccountId,
-        canvas_id: CanvasId,
-        *,
-        statuses: Sequence[ExecutionStatus],
-        before: str | None,
-        limit: int,
-    ) -> list[Execution]:
-        """Return executions below the `event_id` in `before`, newest first."""
-        ...
-
-    async def renew(self, owner_id: str, event_ids: Sequence[str], seconds: float) -> set[str]:
-        """Renew the claims on these executions. Returns the event ids that this owner still has a claim on.
-
-        Any other claim of this owner expires now, because the reply to the start of its execution was lost.
-        """
-        ...
-
-    async def find_orphaned(
-        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
-    ) -> list[Execution]:
-        """Return orphaned executions, and those that have waited `asked_seconds` for a confirmation.
-
-        A running execution is orphaned if its claim has expired or belongs to one of `owner_ids`.
-        """
-        ...
-
-    async def adopt(
-        self, orphan: Execution, owner_ids: Sequence[str], owner_id: str, seconds: float
-    ) -> StartedRun | None:
-        """Claim an orphaned execution that has started a run, and return that run.
-
-        Returns None if it has started no run or is not orphaned.
-        """
-        ...
-
-    async def other_active_owners(self, owner_id: str) -> list[str]: ...
-
-    async def prune(self, older_than_seconds: float) -> int:
-        """Delete a batch of executions that ended at least this long ago. Returns how many were deleted."""
-        ...
-
-    async def claim_refreshes(
-        self, owner_id: str, capacity: int, seconds: float, *, running: Collection[Job], unwatched: bool
-    ) -> list[Due]:
-        """Claim up to `capacity` due jobs that have no claim. X9
-
-        A job in `running` is not claimed again, even if its claim has expired. A job that needs a viewer, and
-        every job unless `unwatched`, is paused while its canvas has no view.
-        """
-        ...
-
-    async def next_refresh(self, *, unwatched: bool) -> float | None:
-        """Return the seconds until the next job that is neither claimed nor paused is due, or None."""
-        ...
-
-    async def renew_refreshes(self, owner_id: str, jobs: Collection[Job], seconds: float) -> None:
-        """Renew the claims on these jobs. Other claims of this owner are left to expire."""
-        ...
-
-    async def finish_refresh(
-        self, owner_id: str, due: Due, *, failures: int, delay: float, error: Mapping[str, Any] | None = None
-    ) -> None: ...

@@ -1,6 +1,7 @@
-"""Ports of documents: their store, and the activity that keeps their leases."""
+"""Ports of documents: their store, and the leases of a run."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from easel.core.document.document import Decide, Document, Draft, Version
@@ -74,29 +75,33 @@ class DocumentStore(Protocol):
         ...
 
 
-class LeaseActivity(Protocol):
-    """Keeps the leases of the runs that this process executes.
+class RunLease(Protocol):
+    """The leases of one run; a run without a document has none.
 
-    `note_checked_out` and `note_checked_in` are called by the tools, the other methods by the tool loop and
-    the worker. None of them raises when the store is unavailable: a lease that is not renewed expires.
+    No method raises when the store is unavailable: a lease that is not renewed expires.
     """
 
-    def note_checked_out(self, run_id: RunId, canvas_id: CanvasId) -> None: ...
+    is_kept: bool  # whether the leases outlive this worker's loop, because the run goes on elsewhere
 
-    def note_checked_in(self, run_id: RunId, canvas_id: CanvasId) -> None: ...
-
-    def may_hold(self, run_id: RunId) -> bool:
+    @property
+    def is_held(self) -> bool:
         """Return whether the run may hold a lease. RS-70"""
         ...
 
-    async def note_activity(self, run_id: RunId) -> None:
-        """Renew the leases of the run, at most once per second. CT-14"""
+    async def activity(self) -> None:
+        """Renew the leases, at most once per second. CT-14"""
         ...
 
-    async def renew_in_flight(self, run_ids: Sequence[RunId]) -> None:
-        """Renew the leases of the runs that wait for a provider, in one statement. RS-70"""
+    def waiting(self, *, is_remote: bool) -> AbstractContextManager[None]:
+        """Keep the leases, for a limited time, while a remote model has not answered. CT-15, RS-70"""
         ...
 
-    async def release(self, claim: Claim) -> None:
-        """End the leases of a run whose tool loop has ended. CT-16"""
+    async def release(self) -> None:
+        """End the leases. CT-16"""
+        ...
+
+
+class Leases(Protocol):
+    def of(self, claim: Claim) -> AbstractAsyncContextManager[RunLease]:
+        """Return the leases of a run, which end with the block unless they are kept. CT-16"""
         ...

@@ -44,7 +44,6 @@ class RunExecution:
         self._updates = updates
         self._audit = audit
         self._timeout_seconds = timeout_seconds
-        self.renew_leases = tool_loop.renew_leases
 
     async def execute(self, run: ClaimedRun, should_release: Callable[[], bool]) -> bool:
         """Execute the run and store its end. Returns False if it must go back into the queue."""

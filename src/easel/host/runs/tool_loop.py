@@ -2,12 +2,11 @@
 
 Owns the order in which a step becomes durable: the model's answer, then each call before it is made and each
 result before the next call. So a worker that takes over the run finds in its log which calls were started and
-which have a result. Also owns when a step is published, the activity that keeps a document's lease, and the
-limits of a loop. Does not know how a conversation is loaded (`context`).
+which have a result. Also owns when a step is published, and the limits of a loop. Does not know how a
+conversation is loaded (`context`), or how leases are kept.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,11 +28,11 @@ from easel.core.run.limits import LoopLimits, check_limits, check_rejections
 from easel.core.run.progress import OUTCOME_UNKNOWN, Progress
 from easel.core.run.run import ClaimLost
 from easel.core.tool.context import ToolContext
-from easel.host.ports import LeaseActivity, Model, ModelSource
+from easel.host.ports import Leases, ModelSource, RunLease
 from easel.host.runs.context import ContextSource, RunContext
 from easel.host.runs.log_writer import RunLogWriter, retry_until_available
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import CallId, RunId
+from easel.ids import CallId
 
 
 class ReleaseRun(Exception):
@@ -72,18 +71,15 @@ class ToolLoop:
         models: ModelSource,
         tools: ToolRegistry,
         contexts: ContextSource,
-        leases: LeaseActivity | None = None,
+        leases: Leases,
         *,
         limits: LoopLimits,
-        step_lease_seconds: float = 120.0,
     ) -> None:
         self._models = models
         self._tools = tools
         self._contexts = contexts
         self._leases = leases
         self._limits = limits
-        self._step_lease_seconds = step_lease_seconds
-        self._requests: dict[RunId, float] = {}  # when each request to a provider in flight began
 
     async def run(
         self, given: LoopInput, log: RunLogWriter, should_release: Callable[[], bool], transcript: Transcript
@@ -94,15 +90,14 @@ class ToolLoop:
         same lease. CT-16
         """
         context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress)
-        is_continued = False
-        try:
-            await self._run(context, given.progress, log, should_release, transcript)
-        except (ReleaseRun, asyncio.CancelledError):
-            is_continued = should_release()
-            raise
-        finally:
-            if self._leases is not None and not log.claim_lost and not is_continued:
-                await self._leases.release(log.claim)
+        async with self._leases.of(log.claim) as lease:
+            try:
+                await self._run(context, given.progress, log, should_release, transcript, lease=lease)
+            except (ReleaseRun, asyncio.CancelledError):
+                lease.is_kept = should_release()
+                raise
+            finally:
+                lease.is_kept = lease.is_kept or log.claim_lost
 
     async def _run(
         self,
@@ -111,6 +106,8 @@ class ToolLoop:
         log: RunLogWriter,
         should_release: Callable[[], bool],
         transcript: Transcript,
+        *,
+        lease: RunLease,
     ) -> None:
         steps = list(progress.steps)
         started_calls = progress.started_calls
@@ -120,7 +117,7 @@ class ToolLoop:
         while True:
             transcript.steps = tuple(steps)
             if steps and not steps[-1].is_finished:
-                steps[-1] = await self._run_tools(steps[-1], started_calls, log, should_release)
+                steps[-1] = await self._run_tools(steps[-1], started_calls, log, should_release, lease)
                 started_calls = frozenset[CallId]()
                 continue
             if steps and not steps[-1].calls:
@@ -129,7 +126,7 @@ class ToolLoop:
                 raise ReleaseRun
             check_rejections(steps, self._limits)
             check_limits(steps, self._limits)
-            step = await self._ask_model(context, steps, log, transcript)
+            step = await self._ask_model(context, steps, log, transcript, lease)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             # A step of a model that was given the session is logged for the sake of what it was given.
@@ -143,55 +140,41 @@ class ToolLoop:
     # -- the model -------------------------------------------------------------------------------------------
 
     async def _ask_model(
-        self, context: RunContext, steps: Sequence[Step], log: RunLogWriter, transcript: Transcript
+        self,
+        context: RunContext,
+        steps: Sequence[Step],
+        log: RunLogWriter,
+        transcript: Transcript,
+        lease: RunLease,
     ) -> Step:
         """Return the model's answer.
 
         While the run holds a lease, nothing of the answer is published before it is complete. An answer
         without calls ends the lease first. CT-46, RS-70
         """
-        run_id, account_id = log.claim.run_id, log.claim.account_id
-        await self._note_activity(run_id)
+        account_id = log.claim.account_id
+        await lease.activity()
         definitions = await retry_until_available(lambda: self._tools.definitions(account_id))
         choice, model = await retry_until_available(lambda: self._models.choose(account_id))
         offered = [tool for tool in definitions.values() if tool.is_for_agents]
         conversation, tools = await retry_until_available(
             lambda: context.build(choice, model, offered, steps)
         )
-        answer = _Answer(log, transcript, assistant_text(tuple(steps)), is_published=not self._holds(run_id))
+        answer = _Answer(log, transcript, assistant_text(tuple(steps)), is_published=not lease.is_held)
         parts = model.reply(conversation, tools)
         try:
-            self._note_request(run_id, model)
-            async for part in parts:
-                answer.add(part)
-                await self._note_activity(run_id)
-                await log.apply_backpressure()
+            with lease.waiting(is_remote=model.is_remote):
+                async for part in parts:
+                    answer.add(part)
+                    await lease.activity()
+                    await log.apply_backpressure()
         finally:
-            self._requests.pop(run_id, None)
             if isinstance(parts, AsyncGenerator):  # end the provider's request if this task is cancelled
                 await parts.aclose()
-        await self._note_activity(run_id)
-        if not answer.calls and self._leases is not None and self._holds(run_id):
-            await self._leases.release(log.claim)
+        await lease.activity()
+        if not answer.calls and lease.is_held:
+            await lease.release()
         return replace(answer.complete(), prefix=context.prefix)
-
-    def _holds(self, run_id: RunId) -> bool:
-        return self._leases is not None and self._leases.may_hold(run_id)
-
-    async def _note_activity(self, run_id: RunId) -> None:
-        if self._leases is not None and self._leases.may_hold(run_id):
-            await self._leases.note_activity(run_id)
-
-    def _note_request(self, run_id: RunId, model: Model) -> None:
-        if model.is_remote:
-            self._requests[run_id] = time.monotonic()
-
-    async def renew_leases(self) -> None:
-        """Renew the leases of runs whose request to a provider is in flight, for a limited time. RS-70"""
-        began_after = time.monotonic() - self._step_lease_seconds
-        waiting = [run_id for run_id, began_at in self._requests.items() if began_at > began_after]
-        if self._leases is not None and waiting:
-            await self._leases.renew_in_flight(waiting)
 
     # -- tools -----------------------------------------------------------------------------------------------
 
@@ -201,6 +184,7 @@ class ToolLoop:
         started_calls: frozenset[CallId],
         log: RunLogWriter,
         should_release: Callable[[], bool],
+        lease: RunLease,
     ) -> Step:
         """Make the calls that have no result yet, in order. RS-38
 
@@ -211,14 +195,14 @@ class ToolLoop:
         for call in step.calls[len(step.results) : limit]:
             if should_release():
                 raise ReleaseRun
-            await self._note_activity(log.claim.run_id)
+            await lease.activity()
             if call.call_id in started_calls and not await self._may_repeat(call, log):
                 result = ToolResult(call.call_id, call.tool, OUTCOME_UNKNOWN, is_error=True)
             else:
                 log.write(log.events.tool_call(call))
                 await log.flush()  # a tool may have effects, so its call must be durable first
                 result = await self._run_tool(call, log)
-            await self._note_activity(log.claim.run_id)
+            await lease.activity()
             log.write(log.events.tool_result(result))
             await log.flush()
             step = replace(step, results=(*step.results, result))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from easel.core.document.lease import TTL
 from easel.core.run.events import RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
@@ -91,7 +90,6 @@ class RunWorker:
             self._periodic("worker.renew", limits.claim_seconds / 3, self.renew_claims),
             self._periodic("worker.guard", limits.claim_seconds * SAFETY / 2, self.stop_expiring_runs),
             self._periodic("worker.cancel", limits.poll_seconds, self._poll_cancels),
-            self._periodic("worker.leases", TTL.total_seconds() / 3, execution.renew_leases),
             *map(self._audited, background_tasks),
         ]
         if limits.retention_seconds:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from easel.core.action.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.canvas import Canvas, View
-from easel.core.canvas.execution import DuplicateRequest, StaleTransition, Transition
 from easel.core.canvas.retention import LogKey, OldLogs
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds

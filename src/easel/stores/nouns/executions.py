@@ -6,7 +6,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from easel.core.canvas.execution import Execution, ExecutionStatus, StartedRun
+from easel.core.action.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
 from easel.ids import AccountId, CanvasId

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from easel.core.action.execution import ExecutionChange
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, NewCanvas, Outcome
 from easel.core.canvas.spec import Refresh
@@ -109,7 +110,7 @@ class PostgresCanvases(SqlCanvases):
                 await document_changes.close_document(connection, ids)
             elif change.spec is not None or change.owner_session_key is not None:
                 await document_changes.open_document(connection, ids)
-            if change.transition is not None:
+            if isinstance(change, ExecutionChange):
                 await run_steps(connection, SQL, store_transition(change.transition, stored, seconds))
             outcome = build_outcome(snapshot, change, **stored)
             blob_keys = [*outcome.orphaned_blobs, *released]

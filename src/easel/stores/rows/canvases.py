@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Outcome, View
-from easel.core.canvas.execution import Execution, ExecutionStatus, Transition
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.stream.json_text import to_json
@@ -76,7 +76,7 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "step": int(change.is_mutation),
     }
     logged = frozenset[str]().union(*(event.refers_to for event in change.events))
-    if change.transition is not None:
+    if isinstance(change, ExecutionChange):
         execution = change.transition.execution
         kept = [execution.answer, None if execution.status.is_terminal else execution.resolved]
         logged |= mentioned_artifacts(to_json(kept))

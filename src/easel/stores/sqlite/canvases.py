@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from easel.core.action.execution import ExecutionChange
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, NewCanvas, Outcome
 from easel.core.canvas.spec import Refresh
 from easel.core.stream.envelope import Envelope
@@ -115,7 +116,7 @@ class SqliteCanvases(SqlCanvases):
                 document_changes.close_document(connection, ids)
             elif change.spec is not None or change.owner_session_key is not None:
                 document_changes.open_document(connection, ids)
-            if change.transition is not None:
+            if isinstance(change, ExecutionChange):
                 run_steps(connection, SQL, store_transition(change.transition, stored, seconds), now)
             outcome = build_outcome(
                 snapshot,

@@ -16,6 +16,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from easel.core.canvas.canvas import Change
+from easel.core.canvas.events import CanvasEvents
 from easel.core.principal import Principal, PrincipalKind
 from easel.errors import TooMany
 from easel.ids import AccountId, CanvasId, RunId
@@ -125,7 +127,7 @@ class PendingLimit:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition of one execution, part of a change of its canvas. `execution` has the new status.
+    """A transition of one execution, stored with a change of its canvas. `execution` has the new status.
 
     Without `from_status` the execution is created. With `pending_limit` it is created only if the canvas has
     fewer pending confirmations.
@@ -139,6 +141,13 @@ class Transition:
         moves = EXECUTION_STARTS if self.from_status is None else EXECUTION_TRANSITIONS[self.from_status]
         if self.execution.status not in moves.values():
             raise ValueError(f"an execution must not go from {self.from_status} to {self.execution.status}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionChange(Change):
+    """A change of a canvas that makes a transition of one of its executions."""
+
+    transition: Transition
 
 
 class DuplicateRequest(Exception):
@@ -157,6 +166,13 @@ def principal_of(execution: Execution) -> Principal:
         actor["name"],
         kind=PrincipalKind(actor["kind"]),
         user_id=actor.get("userId"),
+    )
+
+
+def events_of(execution: Execution, principal: Principal) -> CanvasEvents:
+    """Return a builder for the events of an execution that the principal causes."""
+    return CanvasEvents.by(
+        principal, execution.canvas_id, event_id=execution.event_id, node_id=execution.action_id
     )
 
 
