@@ -72,7 +72,7 @@ async def every_connection_taken(database_url: str) -> AsyncIterator[None]:
 
     try:
         await take_all()
-        await wait_for(have_all, within=30, what="every connection is ours")
+        await wait_for(have_all, within=120, what="every connection is ours")
         yield
     finally:
         await asyncio.gather(*(one.close(timeout=30) for one in taken))

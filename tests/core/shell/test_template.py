@@ -91,6 +91,7 @@ REFUSED = {
     "command's name": [
         "{{state.x}}",
         "a; {{state.x}} b",
+        "for ((i = 0; i < 3; i++)) do {{state.x}}; done",
         "./{{state.x}}.sh",
         "sudo -u app {{state.x}}",
         "env A=1 {{state.x}}",
@@ -156,6 +157,9 @@ REFUSED = {
     ],
     "piped or redirected": [
         "echo {{state.x}} | sh",
+        "echo {{state.x}} | # as on one line\n\nsh",
+        "f() { sh; }; f <<< {{state.x}}",
+        "f() { sh; }; echo {{state.x}} | f",
         "sh <<< {{state.x}}",
         "bash <<E\n{{state.x}}\nE",
         "sh < {{state.x}}",

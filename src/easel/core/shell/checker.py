@@ -189,7 +189,9 @@ class Checker:
             _require_digits(self._in_words(words[1:]))
         if "n" in flags:
             _refuse(self._in_words(words[1:]), "the name of a variable")
-        if name in {".", "source"} and any(word.head.startswith("/dev/") for word in words):
+        if name in self._script.functions or (
+            name in {".", "source"} and any(word.head.startswith("/dev/") for word in words)
+        ):
             self._check_input(call)
         if name in {"cd", "pushd"}:
             self._check_folder(words[-1])

@@ -53,6 +53,7 @@ class _Lexer:
         self._documents: list[tuple[Word, Word, bool]] = []  # end, body, whether tabs are stripped
         self._depth = depth
         self._in_backticks = False
+        self._is_piped = False  # what comes next reads a pipe, also on a later line
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -105,14 +106,16 @@ class _Lexer:
             return node
         if operator == "(":
             if not (self._text.startswith("(", self._pos) and self._skip_arithmetic("))", self._pos + 1)):
-                around.append(self._add(around[-1], operator := ")"))
-            return node if operator == "(" else None
+                around.append(self._add(around[-1], ")"))
+            return None
         if operator[-1] == ")" and len(operator) > 1:  # `name ()`, or `function name ()`
             self._name_function(around[-1], node)
             return None
         if operator == ")":
             refuse("there is a ) too many.")
-        if operator not in {"|", "|&"}:
+        if operator in {"|", "|&"}:
+            self._is_piped = True
+        elif operator != "\n" or not self._is_piped:
             around[-1].pipeline = []
         return None
 
@@ -138,7 +141,7 @@ class _Lexer:
         return node
 
     def _add(self, group: Node, end: str | None) -> Node:
-        node = Node(group, end, before=group.pipeline.copy())
+        node, self._is_piped = Node(group, end, before=group.pipeline.copy()), False
         for before in group.pipeline:
             before.after.append(node)
         group.pipeline.append(node)
