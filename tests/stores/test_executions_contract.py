@@ -62,7 +62,7 @@ def new_execution(status: ExecutionStatus = ExecutionStatus.RUNNING, **more: Any
         "event_id": new_event_id(),
         "action_id": "deploy",
         "status": status,
-        "actor": {"clientId": "laptop", "kind": "user", "name": "Ann ü", "userId": "ann"},
+        "actor": {"clientId": "laptop", "kind": "user", "name": "Ann ü", "userId": "owner"},
         "tool": "server-a__Bash",
         "owner_id": None if status is ExecutionStatus.ASKED else HERE,
     }
@@ -147,7 +147,7 @@ async def test_record_has_actor_call_times_and_outcome(
     running = await get_execution(actions, execution)
     assert (running.status, running.actor, running.tool) == (
         ExecutionStatus.RUNNING,
-        {"clientId": "laptop", "kind": "user", "name": "Ann ü", "userId": "ann"},
+        {"clientId": "laptop", "kind": "user", "name": "Ann ü", "userId": "owner"},
         "server-a__Bash",
     )
     assert (running.owner_id, running.request_id, running.ended_at, running.answer) == (

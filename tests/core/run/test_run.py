@@ -1,6 +1,5 @@
 """Resuming, pacing and what was said: the run's pure rules."""
 
-import json
 from itertools import count
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from easel.core.run.events import RunEvents
 from easel.core.run.progress import to_progress
 from easel.core.run.status import Status
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.json_text import to_json
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.ids import CallId, MessageId, RunId, answer_id, is_generated_id, is_name, new_run_id
@@ -92,7 +92,7 @@ def test_assistant_text_joins_the_texts_of_all_steps():
 def test_split_text_keeps_all_characters_within_the_limit(text: str, max_bytes: int):
     pieces = split_text(text, max_bytes)
     assert "".join(pieces) == text
-    assert all(0 < len(json.dumps(piece, ensure_ascii=False).encode()) - 2 <= max_bytes for piece in pieces)
+    assert all(0 < len(to_json(piece).encode()) - 2 <= max_bytes for piece in pieces)
 
 
 def test_short_text_is_not_split():

@@ -29,6 +29,7 @@ class Revocation:
         self._sign_ins = sign_ins
         sign_ins.on_revoked = self._end_watched
         self._watchers: dict[str, set[Callable[[], None]]] = {}  # by token id or sign-in id
+        self._is_checking = False  # from the first watcher on
         self._checking = Periodic(
             "credentials.end_revoked", recheck_seconds, self.end_revoked, delay=recheck_seconds
         )
@@ -61,8 +62,9 @@ class Revocation:
 
         for key in keys:
             self._watchers.setdefault(key, set()).add(end)
-        if keys:
+        if keys and not self._is_checking:
             self._checking.start()
+            self._is_checking = True
         if principal.sign_in_id is not None and self._sign_ins.is_known_revoked(principal.sign_in_id):
             end()  # the sign-in was revoked after its cookie was checked
         return stop

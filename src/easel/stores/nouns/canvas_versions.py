@@ -6,8 +6,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from easel.core.canvas.canvas import CanvasSnapshot, Change
-from easel.core.canvas.versions import Version, VersionContent, find_replaced
+from easel.core.canvas.canvas import Canvas
+from easel.core.canvas.versions import Replaced, Version, VersionContent
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId
@@ -48,16 +48,13 @@ class SqlCanvasVersions:
         return to_content(row) if row else None
 
 
-def keep_version(before: CanvasSnapshot, change: Change, max_versions: int) -> Steps[list[str]]:
-    """Store what the change replaces, if it makes a version, and prune the oldest versions.
+def keep_version(canvas: Canvas, replaced: Replaced, max_versions: int) -> Steps[list[str]]:
+    """Store what a change replaces as a version, and prune the oldest versions.
 
     The newest version by a person and the newest accepted one are not pruned. Returns the keys of the blobs
     of the others. Must run before the change is stored. RS-72
     """
-    replaced = find_replaced(before, change)
-    if replaced is None:
-        return []
-    ids: dict[str, Any] = {"account_id": before.canvas.account_id, "canvas_id": before.canvas.canvas_id}
+    ids: dict[str, Any] = {"account_id": canvas.account_id, "canvas_id": canvas.canvas_id}
     columns = {
         "has_spec": replaced.has_spec,
         "is_complete": replaced.is_complete,

@@ -8,6 +8,7 @@ from easel.core.action.execution import ExecutionChange
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import CanvasSnapshot, Change, Decide, NewCanvas, Outcome
 from easel.core.canvas.spec import Refresh
+from easel.core.canvas.versions import find_replaced
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
@@ -24,11 +25,12 @@ from easel.stores.rows.canvases import (
     all_blob_keys,
     build_outcome,
     change_arguments,
+    to_canvas,
     to_canvas_events,
     to_snapshot,
 )
 from easel.stores.rows.documents import has_document
-from easel.stores.rows.runs import split_key, to_canvas
+from easel.stores.rows.runs import split_key
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -97,8 +99,10 @@ class PostgresCanvases(SqlCanvases):
             change = decide(snapshot)
             if change is None:
                 return Outcome(snapshot, is_changed=False)
-            keep = keep_version(snapshot, change, self._max_versions)
-            released = await run_steps(connection, VERSIONS_SQL, keep)
+            released = list[str]()
+            if replaced := find_replaced(snapshot, change):
+                keep = keep_version(snapshot.canvas, replaced, self._max_versions)
+                released = await run_steps(connection, VERSIONS_SQL, keep)
             arguments, mentions = change_arguments(change)
             stored = await _row(
                 connection,

@@ -15,7 +15,30 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import AccountId, CanvasId
-from easel.stores.rows.runs import Row, Time, to_canvas, to_events
+from easel.stores.rows.runs import Row, Time, to_events
+
+
+def to_canvas(row: Row, time: Time = None) -> Canvas:
+    created_at, updated_at = row["created_at"], row["updated_at"]
+    return Canvas(
+        account_id=row["account_id"],
+        canvas_id=row["canvas_id"],
+        agent_id=row["agent_id"],
+        title=row["title"],
+        owner_session_key=row["owner_session_key"],
+        spec_json=row["spec"],
+        state=msgspec.json.decode(row["state"]),
+        revision=row["revision"],
+        last_seq=row["last_seq"],
+        spec_revision=row["spec_revision"],
+        is_accepted=bool(row["is_accepted"]),
+        tool_hints=msgspec.json.decode(row["tool_hints"] or "{}"),
+        written_by=row["written_by"],
+        titled_by=row["titled_by"],
+        unreviewed=msgspec.json.decode(row["unreviewed"]),
+        created_at=created_at if time is None else time(created_at),
+        updated_at=updated_at if time is None else time(updated_at),
+    )
 
 
 def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from easel.core.canvas.canvas import Canvas
 from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
@@ -66,29 +65,6 @@ def from_stored_attachments(stored: str | None) -> tuple[Marker, ...]:
 
 def to_session(row: Row) -> Session:
     return Session(**{name: row[name] for name in _SESSION_COLUMNS})
-
-
-def to_canvas(row: Row, time: Time = None) -> Canvas:
-    created_at, updated_at = row["created_at"], row["updated_at"]
-    return Canvas(
-        account_id=row["account_id"],
-        canvas_id=row["canvas_id"],
-        agent_id=row["agent_id"],
-        title=row["title"],
-        owner_session_key=row["owner_session_key"],
-        spec_json=row["spec"],
-        state=msgspec.json.decode(row["state"]),
-        revision=row["revision"],
-        last_seq=row["last_seq"],
-        spec_revision=row["spec_revision"],
-        is_accepted=bool(row["is_accepted"]),
-        tool_hints=msgspec.json.decode(row["tool_hints"] or "{}"),
-        written_by=row["written_by"],
-        titled_by=row["titled_by"],
-        unreviewed=msgspec.json.decode(row["unreviewed"]),
-        created_at=created_at if time is None else time(created_at),
-        updated_at=updated_at if time is None else time(updated_at),
-    )
 
 
 def to_message(row: Row) -> StoredMessage:
