@@ -14,8 +14,8 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds
 from easel.ids import AccountId, CanvasId, scoped_key
 from easel.stores.nouns.statements import Row, Statements, Steps
-from easel.stores.rows.canvases import to_old_logs, transition_arguments
-from easel.stores.rows.runs import split_key, to_canvas
+from easel.stores.rows.canvases import to_canvas, to_old_logs, transition_arguments
+from easel.stores.rows.runs import split_key
 
 
 class SqlCanvases:
