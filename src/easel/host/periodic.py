@@ -27,7 +27,7 @@ Work = Callable[[], Awaitable[object]]
 
 @dataclass(slots=True)
 class SweepProgress:
-    """What a sweep has done. The parts that failed are repeated by the next sweep."""
+    """The result of a sweep. The parts that failed are repeated by the next sweep."""
 
     count: int = 0
     failure_count: int = 0

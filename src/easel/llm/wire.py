@@ -16,7 +16,7 @@ from easel.llm.conversation import MessageForm
 
 NO_KEY = "no-key"  # for servers without keys; the SDKs insist on one
 
-# Settings of every family: schemas are sent as they are unless a family says otherwise, no files are asked for.
+# Settings of every family: schemas are sent as they are unless a family says otherwise, without files.
 COMMON_PROFILE = ModelProfile(json_schema_transformer=None, supports_image_output=False)
 
 

@@ -53,7 +53,7 @@ class _Lexer:
         self._documents: list[tuple[Word, Word, bool]] = []  # end, body, whether tabs are stripped
         self._depth = depth
         self._in_backticks = False
-        self._is_piped = False  # what comes next reads a pipe, also on a later line
+        self._is_piped = False  # the next command reads a pipe, also on a later line
 
     # --- commands -------------------------------------------------------------------------------------------
 

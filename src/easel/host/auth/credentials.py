@@ -59,14 +59,14 @@ class Credentials:
         return principal
 
     async def find_by_id(self, token_id: str) -> Principal | None:
-        """Return the principal of the token with this id, or None if it is not valid any more."""
+        """Return the principal of the token with this id, or None if it is no longer valid."""
         for known in self._known:
             if known.token_id == token_id:
                 return await self._read_through(token_id, partial(self._read_known, known))
         return await self._read_through(token_id, lambda: self._tokens.find_by_id(token_id))
 
     async def find_revoked(self, token_ids: set[str]) -> set[str]:
-        """Return those of these tokens that are not valid any more, and evict them."""
+        """Return those of these tokens that are no longer valid, and evict them."""
         known = token_ids & {token.token_id for token in self._known}
         valid = {token_id for token_id in known if await self.find_by_id(token_id)}
         if stored := token_ids - known:

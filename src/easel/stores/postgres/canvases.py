@@ -118,8 +118,9 @@ class PostgresCanvases(SqlCanvases):
                 await run_steps(connection, SQL, store_transition(change.transition, stored, seconds))
             outcome = build_outcome(snapshot, change, **stored)
             blob_keys = [*outcome.orphaned_blobs, *released]
-            unused = await run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys))
-            return replace(outcome, orphaned_blobs=unused)
+            if blob_keys:
+                blob_keys = await run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys))
+            return replace(outcome, orphaned_blobs=blob_keys)
 
     async def delete(self, account_id: AccountId, canvas_id: CanvasId, check: Decide) -> list[str] | None:
         ids = {"account_id": account_id, "canvas_id": canvas_id}

@@ -132,8 +132,9 @@ class SqliteCanvases(SqlCanvases):
                 updated_at=to_datetime(stored["updated_at"]),
             )
             blob_keys = [*outcome.orphaned_blobs, *released]
-            unused = run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys), now)
-            return replace(outcome, orphaned_blobs=unused)
+            if blob_keys:
+                blob_keys = run_steps(connection, VERSIONS_SQL, find_unused_blobs(blob_keys), now)
+            return replace(outcome, orphaned_blobs=blob_keys)
 
         return await self._database.write(work)
 
