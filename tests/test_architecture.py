@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -442,6 +443,11 @@ def test_core_is_pure() -> None:
 
 def test_no_module_is_too_long() -> None:
     assert [complaint for module, _, source in modules() for complaint in too_long(source, module)] == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = [name for _, _, source in modules() for name in re.findall(r"^class (\w+)", source, re.MULTILINE)]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_no_line_is_too_long() -> None:

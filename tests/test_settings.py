@@ -65,7 +65,7 @@ def test_promised_settings_exist_with_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("row", settings.rows(), ids=lambda row: row.variable)
-def test_each_row_has_a_description_and_a_valid_default(row: settings.Row) -> None:
+def test_each_row_has_a_description_and_a_valid_default(row: settings.SettingRow) -> None:
     assert re.fullmatch(r"EASEL_[A-Z0-9_]+", row.variable)
     assert row.description.endswith(".")
     assert len(row.description) > 12

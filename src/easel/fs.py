@@ -144,7 +144,7 @@ def _is_link(directory: int, name: str) -> bool:
 # --- atomic writes ------------------------------------------------------------------------------------------
 
 
-class Draft:
+class FileDraft:
     """A new file with a temporary name. `publish` gives it the final name; `close` and `discard` clean up."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ def write_atomically(
     An error in the block leaves the directory as it was. Without `replace` an existing file stays and
     FileExistsError is raised. With `sync` the content and the name are durable when the block has ended.
     """
-    draft = Draft()
+    draft = FileDraft()
     draft.create(directory, mode)
     try:
         with os.fdopen(draft.descriptor, "wb", closefd=False) as file:

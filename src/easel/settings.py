@@ -313,7 +313,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     name: str
     variable: str
     default: Any
@@ -321,9 +321,11 @@ class Row:
     secret: bool
 
 
-def rows() -> list[Row]:
+def rows() -> list[SettingRow]:
     return [
-        Row(f.name, PREFIX + f.name.upper(), f.default, f.metadata["description"], f.metadata["secret"])
+        SettingRow(
+            f.name, PREFIX + f.name.upper(), f.default, f.metadata["description"], f.metadata["secret"]
+        )
         for f in fields(Settings)
     ]
 

@@ -12,9 +12,9 @@ from msgspec import inspect
 
 from easel.edges.decoding import Decoded, Params, decode_json, decode_members, with_warnings
 from easel.edges.gateway.hello import Connect
-from easel.edges.gateway.node_side import ToolProgress, ToolResult
+from easel.edges.gateway.node_side import ToolProgress, ToolResultParams
 from easel.edges.gateway.subscriptions import Subscribe, Unsubscribe
-from easel.edges.http.chat import Cancel, ChatQuery, SendMessage
+from easel.edges.http.chat import Cancel, ChatQuery, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 from easel.edges.params import NamedCanvas, WriteCanvas
@@ -26,7 +26,7 @@ SHAPES: list[type[Any]] = sorted(
     {
         *(method.params for method in METHODS.values()),
         *(shape for row in ROUTES for shape in (row.body, row.query) if shape is not None),
-        *(Connect, Subscribe, Unsubscribe, ToolResult, ToolProgress, ChatQuery, SendMessage, Cancel),
+        *(Connect, Subscribe, Unsubscribe, ToolResultParams, ToolProgress, ChatQuery, NewChatMessage, Cancel),
     },
     key=lambda shape: shape.__name__,
 )
@@ -99,9 +99,9 @@ def test_nothing_is_an_empty_object(text: bytes) -> None:
 
 @rule("RS-67")
 def test_frame_of_one_of_several_kinds_is_reviewed_as_its_kind() -> None:
-    kinds = SendMessage | Cancel
+    kinds = NewChatMessage | Cancel
     frame, warnings = decode_json('{"type":"message","text":"t","txet":"k"}', kinds)
-    assert frame == SendMessage("t")
+    assert frame == NewChatMessage("t")
     assert warnings == ["unknown member `txet` was ignored; did you mean `text`?"]
     with pytest.raises(BadInput, match="did you mean `idempotency_key`"):
         decode_json('{"type":"message","text":"t","idempotencyKey":"k"}', kinds)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from easel.assembly.storage import Database, migrated_database, open_blobs
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
-from easel.host.ports import Blobs
+from easel.host.ports import BlobStore
 from easel.settings import Settings
 
 
@@ -22,7 +22,7 @@ class Resources:
 
     settings: Settings
     database: Database
-    blobs: Blobs
+    blobs: BlobStore
     artifacts: Artifacts
     audit: Audit
     signing_key: str = field(repr=False)

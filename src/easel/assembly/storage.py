@@ -31,7 +31,7 @@ from easel.host.ports import (
     AccountStore,
     ArtifactStore,
     AuditStore,
-    Blobs,
+    BlobStore,
     BoardStore,
     CanvasStore,
     CanvasVersionStore,
@@ -359,7 +359,7 @@ async def open_token_admin(settings: Settings) -> AsyncGenerator[Tokens]:
 # -- blobs and the owner's token -----------------------------------------------------------------------------
 
 
-def open_blobs(settings: Settings) -> Blobs:
+def open_blobs(settings: Settings) -> BlobStore:
     """Open the blob store: a folder or a bucket."""
     from easel.stores.blobs import store as blobs
 

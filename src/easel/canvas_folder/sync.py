@@ -46,7 +46,7 @@ class ServerCanvas:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FolderDifference:
     """The members of an upsert, assets to put, and paths of assets to remove that make one canvas another."""
 
     members: Mapping[str, Any]
@@ -68,7 +68,7 @@ class SyncResult:
     """The changes that were made, with the revision and the warnings of the server."""
 
     revision: int
-    difference: Difference
+    difference: FolderDifference
     is_new: bool
     warnings: Sequence[str]
 
@@ -152,7 +152,7 @@ def fetch_records(client: ApiClient, canvas_id: str, limit: int) -> list[Mapping
 # --- to the server ------------------------------------------------------------------------------------------
 
 
-def compare(old: FolderCanvas, new: FolderCanvas) -> Difference:
+def compare(old: FolderCanvas, new: FolderCanvas) -> FolderDifference:
     """Return what must be sent so that `old` becomes `new`. A part that `new` does not have is kept."""
     parts = {wire: (getattr(old, name), getattr(new, name)) for name, (wire, _) in PARTS.items()}
     members = {
@@ -161,7 +161,7 @@ def compare(old: FolderCanvas, new: FolderCanvas) -> Difference:
         if after is not None and not is_identical_json(before, after)
     }
     put = {path: content for path, content in new.assets.items() if old.assets.get(path) != content}
-    return Difference(members, put, [path for path in old.assets if path not in new.assets])
+    return FolderDifference(members, put, [path for path in old.assets if path not in new.assets])
 
 
 def push(
@@ -208,7 +208,7 @@ def push(
     return SyncResult(answer["revision"], difference, is_new, answer.get("warnings", []))
 
 
-def _push_assets(client: ApiClient, canvas_id: str, difference: Difference) -> int:
+def _push_assets(client: ApiClient, canvas_id: str, difference: FolderDifference) -> int:
     """Send the assets one by one and return the revision after it."""
     path, revision = "", 0
     try:
@@ -239,7 +239,7 @@ def _encode(content: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(content).decode()}
 
 
-def _with_file(problem: RequestRefused, difference: Difference) -> RequestRefused:
+def _with_file(problem: RequestRefused, difference: FolderDifference) -> RequestRefused:
     """Return the server's error with the file that it is about, whose name the server does not know."""
     member = problem.message.partition(" ")[0]
     if problem.name == CONFLICT:

@@ -13,7 +13,7 @@ import structlog
 from easel.core.artifact.artifact import account_folder
 from easel.host.metrics import ROWS_PURGED
 from easel.host.periodic import Periodic
-from easel.host.ports import Blobs, DeletionStore
+from easel.host.ports import BlobStore, DeletionStore
 
 INTERVAL_SECONDS = 5.0
 
@@ -21,7 +21,7 @@ log = structlog.get_logger("deletions")
 
 
 class DeletionPurge:
-    def __init__(self, deletions: DeletionStore, blobs: Blobs) -> None:
+    def __init__(self, deletions: DeletionStore, blobs: BlobStore) -> None:
         self._deletions = deletions
         self._blobs = blobs
 

@@ -55,7 +55,7 @@ _CALL_ID = re.compile(rf"[A-Za-z0-9_.:|-]{{1,{MAX_CALL_ID}}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProviderRequest:
     wire: Wire
     choice: ModelChoice
     retries: RetrySettings

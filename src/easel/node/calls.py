@@ -32,7 +32,7 @@ OnOutput = Callable[[str], None]
 log = structlog.get_logger("node")
 
 
-class MachineTool(Protocol):
+class UsableTool(Protocol):
     @property
     def definition(self) -> ToolDefinition: ...
 
@@ -54,7 +54,7 @@ class CallLimits:
 
 
 class Calls:
-    def __init__(self, tools: Sequence[MachineTool], send: Send, limits: CallLimits) -> None:
+    def __init__(self, tools: Sequence[UsableTool], send: Send, limits: CallLimits) -> None:
         self._tools = {tool.definition.name: tool for tool in tools}
         self._validators = {
             name: jsonschema_rs.validator_for(dict(tool.definition.schema), mask="the value")

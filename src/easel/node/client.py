@@ -24,7 +24,7 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.web.hosts import is_loopback
 from easel.errors import BadSettings
 from easel.node.backoff import Backoff
-from easel.node.calls import CallLimits, Calls, MachineTool
+from easel.node.calls import CallLimits, Calls, UsableTool
 
 # Interval of pings, below the idle timeout of common proxies; also the time in which a pong must arrive.
 HEARTBEAT_SECONDS = 5.0
@@ -57,7 +57,7 @@ class _NoRedirects(connect):
 class NodeClient:
     url: str
     node_id: str
-    tools: Sequence[MachineTool]
+    tools: Sequence[UsableTool]
     report: Report
     token: str = field(repr=False)
     heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -164,7 +164,7 @@ class NodeClient:
 class _Connection:
     """An open connection: receives frames, and runs the calls that they request."""
 
-    def __init__(self, socket: ClientConnection, tools: Sequence[MachineTool], limits: CallLimits) -> None:
+    def __init__(self, socket: ClientConnection, tools: Sequence[UsableTool], limits: CallLimits) -> None:
         self._socket = socket
         self._numbers = count(1)
         self._calls = Calls(tools, self._send, limits)

@@ -115,7 +115,7 @@ class SessionDirs:
     def clean(self, now: float | None = None) -> tuple[int, int]:
         """Remove the folders that were unused for their time to live. SB-17
 
-        Returns how many were removed, and how many could not be. Also removes folders that an earlier clean-up
+        Returns how many were removed, and how many could not be. Also removes folders that an earlier call
         moved to `.removed` but could not remove.
         """
         now, removed, failed = time.time() if now is None else now, 0, 0

@@ -21,7 +21,7 @@ from easel.core.action.execution import (
     ExecutionStatus,
     Transition,
 )
-from easel.core.action.resolution import Message, ResolvedCall
+from easel.core.action.resolution import ResolvedCall, ResolvedMessage
 from easel.core.canvas.actions import Confirm, parse_action
 from easel.core.principal import PrincipalKind
 from easel.core.tool.definition import ToolDefinition
@@ -113,7 +113,7 @@ def test_action_that_is_not_allowed_is_refused_before_its_tool_is_needed() -> No
 def test_only_a_tool_call_needs_the_tool_definitions() -> None:
     with pytest.raises(Unavailable, match="The database"):
         start(canvas(), "refreshLogs", UNKNOWN_TOOLS)
-    assert start(canvas(), "assistantPlan", UNKNOWN_TOOLS).work == Message(
+    assert start(canvas(), "assistantPlan", UNKNOWN_TOOLS).work == ResolvedMessage(
         "agent:ops:main", "Given current rollout state, propose next safe steps and risks."
     )
     patched = start(canvas({"status": "x"}), "setDeploying", UNKNOWN_TOOLS)
@@ -124,7 +124,7 @@ def test_only_a_tool_call_needs_the_tool_definitions() -> None:
 def test_message_to_main_goes_to_the_main_session_of_the_agent() -> None:
     sends = {"kind": "session.send", "message": "Hi", "sessionKey": "main"}
     started = start(canvas(actions={"say": sends}, refresh=..., bindings=...), "say", UNKNOWN_TOOLS)
-    assert started.work == Message("agent:ops:main", "Hi")
+    assert started.work == ResolvedMessage("agent:ops:main", "Hi")
 
 
 # --- starting -------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ PATCHES = st.lists(
         st.just("agent:ops:main"),
         st.sampled_from([(), (".command", ".steps[0]")]),
     )
-    | st.builds(Message, st.just("agent:ops:main"), st.text())
+    | st.builds(ResolvedMessage, st.just("agent:ops:main"), st.text())
     | PATCHES.map(parse_patch)
 )
 def test_confirmed_work_is_the_work_that_runs(work: Any) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 from easel.core.action.execution import Execution, StartedRun
-from easel.core.action.resolution import Message, ResolvedCall, find_shell_args
+from easel.core.action.resolution import ResolvedCall, ResolvedMessage, find_shell_args
 from easel.core.canvas.actions import Action, CallTool, SendMessage
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
@@ -18,7 +18,7 @@ from easel.core.values.fingerprint import fingerprint
 from easel.core.values.patch import Patch, parse_patch, to_json_patch
 from easel.errors import ConfirmationClosed
 
-Work = ResolvedCall | Message | Patch  # the effect of a resolved action
+Work = ResolvedCall | ResolvedMessage | Patch  # the effect of a resolved action
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _describe(work: Work, definition: ToolDefinition | None) -> dict[str, Any]:
             hints = {} if definition is None else {"hints": _hints(definition)}
             used = UsedSecrets(work.secrets, work.env, work.texts)
             return {**call, **shell, **hints, **used.to_stored()}
-        case Message(session_key, text):
+        case ResolvedMessage(session_key, text):
             return {"kind": "session.send", "sessionKey": session_key, "message": text}
         case _:
             return {"kind": "state.patch", "patch": to_json_patch(work)}
@@ -78,7 +78,7 @@ def from_confirmation(resolved: Mapping[str, Any]) -> Work:
                 resolved["tool"], args, resolved["sessionKey"], shell_args, used.args, used.env, used.texts
             )
         case "session.send":
-            return Message(resolved["sessionKey"], resolved["message"])
+            return ResolvedMessage(resolved["sessionKey"], resolved["message"])
         case _:
             return parse_patch(resolved.get("patch", []))
 

@@ -52,7 +52,7 @@ class ResolvedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ResolvedMessage:
     """A message to a session, with all placeholders filled."""
 
     session_key: str

@@ -34,7 +34,13 @@ from easel.core.action.policy import (
     may_run_unattended,
     needs_consent,
 )
-from easel.core.action.resolution import CheckArguments, Message, ResolvedCall, resolve_call, resolve_message
+from easel.core.action.resolution import (
+    CheckArguments,
+    ResolvedCall,
+    ResolvedMessage,
+    resolve_call,
+    resolve_message,
+)
 from easel.core.action.secrets import check_secrets, explain_unreviewed, find_copied
 from easel.core.action.state_patch import apply_to_state, resolve_patch
 from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
@@ -197,7 +203,7 @@ def _resolve(canvas: Canvas, action: Action, start: ActionStart, rules: Rules, p
                 action, definition, values, canvas.session_key, rules.check_arguments, policy=policy
             )
         case SendMessage():
-            return Message(canvas.session_of(action.session_key), resolve_message(action, values))
+            return ResolvedMessage(canvas.session_of(action.session_key), resolve_message(action, values))
         case PatchState():
             return resolve_patch(action, values)
 
@@ -332,4 +338,4 @@ def approve_execution(
 
 
 def _work_type(action: Action) -> type:
-    return {CallTool: ResolvedCall, SendMessage: Message, PatchState: tuple}[type(action)]
+    return {CallTool: ResolvedCall, SendMessage: ResolvedMessage, PatchState: tuple}[type(action)]

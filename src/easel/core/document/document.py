@@ -83,7 +83,7 @@ Decide = Callable[[Document], DocumentChange | None]  # returns None for no chan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class DocumentDraft:
     """The text that one author left, and the text before. `draft_no` orders the drafts of a document."""
 
     canvas_id: CanvasId
@@ -106,7 +106,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class DocumentVersion:
     """A version of a document, without its text."""
 
     version_no: int

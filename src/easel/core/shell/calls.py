@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from easel.core.shell import rules
-from easel.core.shell.words import Expansion, Node, Slot, Word
+from easel.core.shell.words import Expansion, Slot, SyntaxNode, Word
 
 Piece = str | Slot | Expansion
 _VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|tclsh|node)[0-9.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProgramCall:
     """A program and its arguments. A command that a launcher starts is a call of its own."""
 
     name: str
     words: Sequence[Word]
-    node: Node
+    node: SyntaxNode
     is_fed: bool  # a program appends its input to the arguments
     starts: Sequence[Sequence[Word]]  # the commands that it may start
 
@@ -73,7 +73,7 @@ def find_started(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
             yield words[index:]
 
 
-def find_code(call: Call) -> Iterator[Sequence[Piece]]:
+def find_code(call: ProgramCall) -> Iterator[Sequence[Piece]]:
     """Yield the pieces of each argument that is code."""
     rule, words = call.rule, call.words
     letters = rule.text("code")

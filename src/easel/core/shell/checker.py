@@ -10,8 +10,8 @@ from itertools import islice, pairwise
 
 from easel.core.shell import rules
 from easel.core.shell.calls import (
-    Call,
     Piece,
+    ProgramCall,
     find_code,
     find_started,
     is_named,
@@ -20,7 +20,7 @@ from easel.core.shell.calls import (
 )
 from easel.core.shell.code import check_quotes
 from easel.core.shell.lexer import INPUTS, MAX_NESTING, NAME, OPAQUE, OUTPUTS, SLOT, read_script
-from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
+from easel.core.shell.words import Expansion, ShellScript, Slot, SyntaxNode, Word, refuse, refuse_slot
 
 MAX_WORDS = 20_000  # of all programs that a command may start
 MAX_STARTED = 20  # readings of the options of one launcher
@@ -35,13 +35,13 @@ class Checker:
     """Checks the slots of a script. `check` raises `BadInput` for the first in a forbidden place."""
 
     def __init__(
-        self, script: Script, slots: list[Slot], texts: Collection[Slot], options: Collection[Slot]
+        self, script: ShellScript, slots: list[Slot], texts: Collection[Slot], options: Collection[Slot]
     ) -> None:
         self._script = script
         self._slots = slots
         self._texts = texts
         self._options = options
-        self._calls: list[Call] = []
+        self._calls: list[ProgramCall] = []
         self._word_count = 0
         self._depth = 0  # of code in code
         self._assigned = script.assigned
@@ -66,7 +66,7 @@ class Checker:
 
     # --- calls ----------------------------------------------------------------------------------------------
 
-    def _add_script(self, script: Script) -> None:
+    def _add_script(self, script: ShellScript) -> None:
         self._script.functions |= script.functions
         self._script.numbers |= script.numbers
         self._script.pointers |= script.pointers
@@ -74,14 +74,14 @@ class Checker:
         for node in script.commands:
             self._add_call(node.words, node)
 
-    def _add_call(self, words: Sequence[Word], node: Node, *, is_fed: bool = False) -> None:
+    def _add_call(self, words: Sequence[Word], node: SyntaxNode, *, is_fed: bool = False) -> None:
         while words and words[0].assigns:
             self._assigned.append((words[0].assigns, words[:1]))
             words = words[1:]
         if not words:
             return
         name = program_name(words[0])
-        call = Call(name, words, node, is_fed, list(islice(find_started(name, words), MAX_STARTED)))
+        call = ProgramCall(name, words, node, is_fed, list(islice(find_started(name, words), MAX_STARTED)))
         self._word_count += len(words)
         if self._word_count > MAX_WORDS or len(call.starts) == MAX_STARTED:
             refuse("the command starts too many programs; put it into a script.")
@@ -99,7 +99,7 @@ class Checker:
         if name == "trap" and not any(word.slots for word in words):
             self._add_code([piece for word in words[1:] for piece in (*word.pieces, " ")], node)
 
-    def _find_assignments(self, call: Call) -> None:
+    def _find_assignments(self, call: ProgramCall) -> None:
         name, words, node = call.name, call.words, call.node
         is_number = "names" in call.rule and any(re.match("-[a-zA-Z]*i", word.head) for word in words)
         is_test = name in rules.TESTS and _has_any(words, rules.NUMBER_TESTS)
@@ -118,7 +118,7 @@ class Checker:
                 is_own = "verbs" not in call.rule or word.head[0] == "-" or is_named(before, {"-e", "--env"})
                 self._assigned += [(assigns[1], [word])] if is_own else []
 
-    def _add_code(self, pieces: Sequence[Piece], node: Node) -> None:
+    def _add_code(self, pieces: Sequence[Piece], node: SyntaxNode) -> None:
         slots = _slots_of(pieces)
         self._depth += 1
         self._add_script(read_script(_text_of(pieces), slots, node, self._depth))
@@ -153,11 +153,11 @@ class Checker:
             found += self._in_node(part.group) if part.group else ()
         return found
 
-    def _in_node(self, node: Node) -> list[Slot]:
+    def _in_node(self, node: SyntaxNode) -> list[Slot]:
         words = (*node.words, *(word for _, word in node.redirections))
         return [*self._in_words(words), *(slot for child in node.children for slot in self._in_node(child))]
 
-    def _inputs(self, node: Node) -> Iterator[Slot]:
+    def _inputs(self, node: SyntaxNode) -> Iterator[Slot]:
         for around in _chain(node):
             for operator, word in around.redirections:
                 yield from self._in_word(word) if operator in INPUTS else ()
@@ -166,7 +166,7 @@ class Checker:
 
     # --- the rules ------------------------------------------------------------------------------------------
 
-    def _check_call(self, call: Call) -> None:
+    def _check_call(self, call: ProgramCall) -> None:
         name, rule, words = call.name, call.rule, call.words
         if name not in {"for", "select", "case"}:
             _refuse(self._in_word(words[0]), f"where a command's name begins; {_RUNS}")
@@ -203,7 +203,7 @@ class Checker:
             if "/" not in folder.head:
                 _refuse(self._in_word(folder), f"a folder without a literal folder before it; {_RUNS}")
 
-    def _check_argument(self, call: Call, previous: str, word: Word, slots: list[Slot]) -> None:
+    def _check_argument(self, call: ProgramCall, previous: str, word: Word, slots: list[Slot]) -> None:
         name, rule = call.name, call.rule
         option = re.split("[=:]", word.head)[0] if word.head.startswith("-") else ""
         options = {previous, option, *letters_of(option), *letters_of(previous)[-1:]}
@@ -250,7 +250,7 @@ class Checker:
             vanishes = not rest and slot.is_inner and not word.is_quoted
             slot.needs_value |= vanishes or (isinstance(rest, str) and rest.startswith("-"))
 
-    def _check_code(self, call: Call, pieces: Sequence[Piece]) -> None:
+    def _check_code(self, call: ProgramCall, pieces: Sequence[Piece]) -> None:
         text = _text_of(pieces)
         used = [piece for piece in pieces if isinstance(piece, Expansion)]
         _refuse(self._in_word(Word([*used])), f"in a variable in the code of `{call.name}`")
@@ -262,10 +262,10 @@ class Checker:
                     _refuse(found, f"in the variable {variable}, which the code of `{call.name}` uses")
             check_quotes(text, _slots_of(pieces), program=call.name)
 
-    def _check_input(self, call: Call) -> None:
+    def _check_input(self, call: ProgramCall) -> None:
         _refuse(list(self._inputs(call.node)), f"in what is piped or redirected into `{call.name}`, as code")
 
-    def _check_script(self, call: Call) -> None:
+    def _check_script(self, call: ProgramCall) -> None:
         words, index, code, is_shell = call.words, 1, rules.CODE_OPTION, "shell" in call.rule
         if call.is_fed:
             self._check_input(call)
@@ -299,7 +299,7 @@ class Checker:
             _refuse(self._in_word(rest[0]), f"in the script of `{call.name}`; {_RUNS}")
             self._run.append(rest[0])
 
-    def _check_files(self, call: Call) -> None:
+    def _check_files(self, call: ProgramCall) -> None:
         """Check that no file to which a value is written or copied is one that runs."""
         slots = [*self._in_node(call.node), *self._in_words(call.words), *self._inputs(call.node)]
         words = call.words
@@ -347,7 +347,7 @@ class Checker:
             if slot not in found or slot.is_inner or slot.digits:
                 refuse_slot(slot, 'any text ("text") here, but only an argument of a command')
 
-    def _check_text(self, slot: Slot, word: Word, call: Call) -> None:
+    def _check_text(self, slot: Slot, word: Word, call: ProgramCall) -> None:
         if word.pieces not in ([slot], [word.head, slot]) or (word.head or "=")[-1] not in "=/:":
             refuse_slot(
                 slot, "any text in a part of a word; only a prefix that ends in = / or : may precede it"
@@ -377,13 +377,13 @@ def _text_of(pieces: Sequence[Piece]) -> str:
     )
 
 
-def _chain(node: Node | None) -> Iterator[Node]:
+def _chain(node: SyntaxNode | None) -> Iterator[SyntaxNode]:
     while node is not None:
         yield node
         node = node.parent
 
 
-def _writes(node: Node) -> bool:
+def _writes(node: SyntaxNode) -> bool:
     return any(
         operator in OUTPUTS and not is_named(word, rules.DEVICES) and not (word.literal or "").isdecimal()
         for operator, word in node.redirections

@@ -9,7 +9,7 @@ Does not know programs.
 import re
 from collections.abc import Sequence
 
-from easel.core.shell.words import Expansion, Node, Script, Slot, Word, refuse, refuse_slot
+from easel.core.shell.words import Expansion, ShellScript, Slot, SyntaxNode, Word, refuse, refuse_slot
 
 SLOT = "\0"
 OPAQUE = "\1"  # an expansion, in the text of inner code
@@ -36,15 +36,17 @@ _PARAMETER = re.compile(rf"(?P<sign>[!#]?)(?P<name>{NAME}|[0-9]+|[@*#?$!-])(?P<r
 _VARIABLE = re.compile(rf"({NAME})|[0-9@*#?$!-]")
 
 
-def read_script(text: str, slots: Sequence[Slot], parent: Node | None = None, depth: int = 0) -> Script:
+def read_script(
+    text: str, slots: Sequence[Slot], parent: SyntaxNode | None = None, depth: int = 0
+) -> ShellScript:
     """Return the commands of a text. Raises `BadInput` for text that no shell reads."""
-    script = Script(root=Node(parent, ""))
+    script = ShellScript(root=SyntaxNode(parent, ""))
     _Lexer(text, slots, script, depth).read(script.root)
     return script
 
 
 class _Lexer:
-    def __init__(self, text: str, slots: Sequence[Slot], script: Script, depth: int) -> None:
+    def __init__(self, text: str, slots: Sequence[Slot], script: ShellScript, depth: int) -> None:
         positions = (index for index, char in enumerate(text) if char == SLOT)
         self._slots = dict(zip(positions, slots, strict=True))
         self._text = text
@@ -57,11 +59,11 @@ class _Lexer:
 
     # --- commands -------------------------------------------------------------------------------------------
 
-    def read(self, outer: Node) -> None:
+    def read(self, outer: SyntaxNode) -> None:
         """Read the commands of a group up to its end."""
         self._enter()
         around = [outer]
-        node: Node | None = None  # what words and redirections belong to
+        node: SyntaxNode | None = None  # what words and redirections belong to
         in_pattern = False
         while around:
             if len(around) > MAX_GROUPS:
@@ -98,7 +100,9 @@ class _Lexer:
         if self._depth > MAX_NESTING:
             refuse(f"the command is nested deeper than {MAX_NESTING} levels.")
 
-    def _read_operator(self, around: list[Node], node: Node | None, operator: str) -> Node | None:
+    def _read_operator(
+        self, around: list[SyntaxNode], node: SyntaxNode | None, operator: str
+    ) -> SyntaxNode | None:
         """Return what the words after an operator belong to, if that is known."""
         if operator in INPUTS | OUTPUTS:
             node = node or self._add_command(around[-1])
@@ -119,7 +123,7 @@ class _Lexer:
             around[-1].pipeline = []
         return None
 
-    def _start(self, around: list[Node], word: Word, key: str | None) -> Node | None:
+    def _start(self, around: list[SyntaxNode], word: Word, key: str | None) -> SyntaxNode | None:
         """Start a command or a group with its first word."""
         if key in _GROUP_ENDS:
             around.append(self._add(around[-1], _GROUP_ENDS[key]))
@@ -130,25 +134,25 @@ class _Lexer:
             return None
         if key == "function":
             name = self._next()
-            self._name_function(None, Node(words=[name] if isinstance(name, Word) else []))
+            self._name_function(None, SyntaxNode(words=[name] if isinstance(name, Word) else []))
             return None
         return self._add_command(around[-1], word)
 
-    def _add_command(self, group: Node, *words: Word) -> Node:
+    def _add_command(self, group: SyntaxNode, *words: Word) -> SyntaxNode:
         node = self._add(group, None)
         node.words += words
         self._script.commands.append(node)
         return node
 
-    def _add(self, group: Node, end: str | None) -> Node:
-        node, self._is_piped = Node(group, end, before=group.pipeline.copy()), False
+    def _add(self, group: SyntaxNode, end: str | None) -> SyntaxNode:
+        node, self._is_piped = SyntaxNode(group, end, before=group.pipeline.copy()), False
         for before in group.pipeline:
             before.after.append(node)
         group.pipeline.append(node)
         group.children.append(node)
         return node
 
-    def _name_function(self, group: Node | None, node: Node | None) -> None:
+    def _name_function(self, group: SyntaxNode | None, node: SyntaxNode | None) -> None:
         for word in node.words[:1] if node else ():
             if word.slots:
                 refuse_slot(word.slots[0], "the name of a function")
@@ -157,7 +161,7 @@ class _Lexer:
             self._script.commands.remove(node)
             group.pipeline = []
 
-    def _read_redirection(self, node: Node, operator: str) -> None:
+    def _read_redirection(self, node: SyntaxNode, operator: str) -> None:
         target = self._next()
         if not isinstance(target, Word):
             refuse(f"there must be a word after {operator}.")
@@ -337,7 +341,7 @@ class _Lexer:
     def _read_substitution(self, word: Word, end: str) -> None:
         self._pos += 1
         start = self._pos
-        group = Node(self._script.root, end, is_captured=True)
+        group = SyntaxNode(self._script.root, end, is_captured=True)
         before = self._documents, self._in_backticks
         self._documents, self._in_backticks = [], end == "`"
         self.read(group)

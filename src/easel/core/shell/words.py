@@ -27,7 +27,7 @@ class Expansion:
 
     name: str = ""
     words: "tuple[Word, ...]" = ()  # inside of the braces
-    group: "Node | None" = None  # the commands of a substitution
+    group: "SyntaxNode | None" = None  # the commands of a substitution
     is_bare: bool = False  # `$name` without braces: a letter behind it would belong to the name
 
 
@@ -68,17 +68,17 @@ class Word:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SyntaxNode:
     """A command, or a group of commands: `{ … }`, `( … )`, a loop, a substitution."""
 
-    parent: "Node | None" = None
+    parent: "SyntaxNode | None" = None
     end: str | None = None  # the word or operator that ends the group; None: a command
     words: list[Word] = field(default_factory=list[Word])
     redirections: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
-    children: list["Node"] = field(default_factory=list["Node"])
-    before: list["Node"] = field(default_factory=list["Node"])  # in the same pipeline
-    after: list["Node"] = field(default_factory=list["Node"])
-    pipeline: list["Node"] = field(default_factory=list["Node"])  # of the group, being read
+    children: list["SyntaxNode"] = field(default_factory=list["SyntaxNode"])
+    before: list["SyntaxNode"] = field(default_factory=list["SyntaxNode"])  # in the same pipeline
+    after: list["SyntaxNode"] = field(default_factory=list["SyntaxNode"])
+    pipeline: list["SyntaxNode"] = field(default_factory=list["SyntaxNode"])  # of the group, being read
     is_captured: bool = False  # a substitution: its output becomes a part of a word
 
     @property
@@ -87,15 +87,15 @@ class Node:
 
 
 @dataclass(slots=True)
-class Script:
+class ShellScript:
     """All commands of a text, with those of its substitutions."""
 
-    commands: list[Node] = field(default_factory=list[Node])
+    commands: list[SyntaxNode] = field(default_factory=list[SyntaxNode])
     functions: set[str] = field(default_factory=set[str])
     numbers: set[str] = field(default_factory=set[str])  # variables that arithmetic evaluates
     pointers: set[str] = field(default_factory=set[str])  # variables that hold a name: `${!name}`
     assigned: list[tuple[str, Sequence[Word]]] = field(default_factory=list[tuple[str, Sequence[Word]]])
-    root: Node = field(default_factory=Node)
+    root: SyntaxNode = field(default_factory=SyntaxNode)
 
 
 def refuse(problem: str) -> NoReturn:

@@ -33,7 +33,7 @@ MAX_RECEIPTS = 64  # this many pending receipts are sent without the delay
 log = structlog.get_logger("gateway")
 
 
-class ToolResult(Params):
+class ToolResultParams(Params):
     callId: str  # noqa: N815 - a word of the protocol
     result: Any = UNSET
     error: str | UnsetType | None = UNSET
@@ -106,7 +106,7 @@ class NodeSide:
         assert self.node is not None
         match request.method:
             case "tool.result":
-                result, warnings = decode_params(RESULT, request.params, ToolResult)
+                result, warnings = decode_params(RESULT, request.params, ToolResultParams)
                 return self._finish_call(self.node, result), warnings
             case "tool.progress":
                 progress, warnings = decode_params(PROGRESS, request.params, ToolProgress)
@@ -119,7 +119,7 @@ class NodeSide:
             case other:
                 raise NotInMode(method=other[:200], mode=NODE)
 
-    def _finish_call(self, node: ConnectedNode, params: ToolResult) -> bool:
+    def _finish_call(self, node: ConnectedNode, params: ToolResultParams) -> bool:
         # A node may send the member that it does not use as null.
         is_failed = isinstance(params.error, str)
         if (params.result is UNSET and not is_failed) or (is_failed and params.result not in (UNSET, None)):

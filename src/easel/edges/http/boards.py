@@ -50,7 +50,7 @@ class ReadBoard(Params):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
-class Author(Struct, omit_defaults=True):
+class BoardAuthor(Struct, omit_defaults=True):
     agent_id: Annotated[
         str, Meta(description="The user id of a person, or the name of a service or an agent.")
     ]
@@ -66,7 +66,7 @@ class BoardWritten(Struct, omit_defaults=True):
     seq: Annotated[int, Meta(description="The sequence number of the write's event in the run's log.")]
     created_at: datetime
     updated_at: datetime
-    provenance: Author
+    provenance: BoardAuthor
     edge_id: str | None = None
 
 
@@ -76,7 +76,7 @@ class BoardEntry(Struct, omit_defaults=True):
     version: int
     created_at: datetime
     updated_at: datetime
-    provenance: Author
+    provenance: BoardAuthor
     edge_id: str | None = None
 
 
@@ -90,7 +90,7 @@ class BoardView(Struct):
     version: int | UnsetType = UNSET
     created_at: datetime | UnsetType = UNSET
     updated_at: datetime | UnsetType = UNSET
-    provenance: Author | UnsetType = UNSET
+    provenance: BoardAuthor | UnsetType = UNSET
     edge_id: str | UnsetType = UNSET
 
 
@@ -123,7 +123,7 @@ async def _write(call: Call, board: Board) -> Response:
         call.host.audit.record_throttled(call.principal, "board.refused", subject=run_id, details=details)
         raise
     edge_id = params.edge_id if board is Board.BLACKBOARD else None
-    author = Author(
+    author = BoardAuthor(
         call.principal.actor_id, params.source_node_id, run_id, call.principal.actor_kind, edge_id
     )
     return json_response(
@@ -163,7 +163,7 @@ def _position(entry: BoardValue) -> str:
 
 def _entry(run_id: str, entry: BoardValue) -> BoardEntry:
     board_key = entry.board_key
-    author = Author(entry.agent_id, entry.node_id, run_id, entry.kind, board_key.edge)
+    author = BoardAuthor(entry.agent_id, entry.node_id, run_id, entry.kind, board_key.edge)
     return BoardEntry(
         board_key.key,
         Raw(entry.value.encode()),

@@ -36,7 +36,7 @@ class ChatQuery(StreamQuery):
     token: str | None = None  # read by the sign-in
 
 
-class SendMessage(Params, tag="message"):
+class NewChatMessage(Params, tag="message"):
     text: str
     idempotency_key: str | None = None
 
@@ -112,7 +112,7 @@ async def _handle(call: SocketCall, subscription: Subscription, message: Any) ->
     if text is None:
         raise BadInput(problem="A frame of the chat must be JSON text.")
     try:
-        frame, warnings = decode_json(text, SendMessage | Cancel | Ping)
+        frame, warnings = decode_json(text, NewChatMessage | Cancel | Ping)
         refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
@@ -121,7 +121,7 @@ async def _handle(call: SocketCall, subscription: Subscription, message: Any) ->
         ) from None
     thread_id = call.path["thread_id"]
     try:
-        if isinstance(frame, SendMessage):
+        if isinstance(frame, NewChatMessage):
             await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
         elif isinstance(frame, Ping):
             await _send_frame(call.socket, subscription, {"type": "pong"})

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
-from easel.core.document.document import Document, Version
+from easel.core.document.document import Document, DocumentVersion
 from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
@@ -51,7 +51,7 @@ class PromotedView(SavedDocument, kw_only=True):
     promoted: Annotated[bool, Meta(description="False if the newest version has the same text.")]
 
 
-class ListVersions(Params):
+class DocumentVersionsQuery(Params):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[
         Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
@@ -123,9 +123,9 @@ async def take_control(call: Call) -> Response:
 
 
 async def list_versions(call: Call) -> Response:
-    params: ListVersions = call.params
+    params: DocumentVersionsQuery = call.params
 
-    async def read(before: int | None, count: int) -> Sequence[Version]:
+    async def read(before: int | None, count: int) -> Sequence[DocumentVersion]:
         return await call.host.documents.list_versions(call.principal, call.path["canvas_id"], before, count)
 
     versions, more = await read_page(
@@ -158,7 +158,7 @@ def _fields(document: Document) -> dict[str, Any]:
     }
 
 
-def _version_view(version: Version) -> VersionView:
+def _version_view(version: DocumentVersion) -> VersionView:
     author = version.author
     return VersionView(
         version.version_no,

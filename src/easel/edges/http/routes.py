@@ -29,8 +29,8 @@ from easel.edges.http.canvases import SnapshotView
 from easel.edges.http.documents import (
     CompareRevisions,
     DifferenceView,
+    DocumentVersionsQuery,
     DocumentView,
-    ListVersions,
     PromotedView,
     PutDocument,
     RestoreDocument,
@@ -177,7 +177,7 @@ API: tuple[Row, ...] = (
         "Save the text of a document as a draft. It wins over an agent that edits.", body=PutDocument,
         response=SavedDocument, errors=(BadInput, NotFound, TextConflict, TooLarge, Unavailable)),
     Row("GET", "/api/documents/{canvas_id}/history", documents.list_versions,
-        "List the versions of a document, newest first.", query=ListVersions, response=VersionPage,
+        "List the versions of a document, newest first.", query=DocumentVersionsQuery, response=VersionPage,
         errors=(BadInput, NotFound, Unavailable)),
     Row("GET", "/api/documents/{canvas_id}/diff", documents.compare_revisions,
         "Compare two revisions of a document.", query=CompareRevisions, response=DifferenceView,

@@ -16,7 +16,7 @@ import structlog
 from easel.core.action.confirmation import PendingReply
 from easel.core.action.execution import StartedRun
 from easel.core.action.parsing import parse_result
-from easel.core.action.resolution import Message, ResolvedCall
+from easel.core.action.resolution import ResolvedCall, ResolvedMessage
 from easel.core.action.transitions import StartedExecution
 from easel.core.canvas.actions import CallTool, SendMessage
 from easel.core.principal import Principal
@@ -73,7 +73,7 @@ class ActionExecutor:
         match started.action, started.work:
             case CallTool(), ResolvedCall():
                 return await self._call_tool(principal, started.action, started.work, started, context)
-            case SendMessage(), Message():
+            case SendMessage(), ResolvedMessage():
                 return await self._send(principal, started.action, started.work, started, context)
             case SendMessage(), PendingReply(session_key, run):
                 return await self._wait_for_reply(principal, started.action, session_key, run, context)
@@ -112,7 +112,7 @@ class ActionExecutor:
         self,
         principal: Principal,
         action: SendMessage,
-        message: Message,
+        message: ResolvedMessage,
         started: StartedExecution,
         context: ExecutionContext,
     ) -> Any:

@@ -39,7 +39,7 @@ from easel.host.tools.registry import ToolRegistry
 from easel.ids import AccountId, ArtifactId, CanvasId
 
 
-class Rule(Protocol):
+class StartRule(Protocol):
     """Decides a start on the snapshot of a canvas."""
 
     def __call__(self, snapshot: CanvasSnapshot, *, spec: CanvasSpec, rules: Rules) -> StartedExecution: ...
@@ -100,7 +100,7 @@ class ExecutionTransitions:
         principal: Principal,
         canvas_id: CanvasId,
         action_id: str,
-        rule: Rule,
+        rule: StartRule,
         *,
         is_repeatable: bool = True,
     ) -> StartedExecution:
@@ -250,7 +250,7 @@ class SpecChanged(Exception):
 
 
 def _decide(
-    rule: Rule,
+    rule: StartRule,
     parsed: ParsedSpec,
     rules: Rules,
     early: tuple[CanvasSnapshot, StartedExecution] | None,

@@ -24,7 +24,7 @@ from easel.core.stream.payload_limit import OffloadedValue, markers_in, restore_
 from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.periodic import SweepProgress
-from easel.host.ports import ArtifactAccess, ArtifactStore, Blobs
+from easel.host.ports import ArtifactAccess, ArtifactStore, BlobStore
 from easel.ids import AccountId, ArtifactId, artifact_id, is_artifact_id, new_blob_name
 
 MAX_UPLOAD_SECONDS = 1800.0
@@ -40,7 +40,9 @@ log = structlog.get_logger("artifacts")
 class Artifacts:
     """Stores, reads and sweeps the artifacts of all users. Limits the number of concurrent puts."""
 
-    def __init__(self, store: ArtifactStore, blobs: Blobs, *, max_bytes: int, grace_seconds: float) -> None:
+    def __init__(
+        self, store: ArtifactStore, blobs: BlobStore, *, max_bytes: int, grace_seconds: float
+    ) -> None:
         self._store = store
         self._blobs = blobs
         self.max_bytes = max_bytes

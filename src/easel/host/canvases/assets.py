@@ -25,7 +25,7 @@ from easel.core.canvas.content import ContentWrite, change_content
 from easel.core.principal import Principal
 from easel.errors import BadInput, CorruptData, HostError, NotFound, TooLarge, Unavailable
 from easel.host.canvases.transactions import CanvasTransactions, events_for
-from easel.host.ports import Blobs, CanvasStore
+from easel.host.ports import BlobStore, CanvasStore
 from easel.ids import AccountId, CanvasId, new_blob_name
 
 MAX_CONCURRENT_PUTS = 8
@@ -50,7 +50,7 @@ class CanvasAssets:
     """Stores, reads and sweeps assets. Limits the number of concurrent puts."""
 
     def __init__(
-        self, canvases: CanvasStore, transactions: CanvasTransactions, blobs: Blobs, limits: AssetLimits
+        self, canvases: CanvasStore, transactions: CanvasTransactions, blobs: BlobStore, limits: AssetLimits
     ) -> None:
         self._canvases = canvases
         self._transactions = transactions

@@ -22,7 +22,7 @@ from easel.errors import NotFound, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.commits import Committed, commit
-from easel.host.ports import ArtifactAccess, Blobs, CanvasStore, Notifier
+from easel.host.ports import ArtifactAccess, BlobStore, CanvasStore, Notifier
 from easel.ids import CanvasId, is_name, new_event_id, scoped_key
 
 Decided = TypeVar("Decided", bound=Change | None)
@@ -32,7 +32,12 @@ class CanvasTransactions:
     """Reads and changes canvases of a principal. `specs` has the parsed specs of recently read canvases."""
 
     def __init__(
-        self, canvases: CanvasStore, artifacts: ArtifactAccess, blobs: Blobs, notifier: Notifier, audit: Audit
+        self,
+        canvases: CanvasStore,
+        artifacts: ArtifactAccess,
+        blobs: BlobStore,
+        notifier: Notifier,
+        audit: Audit,
     ) -> None:
         self._canvases = canvases
         self._artifacts = artifacts

@@ -53,8 +53,8 @@ class LeaseKeeper:
         self._requests: dict[RunId, float] = {}  # when each request to a provider in flight began
 
     @contextlib.asynccontextmanager
-    async def of(self, claim: Claim) -> AsyncGenerator["RunLease"]:
-        lease = RunLease(self, claim)
+    async def of(self, claim: Claim) -> AsyncGenerator["KeptLeases"]:
+        lease = KeptLeases(self, claim)
         try:
             yield lease
         finally:
@@ -162,7 +162,7 @@ class LeaseKeeper:
             await self._transactions.apply(account_id, canvas_id, decide)
 
 
-class RunLease:
+class KeptLeases:
     """The leases of one run, as its loop uses them."""
 
     def __init__(self, keeper: LeaseKeeper, claim: Claim) -> None:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.diff import make_diff
-from easel.core.document.document import Author, AuthorKind, Document, DocumentChange, Version, revision_of
+from easel.core.document.document import (
+    Author,
+    AuthorKind,
+    Document,
+    DocumentChange,
+    DocumentVersion,
+    revision_of,
+)
 from easel.core.document.lease import Free, Held, Lease, preempt, release
 from easel.core.principal import Principal
 from easel.core.stream.envelope import Envelope
@@ -23,7 +30,7 @@ SIZE_SETTING = "EASEL_MAX_DOCUMENT_BYTES"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RevisionDiff:
     """A unified diff between two revisions; empty if their texts are equal."""
 
     from_revision: str | None  # None: the empty text before the first version
@@ -140,7 +147,7 @@ class Documents:
 
     async def list_versions(
         self, principal: Principal, canvas_id: str, before: int | None, limit: int
-    ) -> list[Version]:
+    ) -> list[DocumentVersion]:
         """Return versions below the `version_no` in `before`, newest first. Raises `NotFound`."""
         name = parse_document_id(canvas_id)
         versions = await self._transactions.store.list_versions(
@@ -152,7 +159,7 @@ class Documents:
 
     async def compare(
         self, principal: Principal, canvas_id: str, from_revision: str | None, to_revision: str | None
-    ) -> Difference:
+    ) -> RevisionDiff:
         """Return the diff between two revisions: by default from the newest version to the current text."""
         document = await self.get(principal, canvas_id)
         first = from_revision or document.version_revision_id
@@ -160,7 +167,7 @@ class Documents:
         before = "" if first is None else await self._read_revision(principal, canvas_id, first, document)
         after = await self._read_revision(principal, canvas_id, second, document)
         diff = await asyncio.to_thread(make_diff, before, after)
-        return Difference(first, second, diff)
+        return RevisionDiff(first, second, diff)
 
     async def _read_revision(
         self, principal: Principal, canvas_id: str, revision_id: str, document: Document | None = None

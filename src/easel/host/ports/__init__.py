@@ -4,7 +4,7 @@ A store raises `errors.Unavailable` when it cannot be reached. Every other outco
 value, unless a method names an exception.
 """
 
-from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, Blobs, ReferenceStore, SweepClaims
+from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, BlobStore, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import AccountStore, SignInStore, TokenStore
 from easel.host.ports.canvases import CanvasStore, CanvasVersionStore
@@ -26,7 +26,7 @@ __all__ = [
     "ArtifactAccess",
     "ArtifactStore",
     "AuditStore",
-    "Blobs",
+    "BlobStore",
     "BoardStore",
     "CanvasStore",
     "CanvasVersionStore",

@@ -124,7 +124,7 @@ class ArtifactAccess(Protocol):
         ...
 
 
-class Blobs(Protocol):
+class BlobStore(Protocol):
     async def put(
         self, key: str, data: bytes | AsyncIterable[bytes], *, size_limit: int | None = None
     ) -> int: ...

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
-from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.document.document import Decide, Document, DocumentDraft, DocumentVersion
 from easel.core.run.run import Claim
 from easel.ids import AccountId, CanvasId, RunId, SessionId
 
@@ -56,7 +56,7 @@ class DocumentStore(Protocol):
 
     async def list_expired_leases(self, limit: int) -> list[tuple[AccountId, CanvasId]]: ...
 
-    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[DocumentDraft]:
         """Return the drafts of the session's documents that no hidden update reports yet, in order.
 
         The oldest document is first. Closes the drafts: a later text of the same author is another draft, so
@@ -66,7 +66,7 @@ class DocumentStore(Protocol):
 
     async def list_versions(
         self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
-    ) -> list[Version]:
+    ) -> list[DocumentVersion]:
         """Return versions below the `version_no` in `before`, newest first."""
         ...
 

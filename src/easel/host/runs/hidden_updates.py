@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from easel.core.document.document import Author, Draft, Reported
+from easel.core.document.document import Author, DocumentDraft, Reported
 from easel.core.document.hidden_update import format_diff_update
 from easel.core.run.conversation import Step
 from easel.core.run.progress import Progress
@@ -75,7 +75,7 @@ def _used_documents(steps: Sequence[Step]) -> bool:
 
 
 async def _to_updates(
-    log: RunLogWriter, documents: DocumentStore, drafts: Sequence[Draft], place: str
+    log: RunLogWriter, documents: DocumentStore, drafts: Sequence[DocumentDraft], place: str
 ) -> Updates:
     """Return one update for the changes of each author in turn, per document. All drafts are reported."""
     if not drafts:
@@ -98,7 +98,9 @@ async def _to_updates(
     )
 
 
-def _describe(drafts: Sequence[Draft], newest: Sequence[CanvasId]) -> list[tuple[Author, MessageText]]:
+def _describe(
+    drafts: Sequence[DocumentDraft], newest: Sequence[CanvasId]
+) -> list[tuple[Author, MessageText]]:
     """Return each author in turn with its update, if the text changed. The newest document is not named."""
     changes: list[tuple[Author, MessageText]] = []
     for (canvas_id, author), group in groupby(drafts, key=lambda draft: (draft.canvas_id, draft.author)):

@@ -71,7 +71,7 @@ class Disk:
             raise Unavailable(what="The blob store") from error
 
     async def put(self, key: str, source: AsyncGenerator[bytes, None]) -> int:
-        draft = fs.Draft()
+        draft = fs.FileDraft()
         try:
             await self._create(draft)
             async for block in source:
@@ -148,17 +148,17 @@ class Disk:
             yield folder
 
     @run_in_thread
-    def _create(self, draft: fs.Draft) -> None:
+    def _create(self, draft: fs.FileDraft) -> None:
         with disk_faults(STAGING), self._folder([STAGING], make=True) as staging:
             draft.create(staging)
 
     @run_in_thread
-    def _write(self, draft: fs.Draft, block: bytes) -> None:
+    def _write(self, draft: fs.FileDraft, block: bytes) -> None:
         with disk_faults(STAGING):
             draft.write(block)
 
     @run_in_thread
-    def _publish(self, draft: fs.Draft, key: str) -> int:
+    def _publish(self, draft: fs.FileDraft, key: str) -> int:
         """Give the draft its name, unless the name exists. Returns the size of the blob with that name."""
         *path, name = key.split("/")
         try:
@@ -183,7 +183,7 @@ class Disk:
         raise Unavailable(what="The blob store")
 
     @run_in_thread
-    def _discard(self, draft: fs.Draft) -> None:
+    def _discard(self, draft: fs.FileDraft) -> None:
         if draft.descriptor >= 0:
             draft.close()
             # A sweep removes the draft if this fails.

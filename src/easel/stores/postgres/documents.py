@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.document.document import Decide, Document, DocumentDraft, DocumentVersion
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId, RunId, SessionId
@@ -96,7 +96,7 @@ class PostgresDocuments:
         rows = await self._database.rows(SQL["list_expired_leases"], limit=limit)
         return [(AccountId(row["account_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
-    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[DocumentDraft]:
         of_session = {"account_id": account_id, "session_id": session_id}
         rows = await self._database.rows(SQL["list_unreported_drafts"], **of_session)
         if all(row["is_closed"] for row in rows):
@@ -112,7 +112,7 @@ class PostgresDocuments:
 
     async def list_versions(
         self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
-    ) -> list[Version]:
+    ) -> list[DocumentVersion]:
         rows = await self._database.rows(
             SQL["list_versions"],
             account_id=account_id,

@@ -13,8 +13,8 @@ from easel.core.document.document import (
     AuthorKind,
     Document,
     DocumentChange,
-    Draft,
-    Version,
+    DocumentDraft,
+    DocumentVersion,
     revision_of,
 )
 from easel.core.document.lease import Free, Held, Lease
@@ -146,9 +146,9 @@ def to_author(row: Row) -> Author:
     return Author(AuthorKind(row["author_kind"]), row["author_id"], row["author_run_id"])
 
 
-def to_drafts(rows: Iterable[Row]) -> list[Draft]:
+def to_drafts(rows: Iterable[Row]) -> list[DocumentDraft]:
     return [
-        Draft(
+        DocumentDraft(
             canvas_id=row["canvas_id"],
             draft_no=row["draft_no"],
             author=to_author(row),
@@ -159,9 +159,9 @@ def to_drafts(rows: Iterable[Row]) -> list[Draft]:
     ]
 
 
-def to_version(row: Row, time: Time = None) -> Version:
+def to_version(row: Row, time: Time = None) -> DocumentVersion:
     created_at = row["created_at"]
-    return Version(
+    return DocumentVersion(
         version_no=row["version_no"],
         revision_id=row["revision_id"],
         author=to_author(row),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from easel.core.document.document import Decide, Document, Draft, Version
+from easel.core.document.document import Decide, Document, DocumentDraft, DocumentVersion
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.log import LAST_CURSOR
 from easel.ids import AccountId, CanvasId, RunId, SessionId
@@ -103,13 +103,13 @@ class SqliteDocuments:
         rows = await self._read("list_expired_leases", now=self._now(), limit=limit)
         return [(AccountId(row["account_id"]), CanvasId(row["canvas_id"])) for row in rows]
 
-    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[Draft]:
+    async def list_unreported(self, account_id: AccountId, session_id: SessionId) -> list[DocumentDraft]:
         ids = {"account_id": account_id, "session_id": session_id}
         rows = await self._read("list_unreported_drafts", **ids)
         if all(row["is_closed"] for row in rows):  # the usual case does not occupy the writer
             return to_drafts(rows)
 
-        def work(connection: sqlite3.Connection) -> list[Draft]:
+        def work(connection: sqlite3.Connection) -> list[DocumentDraft]:
             for canvas_id in {row["canvas_id"] for row in rows}:
                 fetch_all(connection, "close_drafts", account_id=account_id, canvas_id=canvas_id)
             # A draft that is open is of another document, which was changed since the first statement.
@@ -120,7 +120,7 @@ class SqliteDocuments:
 
     async def list_versions(
         self, account_id: AccountId, canvas_id: CanvasId, *, before: int | None, limit: int
-    ) -> list[Version]:
+    ) -> list[DocumentVersion]:
         rows = await self._read(
             "list_versions",
             account_id=account_id,
