@@ -26,6 +26,13 @@ SessionName = Annotated[
 ]
 
 
+PageLimit = Annotated[int, Meta(ge=1, le=200)]
+NumberCursor = Annotated[
+    Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the previous page.")
+]
+PageCursor = Annotated[str | None, Meta(description="`next` of the previous page.")]
+
+
 class StartRun(Params):
     session_id: SessionName
     message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
@@ -85,11 +92,8 @@ class ListRuns(Params):
     statuses: Annotated[
         str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[
-        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the previous page."),
-    ] = None
+    limit: PageLimit = 50
+    before: NumberCursor = None
 
 
 class RunPage(Struct, omit_defaults=True):
@@ -115,7 +119,7 @@ class ToolView(Struct):
 
 
 class ListTools(Params):
-    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    after: PageCursor = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
