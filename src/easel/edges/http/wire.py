@@ -20,11 +20,6 @@ from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
 
-SessionName = Annotated[
-    str,
-    Meta(description="A conversation. An unknown session is created by its first run.", examples=["main"]),
-]
-
 
 PageLimit = Annotated[int, Meta(ge=1, le=200)]
 NumberCursor = Annotated[
@@ -34,7 +29,12 @@ PageCursor = Annotated[str | None, Meta(description="`next` of the previous page
 
 
 class StartRun(Params):
-    session_id: SessionName
+    session_id: Annotated[
+        str,
+        Meta(
+            description="A conversation. An unknown session is created by its first run.", examples=["main"]
+        ),
+    ]
     message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
     idempotency_key: Annotated[
         str | None, Meta(description="Requests with the same key return the same run.")
