@@ -241,9 +241,6 @@ PAGES: tuple[Row, ...] = (
 ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
 
 SOCKETS: tuple[SocketRow, ...] = (
-    SocketRow(
-        "/ws/chat/{thread_id}",
-        chat.chat,
-        "The chat of a session: the server sends events, the client messages and cancels.",
-    ),
+    # The chat of a session: the server sends events, the client messages and cancels.
+    SocketRow("/ws/chat/{thread_id}", chat.chat),
 )

@@ -4,7 +4,6 @@ Owns the frames and the backpressure towards one reader. Does not know which log
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
 from easel.edges.errors import CONNECTION
+from easel.edges.http.calls import watch_disconnect
 from easel.host.streams import Subscription
 
 HEADERS = {
@@ -48,37 +48,36 @@ class EventStream(Response):
         self._sent_cursor = subscription.cursor  # the reader's `Last-Event-ID`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        subscription = self._subscription
-        disconnect = asyncio.create_task(_close_on_disconnect(receive, subscription))
         connection = scope["extensions"][CONNECTION]
-        now = asyncio.get_running_loop().time
-        try:
-            subscription.sending_since = now()
+        async with watch_disconnect(receive) as disconnect:
+            disconnect.add_done_callback(lambda _: self._subscription.end())
+            try:
+                await self._send_events(send)
+                # Wait until the reader has received all bytes, or was disconnected because it is too slow.
+                with self._subscription.sending():
+                    while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
+                        await asyncio.sleep(DRAIN_POLL_SECONDS)
+            except asyncio.CancelledError:
+                if not self._subscription.is_cut:
+                    raise
+                connection["abort"]()  # a plain close would keep the buffer until it is read
+            finally:
+                self._subscription.close()
+
+    async def _send_events(self, send: Send) -> None:
+        subscription = self._subscription
+        with subscription.sending():
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send(_body(RETRY))
-            subscription.sending_since = None
-            while (events := await subscription.next()) is not None:
-                for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
-                    subscription.sending_since = now()
+        while (events := await subscription.next()) is not None:
+            for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
+                with subscription.sending():
                     await send(_body(chunk))
-                    subscription.sending_since = None
-                if events:
-                    self._sent_cursor = events[-1].seq
-            subscription.sending_since = now()
+            if events:
+                self._sent_cursor = events[-1].seq
+        with subscription.sending():
             last = b"" if subscription.has_seen_all else self._with_cursor(RETRY)
             await send(_body(last, more=False))
-            # Wait until the reader has received all bytes, or was disconnected because it is too slow.
-            while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
-                await asyncio.sleep(DRAIN_POLL_SECONDS)
-        except asyncio.CancelledError:
-            if not subscription.is_cut:
-                raise
-            connection["abort"]()  # a plain close would keep the buffer until it is read
-        finally:
-            subscription.close()
-            disconnect.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await disconnect
 
     def _with_cursor(self, block: bytes) -> bytes:
         """Return a block without data, with the cursor if the reader has passed events that the filter hides.
@@ -107,9 +106,3 @@ def _chunks(events: list[LoggedEvent]) -> Iterator[bytes]:
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
-
-
-async def _close_on_disconnect(receive: Receive, subscription: Subscription) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    subscription.end()
