@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
 from easel.edges.errors import CONNECTION
@@ -66,18 +66,22 @@ class EventStream(Response):
 
     async def _send_events(self, send: Send) -> None:
         subscription = self._subscription
-        with subscription.sending():
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await send(_body(RETRY))
+        await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await self._send(send, _body(RETRY))
         while (events := await subscription.next()) is not None:
             for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
-                with subscription.sending():
-                    await send(_body(chunk))
+                await self._send(send, _body(chunk))
             if events:
                 self._sent_cursor = events[-1].seq
-        with subscription.sending():
-            last = b"" if subscription.has_seen_all else self._with_cursor(RETRY)
-            await send(_body(last, more=False))
+        last = b"" if subscription.has_seen_all else self._with_cursor(RETRY)
+        await self._send(send, _body(last, more=False))
+
+    async def _send(self, send: Send, message: Message) -> None:
+        """Send, and measure how long it takes, so that a stalled reader can be cut."""
+        # Without the context manager `sending`, which is for sends that overlap and takes longer.
+        self._subscription.sending_since = asyncio.get_running_loop().time()
+        await send(message)
+        self._subscription.sending_since = None
 
     def _with_cursor(self, block: bytes) -> bytes:
         """Return a block without data, with the cursor if the reader has passed events that the filter hides.
