@@ -90,12 +90,7 @@ def build_edge(settings: Settings, services: Services, gateway: Gateway | None) 
 
 def gateway_row(gateway: Gateway) -> SocketRow:
     """Return the gateway's row among the HTTP edge's sockets; the edges do not import each other."""
-    return SocketRow(
-        gateways.PATH,
-        lambda call: gateway.serve(call.socket, call.principal),
-        gateways.DESCRIPTION,
-        is_open=True,
-    )
+    return SocketRow(gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), is_open=True)
 
 
 async def load_demo(services: Services) -> list[str]:

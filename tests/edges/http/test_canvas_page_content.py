@@ -45,7 +45,7 @@ FRONTS = [
 
 @pytest.mark.parametrize("html, expected", FRONTS)
 def test_sdk_is_inserted_after_the_doctype(html: str, expected: str) -> None:
-    assert prepare_page(html.encode(), "/gsv.js").html == expected.replace(
+    assert prepare_page(html.encode(), "/gsv.js")[0] == expected.replace(
         "|", '<script src="/gsv.js" crossorigin></script>'
     )
 
@@ -62,7 +62,7 @@ SHIFTED = [
 
 @pytest.mark.parametrize("marked", SHIFTED)
 def test_place_in_the_stored_page_is_found_from_the_place_in_the_served_page(marked: str) -> None:
-    served = prepare_page(marked.replace("|", "").encode(), "/gsv.js").html
+    served, _ = prepare_page(marked.replace("|", "").encode(), "/gsv.js")
     line, column = place_of(served.index("x</script>"), served)
     found = re.search(r'data-shifts="([^"]+)"', served)
     inserted = 0
@@ -87,12 +87,12 @@ def test_inline_scripts_are_allowed_by_hash() -> None:
         "<!-- <script>hidden</script> --><script src=x.js></script>"
         "<script src='y.js' CrossOrigin>ignored</script><script>never ends"
     )
-    prepared = prepare_page(html.encode(), "/gsv.js")
-    assert prepared.hashes == [csp_hash("one\n&amp;&&"), csp_hash("two")]
-    assert "<script crossorigin=anonymous src=x.js>" in prepared.html
-    assert "<script src='y.js' CrossOrigin>" in prepared.html
-    assert len(prepare_page(b"<script>x</script>" * 500, "/gsv.js").hashes) == MAX_INLINE
-    assert "<p>wide" in prepare_page("<p>wide".encode("utf-16"), "/gsv.js").html
+    page, hashes = prepare_page(html.encode(), "/gsv.js")
+    assert hashes == [csp_hash("one\n&amp;&&"), csp_hash("two")]
+    assert "<script crossorigin=anonymous src=x.js>" in page
+    assert "<script src='y.js' CrossOrigin>" in page
+    assert len(prepare_page(b"<script>x</script>" * 500, "/gsv.js")[1]) == MAX_INLINE
+    assert "<p>wide" in prepare_page("<p>wide".encode("utf-16"), "/gsv.js")[0]
 
 
 HOSTILE = [

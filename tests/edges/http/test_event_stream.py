@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import time
@@ -257,10 +258,13 @@ def test_stream_of_the_state_passes_hidden_events_with_its_heartbeats(easel: Liv
 class EndedSubscription:
     """A subscription that has passed hidden events up to 7 when the server ends it."""
 
-    cursor, has_seen_all, is_cut, sending_since = 0, False, False, None
+    cursor, has_seen_all, is_cut = 0, False, False
 
     async def next(self) -> None:
         self.cursor = 7
+
+    def sending(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def end(self) -> None: ...
 

@@ -11,7 +11,6 @@ from easel.errors import TooMany, Unavailable
 from easel.host.services import Services
 
 PATH = "/ws"
-DESCRIPTION = "The canvas control plane: requests, responses and the events of subscribed canvases."
 RESTARTING = 1012  # the close code that asks a client to reconnect
 
 

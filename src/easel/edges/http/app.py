@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from easel.core.principal import ANONYMOUS, Principal
@@ -41,7 +41,7 @@ from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, SiteOrigins, is_
 from easel.edges.http.openapi import document
 from easel.edges.http.pages import error_page, prefers_html
 from easel.edges.http.routes import ROUTES, SOCKETS, Row
-from easel.edges.http.sockets import SocketRow, refuse, serve_socket
+from easel.edges.http.sockets import SocketRow, serve_socket
 from easel.edges.http.wire import error_body
 from easel.errors import (
     Forbidden,
@@ -122,7 +122,7 @@ class HttpEdge:
             log.debug("http.gone", path=redact_token(scope["path"]))
         except Exception as problem:
             if sender.is_stream and isinstance(problem, NotSignedIn):
-                await sender.finish()  # the token was revoked, or the user signed out
+                await send({"type": "http.response.body"})  # the token was revoked, or the user signed out
                 return
             response = self._error_response(scope, problem)
             if sender.status is not None:
@@ -158,7 +158,7 @@ class HttpEdge:
             response = self._error_response({**scope, "type": "http", "method": "GET"}, problem)
             if is_accepted:
                 raise
-            await refuse(scope, receive, send, response)
+            await WebSocket(scope, receive, send).send_denial_response(response)
 
     def _route(self, row: Row) -> Route:
         route = Route(row.path, self._endpoint(row), methods=[row.method])
@@ -207,7 +207,7 @@ class HttpEdge:
     async def _admit(self, row: Row, request: Request) -> Principal:
         if row.access is Access.OPEN or (row.path == "/metrics" and self._settings.open_metrics):
             return ANONYMOUS
-        principal = await authenticate(request, self._host, time.time())
+        principal = await authenticate(request, self._host)
         if principal is None:
             raise NotSignedIn
         request.scope["state"]["principal"] = principal
@@ -245,17 +245,13 @@ class HttpEdge:
             return False
 
     def _error_response(self, scope: Scope, problem: Exception) -> Response:
+        headers: dict[str, str] = {}
         if isinstance(problem, HTTPException):  # raised by the router
             path = scope["path"]
-            allowed = self._methods_of(scope)
-            headers = {"allow": allowed} if allowed else {}
-            problem = (
-                MethodNotAllowed(method=scope["method"], path=path, allowed=allowed)
-                if allowed
-                else NotFound(what="page", id=path)
-            )
-        else:
-            headers: dict[str, str] = {}
+            problem = NotFound(what="page", id=path)
+            if allowed := self._methods_of(scope):
+                headers["allow"] = allowed
+                problem = MethodNotAllowed(method=scope["method"], path=path, allowed=allowed)
         reference = None if isinstance(problem, HostError) else new_reference()
         audit.record_problem(self._host.audit, scope, problem, reference)
         if not isinstance(problem, HostError):
@@ -332,10 +328,6 @@ class _Sender:
                 *(header for header in (*safe, NO_STORE) if header[0] not in named),
             ]
         await self._send(message)
-
-    async def finish(self) -> None:
-        """End a response that was started."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def measure(self) -> float:
         """Record the metrics of the request and return its duration; 0 for a stream."""

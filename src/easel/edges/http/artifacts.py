@@ -6,19 +6,17 @@ show.
 """
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from easel.core.artifact.artifact import Artifact
 from easel.core.artifact.media_type import presentation_of
 from easel.edges.errors import CONNECTION
-from easel.edges.http.calls import Call, check_head, json_response
+from easel.edges.http.calls import Call, check_head, json_response, watch_disconnect
 from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES, is_form, open_form_file
 from easel.errors import HostError, RangeNotSatisfiable
 
@@ -48,7 +46,7 @@ def artifact_view(artifact: Artifact) -> ArtifactView:
 
 
 async def upload_artifact(call: Call) -> Response:
-    declared_type, source = await read_upload(call.request, call.host.artifacts.max_bytes)
+    declared_type, source = await read_upload(call)
     artifact = await call.host.artifacts.upload(call.principal, source, declared_type)
     details = {"size": artifact.size, "media_type": artifact.media_type}
     await call.host.audit.record(
@@ -57,8 +55,9 @@ async def upload_artifact(call: Call) -> Response:
     return json_response(artifact_view(artifact), 201 if artifact.is_new else 200)
 
 
-async def read_upload(request: Request, limit: int) -> tuple[str, AsyncIterator[bytes]]:
+async def read_upload(call: Call) -> tuple[str, AsyncIterator[bytes]]:
     """Return the declared media type and the bytes: the whole body, or the part `file` of a form."""
+    request, limit = call.request, call.host.artifacts.max_bytes
     declared_type = request.headers.get("content-type", "")
     if not is_form(declared_type):
         check_head(request, limit)
@@ -130,31 +129,22 @@ class Download(Response):
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
-        try:
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            await _send_in_time(send, self._first)
-            async for chunk in self._rest:
-                if disconnect.done():
-                    return
-                await _send_in_time(send, chunk)
-            await send({"type": "http.response.body", "body": b""})
-        except (HostError, TimeoutError):  # a host error is logged where it is raised
-            scope["extensions"][CONNECTION]["abort"]()
-            await disconnect
-        finally:
-            disconnect.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+        async with watch_disconnect(receive) as disconnect:
+            try:
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
+                await _send_in_time(send, self._first)
+                async for chunk in self._rest:
+                    if disconnect.done():
+                        return
+                    await _send_in_time(send, chunk)
+                await send({"type": "http.response.body", "body": b""})
+            except (HostError, TimeoutError):  # a host error is logged where it is raised
+                scope["extensions"][CONNECTION]["abort"]()
                 await disconnect
 
 
 async def _send_in_time(send: Send, chunk: bytes) -> None:
     async with asyncio.timeout(STALL_SECONDS):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -12,10 +12,10 @@ from starlette.types import Scope
 from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, parse_record
 from easel.core.principal import ANONYMOUS
-from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
 from easel.edges.http.canvas_policy import redact_token
+from easel.edges.http.wire import NumberCursor, PageLimit
 from easel.edges.paging import read_page
 from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
 from easel.host.audit.audit import Audit
@@ -37,11 +37,8 @@ class ListAudit(Params):
         Meta(description="From this time on, such as 2026-11-15T09:00:00Z."),
     ] = None
     until: Annotated[Annotated[datetime, Meta(tz=True)] | None, Meta(description="Before this time.")] = None
-    before: Annotated[
-        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the previous page."),
-    ] = None
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    before: NumberCursor = None
+    limit: PageLimit = 50
 
 
 class AuditView(Struct):

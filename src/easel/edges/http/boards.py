@@ -9,6 +9,7 @@ from starlette.responses import Response
 from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
+from easel.edges.http.wire import PageCursor
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, read_list_page
 from easel.errors import BadInput
 
@@ -46,7 +47,7 @@ class ReadBoard(Params):
     edge_id: Annotated[
         str | None, Meta(description="Only this edge of the blackboard; must be given with a key.")
     ] = None
-    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    after: PageCursor = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
@@ -136,16 +137,11 @@ async def _write(call: Call, board: Board) -> Response:
 async def _read(call: Call, board: Board) -> Response:
     params: ReadBoard = call.params
     run_id = call.path["run_id"]
+    account_id = call.principal.account_id
     if params.key is not None:
-        return json_response(
-            _entry(
-                run_id,
-                await call.host.boards.read(
-                    call.principal.account_id, run_id, board, params.key, params.edge_id
-                ),
-            )
-        )
-    entries = await call.host.boards.read_all(call.principal.account_id, run_id, board, params.edge_id)
+        entry = await call.host.boards.read(account_id, run_id, board, params.key, params.edge_id)
+        return json_response(_entry(run_id, entry))
+    entries = await call.host.boards.read_all(account_id, run_id, board, params.edge_id)
     views, more = await read_list_page(
         entries,
         to_view=lambda entry: _entry(run_id, entry),

@@ -4,8 +4,10 @@ Owns the session cookie and the limits on bodies. Does not know routes or servic
 """
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, cast
@@ -14,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.json_text import refuse_duplicate_keys
@@ -130,15 +133,15 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-async def authenticate_socket(connection: HTTPConnection, host: Services, now: float) -> Principal | None:
+async def authenticate_socket(connection: HTTPConnection, host: Services) -> Principal | None:
     """Authenticate a WebSocket by header, cookie or `?token=`: a browser's WebSocket cannot send headers."""
     token = connection.query_params.get("token")
     if token is not None:
         return await host.credentials.authenticate(token, address_of(connection))
-    return await authenticate(connection, host, now)
+    return await authenticate(connection, host)
 
 
-async def authenticate(request: HTTPConnection, host: Services, now: float) -> Principal | None:
+async def authenticate(request: HTTPConnection, host: Services) -> Principal | None:
     """Return the principal of a bearer token or cookie, or None. A wrong token overrides a valid cookie."""
     header = request.headers.get("authorization")
     if header is not None:
@@ -147,7 +150,7 @@ async def authenticate(request: HTTPConnection, host: Services, now: float) -> P
             return None
         return await host.credentials.authenticate(token.strip(), address_of(request))
     cookie = request.cookies.get(request.state.cookie.name)
-    return await host.cookies.check(cookie, now) if cookie else None
+    return await host.cookies.check(cookie, time.time()) if cookie else None
 
 
 def address_of(request: HTTPConnection) -> str:
@@ -155,9 +158,9 @@ def address_of(request: HTTPConnection) -> str:
     return request.client.host if request.client else ""
 
 
-async def authenticate_visitor(request: HTTPConnection, host: Services, now: float) -> Principal | None:
+async def authenticate_visitor(call: Call) -> Principal | None:
     """Authenticate the viewer of a page; a node is not accepted."""
-    principal = await authenticate(request, host, now)
+    principal = await authenticate(call.request, call.host)
     return None if principal is None or principal.kind is PrincipalKind.NODE else principal
 
 
@@ -165,6 +168,23 @@ def refuse_nodes(principal: Principal) -> None:
     """Raise Forbidden for a node: its token is valid on the gateway only."""
     if principal.kind is PrincipalKind.NODE:
         raise Forbidden(problem="a node's token can only connect a node, on /ws.")
+
+
+@contextlib.asynccontextmanager
+async def watch_disconnect(receive: Receive) -> AsyncGenerator[asyncio.Task[None]]:
+    """Yield a task that ends when the client disconnects."""
+    task = asyncio.create_task(_wait_for_disconnect(receive))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def check_head(request: Request, limit: int, setting: str | None = None) -> None:

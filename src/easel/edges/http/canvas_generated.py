@@ -54,7 +54,8 @@ def generated_page(canvas: Canvas, parsed: CanvasSpec, definitions: Mapping[str,
             _action(action_id, _members(action), _inputs(action_id, parsed, definitions))
             for action_id, action in actions.items()
         ),
-        paths=_json(_paths(spec, actions)),
+        # Nothing in the JSON can end the surrounding script element.
+        paths=json.dumps(_paths(spec, actions)).replace("<", "\\u003c"),
     ).encode()
 
 
@@ -107,17 +108,17 @@ def _inputs(
 def _paths(spec: Mapping[str, Any], actions: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the paths of writable values, of results and of numbers, each as a list of parts."""
     writable = spec.get("writable")
-    saves = [action.get("saveAs") for action in map(_members, actions.values())]
+    saves = {
+        action_id: save.split(".")
+        for action_id, action in actions.items()
+        if isinstance(save := _members(action).get("saveAs"), str)
+    }
     return {
         "writable": [[name] for name in _members(spec.get("state"))]
         if writable is None
         else [str(path).split(".") for path in writable],
-        "results": [save.split(".") for save in saves if isinstance(save, str)],
-        "saves": {
-            action_id: save.split(".")
-            for action_id, save in zip(actions, saves, strict=True)
-            if isinstance(save, str)
-        },
+        "results": list(saves.values()),
+        "saves": saves,
         "numbers": list(_numbers(_members(spec.get("state")), [])),
     }
 
@@ -137,8 +138,3 @@ def to_label(name: str) -> str:
 
 def _members(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _json(value: Any) -> str:
-    """Encode JSON so that nothing in it can end the surrounding script element."""
-    return json.dumps(value).replace("<", "\\u003c")

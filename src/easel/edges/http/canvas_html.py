@@ -24,12 +24,6 @@ _DATA = ("json", "template", "plain")  # words in the `type` of a script element
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedPage:
-    html: str
-    hashes: list[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Script:
     """A script element. `name_end` is the position after `<script`; `text` is None if it has a `src`."""
 
@@ -39,8 +33,8 @@ class Script:
     text: str | None
 
 
-def prepare_page(content: bytes, sdk: str) -> PreparedPage:
-    """Return the page with the SDK in front.
+def prepare_page(content: bytes, sdk: str) -> tuple[str, list[str]]:
+    """Return the page with the SDK in front, and the hashes of its inline scripts.
 
     The inserted text has no line breaks. If it moves an inline script to the right, `data-shifts` of the SDK
     lists where (line:column:length of the stored page), so that errors are reported at the author's place.
@@ -65,7 +59,7 @@ def prepare_page(content: bytes, sdk: str) -> PreparedPage:
         pieces += [text[done:position], inserted]
         done = position
     inline = [script.text for script in scripts if script.text is not None and not _is_data(script)]
-    return PreparedPage("".join([*pieces, text[done:]]), [csp_hash(script) for script in inline[:MAX_INLINE]])
+    return "".join([*pieces, text[done:]]), [csp_hash(script) for script in inline[:MAX_INLINE]]
 
 
 def _find_shifts(text: str, insertions: list[tuple[int, str]], starts: list[int]) -> Iterator[str]:

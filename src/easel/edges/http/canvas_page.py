@@ -6,11 +6,9 @@ canvas, at an unguessable address that expires. Does not own the headers that is
 """
 
 import asyncio
-import html
 import time
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from urllib.parse import quote
 
 from starlette.responses import HTMLResponse, Response
@@ -30,7 +28,7 @@ from easel.edges.http.canvas_policy import (
     probe_headers,
     shell_policy,
 )
-from easel.edges.http.pages import error_page, sign_in_page
+from easel.edges.http.pages import error_page, fill_page, read_ui_file, sign_in_page
 from easel.errors import Forbidden, NotFound, Unavailable
 from easel.host.canvases.pages import PageView
 
@@ -57,22 +55,17 @@ LONG_PAGE_BYTES = 100_000  # longer HTML is prepared in a thread
 
 
 @cache
-def _file(name: str) -> str:
-    return resources.files("easel").joinpath("ui", name).read_text("utf-8")
-
-
-@cache
 def _sdk_file(name: str) -> str:
     if name == "gsv.js":
-        return '"use strict";\n(() => {\n' + "\n".join(map(_file, SDK_PARTS)) + "\n})();\n"
-    return _file(f"gsv_{name}")
+        return '"use strict";\n(() => {\n' + "\n".join(map(read_ui_file, SDK_PARTS)) + "\n})();\n"
+    return read_ui_file(f"gsv_{name}")
 
 
 # --- the shell ----------------------------------------------------------------------------------------------
 
 
 async def canvas_page(call: Call) -> Response:
-    principal = await authenticate_visitor(call.request, call.host, time.time())
+    principal = await authenticate_visitor(call)
     if principal is None:
         return sign_in_page("", call.request.url.path)
     try:
@@ -85,17 +78,15 @@ async def canvas_page(call: Call) -> Response:
     token, until = call.host.pages.new_token(principal, canvas.canvas_id, now)
     isolated, _ = call.host.pages.new_token(principal, canvas.canvas_id, now, is_isolated=True)
     view, isolated_view = f"{folder}{token}/", f"{folder}{isolated}/"
-    values = {
-        "view": view,
-        "isolated": isolated_view,
-        "until": str(until),
-        "canvas": canvas.canvas_id,
-        "agent": canvas.agent_id,
-        "title": canvas.title,
-    }
-    page = _file("canvas_shell.html")
-    for name, value in values.items():
-        page = page.replace(f"{{{{{name}}}}}", html.escape(value))
+    page = fill_page(
+        "canvas_shell.html",
+        view=view,
+        isolated=isolated_view,
+        until=str(until),
+        canvas=canvas.canvas_id,
+        agent=canvas.agent_id,
+        title=canvas.title,
+    )
     headers = {
         "content-security-policy": shell_policy([view, isolated_view]),
         "cross-origin-opener-policy": "same-origin",
@@ -122,7 +113,7 @@ async def view_file(call: Call) -> Response:
         )
     if name == PROBE:
         address, shell = _view_address(call), _origins(call).shell(call.request)
-        return HTMLResponse(_file("gsv_probe.html"), headers=probe_headers(address, shell))
+        return HTMLResponse(read_ui_file("gsv_probe.html"), headers=probe_headers(address, shell))
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
     try:
@@ -135,7 +126,8 @@ async def view_file(call: Call) -> Response:
     # Read after the asset: a write that replaces an asset ends the acceptance in the same transaction.
     canvas = await _canvas(call, view)
     is_html = asset.media_type == "text/html"
-    if not canvas.is_accepted and not _may_have_unaccepted(call, view, is_html=is_html):
+    may_show = view.is_isolated and (not is_html or may_have_unaccepted_html(call.request))
+    if not canvas.is_accepted and not may_show:
         if name == ENTRY:
             return await _html(call, canvas, await _generated(call, canvas))
         raise Forbidden(problem="no person has accepted this canvas, so only its generated page is shown.")
@@ -153,10 +145,6 @@ async def _generated(call: Call, canvas: Canvas) -> bytes:
     return generated_page(canvas, call.host.canvases.parse_stored(canvas), definitions)
 
 
-def _may_have_unaccepted(call: Call, view: PageView, *, is_html: bool) -> bool:
-    return view.is_isolated and (not is_html or may_have_unaccepted_html(call.request))
-
-
 async def _canvas(call: Call, view: PageView) -> Canvas:
     snapshot = await call.host.canvases.get(view.principal, view.canvas_id)
     return replace(snapshot.canvas, is_accepted=snapshot.is_accepted)
@@ -164,15 +152,15 @@ async def _canvas(call: Call, view: PageView) -> Canvas:
 
 async def _html(call: Call, canvas: Canvas, content: bytes) -> Response:
     path = _view_path(call)
-    page = (
+    page, hashes = (
         await asyncio.to_thread(prepare_page, content, f"{path}gsv.js")
         if len(content) > LONG_PAGE_BYTES
         else prepare_page(content, f"{path}gsv.js")
     )
     connect: list[str] = canvas.spec.get("toolPolicy", {}).get("connect", []) if canvas.is_accepted else []
     shell = _origins(call).shell(call.request)
-    headers = page_headers(_view_address(call), shell, connect, page.hashes)
-    return HTMLResponse(page.html, headers=headers)
+    headers = page_headers(_view_address(call), shell, connect, hashes)
+    return HTMLResponse(page, headers=headers)
 
 
 def _view_path(call: Call) -> str:

@@ -18,8 +18,6 @@ from easel.errors import Forbidden, NotFound, WrongHost
 VIEWS = "/canvas-view/"
 SANDBOX = "allow-scripts allow-forms"  # scripts may handle `submit` events; no form is ever sent
 
-Header = tuple[bytes, bytes]
-
 _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 # Chromium 156 rejects an IPv6 address in a `Connection-Allowlist`, and then blocks the shell and its frame.
 _V6 = re.compile(r"\[[^\]]*\]")
@@ -30,7 +28,7 @@ _UNACCEPTED_HTML = frozenset({"iframe", "empty"})
 
 _BLOCK_ALL = "default-src 'none'; form-action 'none'; base-uri 'none'; sandbox"
 # Default headers of responses below VIEWS, such as an error or a picture, in a frame or opened on their own.
-VIEW_HEADERS: tuple[Header, ...] = (
+VIEW_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),  # the address contains the token
     (b"content-security-policy", f"{_BLOCK_ALL}; frame-ancestors 'none'".encode()),
@@ -68,11 +66,19 @@ class SiteOrigins:
         return f"{public.scheme}://{host}" if public.netloc == host else f"http://{host}"
 
     def check(self, request: HTTPConnection) -> None:
-        """Raise NotFound for a view on the main host, or anything else on the host of the views."""
+        """Raise NotFound for a view on the main host, or anything else on the host of the views.
+
+        Raises Forbidden if one of our own pages fetches a script or another file of a canvas.
+        """
         is_view = request.scope["path"].startswith(VIEWS)
-        if is_view:
-            check_fetch_metadata(request)
-        if self.assets_url and is_view is not self.is_assets_host(request.headers.get("host", "")):
+        headers = request.headers
+        if (
+            is_view
+            and headers.get("sec-fetch-site") == "same-origin"
+            and headers.get("sec-fetch-dest") not in _FRAMED
+        ):
+            raise Forbidden(problem="the files of a canvas can be loaded by its own page only.")
+        if self.assets_url and is_view is not self.is_assets_host(headers.get("host", "")):
             raise NotFound(what="page", id=request.scope["path"][:200])
 
     def is_assets_host(self, host: str) -> bool:
@@ -92,13 +98,6 @@ def redact_token(path: str) -> str:
 def is_view_origin(request: HTTPConnection, origin: str) -> bool:
     """Return whether a view sends the request: its origin is opaque (`null`), its path below VIEWS. U9"""
     return origin == "null" and request.scope["path"].startswith(VIEWS)
-
-
-def check_fetch_metadata(request: HTTPConnection) -> None:
-    """Raise Forbidden if one of our own pages fetches a script or another file of a canvas."""
-    headers = request.headers
-    if headers.get("sec-fetch-site") == "same-origin" and headers.get("sec-fetch-dest") not in _FRAMED:
-        raise Forbidden(problem="the files of a canvas can be loaded by its own page only.")
 
 
 def may_have_unaccepted_html(request: HTTPConnection) -> bool:

@@ -14,7 +14,7 @@ class SnapshotView(Struct):
 
 
 async def add_snapshot(call: Call) -> Response:
-    declared_type, source = await read_upload(call.request, call.host.artifacts.max_bytes)
+    declared_type, source = await read_upload(call)
     artifact, seq = await call.host.pages.add_snapshot(
         call.principal, call.path["canvas_id"], source, declared_type
     )

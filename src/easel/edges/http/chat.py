@@ -13,15 +13,14 @@ import msgspec
 import structlog
 from starlette.websockets import WebSocket
 
-from easel.core.principal import Scope
 from easel.core.stream.filter import CHAT
 from easel.core.stream.json_text import refuse_duplicate_keys
-from easel.core.stream.log import LoggedEvent, parse_cursor
 from easel.edges.decoding import Params, decode_json, warn_in_error
 from easel.edges.errors import CONNECTION, error_detail
 from easel.edges.http.calls import decode_query
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
+from easel.edges.http.streams import subscribe
 from easel.edges.http.wire import StreamQuery
 from easel.errors import BadInput, HostError, InternalError
 from easel.host.streams import Subscription
@@ -51,9 +50,8 @@ class Ping(Params, tag="ping"):
 
 async def chat(call: SocketCall) -> None:
     query, warnings = decode_query(call.socket, ChatQuery)
-    view = CHAT.with_internal() if query.debug == "1" and call.principal.has_scope(Scope.DEBUG) else CHAT
-    cursor = parse_cursor(query.last_event_id) if query.last_event_id is not None else None
-    subscription = await call.host.threads.open(call.principal, call.path["thread_id"], cursor, view)
+    thread_id = call.path["thread_id"]
+    subscription = await subscribe(call.host.threads, call.principal, thread_id, CHAT, query)
     if subscription is None:  # does not happen: the log of a thread has no end
         return
     try:
@@ -69,7 +67,9 @@ async def _serve(call: SocketCall, subscription: Subscription) -> None:
     connection = call.socket.scope["extensions"][CONNECTION]
     try:
         while (events := await subscription.next()) is not None:
-            await _send(call.socket, subscription, events)
+            for event in events:
+                with subscription.sending():
+                    await call.socket.send({"type": "websocket.send", "text": envelope_text(event)})
         if not receiving.done():
             with subscription.sending():
                 await call.socket.close(RESTARTING)
@@ -81,12 +81,6 @@ async def _serve(call: SocketCall, subscription: Subscription) -> None:
         receiving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await receiving
-
-
-async def _send(socket: WebSocket, subscription: Subscription, events: list[LoggedEvent]) -> None:
-    for event in events:
-        with subscription.sending():
-            await socket.send({"type": "websocket.send", "text": envelope_text(event)})
 
 
 async def _receive_frames(call: SocketCall, subscription: Subscription) -> None:

@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from easel.core.document.document import Document, DocumentVersion
-from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
+from easel.edges.http.wire import NumberCursor, PageLimit
 from easel.edges.paging import read_page
 
 RevisionId = Annotated[str, Meta(max_length=100, description="The SHA-256 of a text.")]
@@ -52,11 +52,8 @@ class PromotedView(SavedDocument, kw_only=True):
 
 
 class DocumentVersionsQuery(Params):
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[
-        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the previous page."),
-    ] = None
+    limit: PageLimit = 50
+    before: NumberCursor = None
 
 
 class VersionAuthor(Struct):
@@ -94,8 +91,7 @@ class DifferenceView(Struct, rename={"from_revision": "from", "to_revision": "to
 
 
 async def get_document(call: Call) -> Response:
-    document = await call.host.documents.get(call.principal, call.path["canvas_id"])
-    return json_response(DocumentView(text=document.text, **_fields(document)))
+    return _document_response(await call.host.documents.get(call.principal, call.path["canvas_id"]))
 
 
 async def put_document(call: Call) -> Response:
@@ -108,8 +104,10 @@ async def put_document(call: Call) -> Response:
 
 async def restore_document(call: Call) -> Response:
     params: RestoreDocument = call.params
-    document = await call.host.documents.restore(call.principal, call.path["canvas_id"], params.revision_id)
-    return json_response(DocumentView(text=document.text, **_fields(document)))
+    canvas_id = call.path["canvas_id"]
+    return _document_response(
+        await call.host.documents.restore(call.principal, canvas_id, params.revision_id)
+    )
 
 
 async def promote_document(call: Call) -> Response:
@@ -118,8 +116,7 @@ async def promote_document(call: Call) -> Response:
 
 
 async def take_control(call: Call) -> Response:
-    document = await call.host.documents.take_control(call.principal, call.path["canvas_id"])
-    return json_response(DocumentView(text=document.text, **_fields(document)))
+    return _document_response(await call.host.documents.take_control(call.principal, call.path["canvas_id"]))
 
 
 async def list_versions(call: Call) -> Response:
@@ -128,7 +125,7 @@ async def list_versions(call: Call) -> Response:
     async def read(before: int | None, count: int) -> Sequence[DocumentVersion]:
         return await call.host.documents.list_versions(call.principal, call.path["canvas_id"], before, count)
 
-    versions, more = await read_page(
+    page = await read_page(
         read,
         to_view=_version_view,
         position=lambda version: version.version_no,
@@ -136,7 +133,7 @@ async def list_versions(call: Call) -> Response:
         limit=params.limit,
         step=params.limit,
     )
-    return json_response(VersionPage(versions, more))
+    return json_response(VersionPage(*page))
 
 
 async def compare_revisions(call: Call) -> Response:
@@ -145,6 +142,10 @@ async def compare_revisions(call: Call) -> Response:
         call.principal, call.path["canvas_id"], params.from_revision, params.to_revision
     )
     return json_response(DifferenceView(difference.from_revision, difference.to_revision, difference.diff))
+
+
+def _document_response(document: Document) -> Response:
+    return json_response(DocumentView(text=document.text, **_fields(document)))
 
 
 def _fields(document: Document) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import msgspec
 from easel import __version__
 from easel.edges.decoding import NoParams
 from easel.edges.http.calls import WARNINGS_HEADER, Access
-from easel.edges.http.routes import ROUTES, Row
+from easel.edges.http.routes import API, OPS, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import BadInput, HostError, NotSignedIn, TooLarge
+from easel.errors import BadInput, NotSignedIn, TooLarge
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
@@ -31,7 +31,7 @@ _WARNINGS: dict[str, Any] = {
 
 @cache
 def document() -> dict[str, Any]:
-    listed = [row for row in ROUTES if row.is_listed]
+    listed = (*API, *OPS)
     shapes = [shape for row in listed for shape in (row.body, row.response) if isinstance(shape, type)]
     shapes = [shape for shape in shapes if shape is not NoParams]
     _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
@@ -68,13 +68,10 @@ def _operation(row: Row) -> dict[str, Any]:
     }
     if row.body is not None and row.body is not NoParams:
         operation["requestBody"] = {
-            "required": _has_required(row.body),  # an empty body is `{}`
+            # An empty body is `{}`.
+            "required": any(field.required for field in msgspec.structs.fields(row.body)),
             "content": {"application/json": {"schema": _ref(row.body)}},
         }
-    if row.body is not None and "idempotency_key" in row.body.__struct_fields__:
-        operation["parameters"].append(
-            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}}
-        )
     if row.takes_file:
         operation["requestBody"] = {"required": True, "content": _FILE}
     if row.access is Access.OPEN:
@@ -89,24 +86,17 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["responses"]["204"] = {
             "description": "The cursor is at the end of a finished run: there are no more events."
         }
-    refusals = list(dict.fromkeys((*row.errors, *_shared_errors(row))))
-    for status in sorted({error.http for error in refusals}):
-        operation["responses"][str(status)] = _error_response(
-            [error for error in refusals if error.http == status]
-        )
+    # The edge itself raises the last ones, before the handler of the route.
+    errors = [*row.errors, *([] if row.access is Access.OPEN else [BadInput, NotSignedIn])]
+    if row.body is not None:
+        errors.append(TooLarge)
+    for status in sorted({error.http for error in errors}):
+        codes = dict.fromkeys(error.code for error in errors if error.http == status)
+        operation["responses"][str(status)] = {
+            "description": ", ".join(codes),
+            "content": {"application/json": {"schema": _ref(ErrorAnswer)}},
+        }
     return operation
-
-
-def _shared_errors(row: Row) -> tuple[type[HostError], ...]:
-    """Return the errors that the edge raises before the handler of the route."""
-    return (
-        *(() if row.access is Access.OPEN else (BadInput, NotSignedIn)),
-        *(() if row.body is None else (TooLarge,)),
-    )
-
-
-def _has_required(shape: type[Any]) -> bool:
-    return any(field.required for field in msgspec.structs.fields(shape))
 
 
 def _parameters(row: Row) -> list[dict[str, Any]]:
@@ -120,14 +110,11 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
             {"name": name, "in": "query", "required": False, "schema": schema}
             for name, schema in properties.items()
         ]
-    if row.response == "text/event-stream":
-        found.append({"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}})
-    if row.response == "*/*":
-        found += [
-            {"name": name, "in": "header", "schema": {"type": "string"}}
-            for name in ("Range", "If-Range", "If-None-Match")
-        ]
-    return found
+    headers = {"text/event-stream": ["Last-Event-ID"], "*/*": ["Range", "If-Range", "If-None-Match"]}
+    names = headers.get(row.response, []) if isinstance(row.response, str) else []
+    if row.body is not None and "idempotency_key" in row.body.__struct_fields__:
+        names = [*names, "Idempotency-Key"]
+    return [*found, *({"name": name, "in": "header", "schema": {"type": "string"}} for name in names)]
 
 
 def _success(row: Row) -> dict[str, Any]:
@@ -145,11 +132,6 @@ def _success(row: Row) -> dict[str, Any]:
             "content": {row.response: {"schema": {"type": "string"}}},
         }
     return {"description": row.summary, "content": {"application/json": {"schema": _ref(row.response)}}}
-
-
-def _error_response(errors: list[type[HostError]]) -> dict[str, Any]:
-    codes = ", ".join(error.code for error in errors)
-    return {"description": codes, "content": {"application/json": {"schema": _ref(ErrorAnswer)}}}
 
 
 def _ref(shape: type[Any]) -> dict[str, str]:

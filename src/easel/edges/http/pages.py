@@ -38,8 +38,16 @@ _NOT_A_PERSON = (
 
 
 @cache
-def _file(name: str) -> str:
+def read_ui_file(name: str) -> str:
     return resources.files("easel").joinpath("ui", name).read_text("utf-8")
+
+
+def fill_page(name: str, **values: str) -> str:
+    """Return one of our HTML files with each value, escaped, in place of its `{{name}}`."""
+    page = read_ui_file(name)
+    for key, value in values.items():
+        page = page.replace(f"{{{{{key}}}}}", html.escape(value))
+    return page
 
 
 async def home(call: Call) -> Response:
@@ -47,9 +55,9 @@ async def home(call: Call) -> Response:
     token = call.request.query_params.get("token")
     if token is not None:
         return await _sign_in_by(call, token, "link")
-    if await authenticate_visitor(call.request, call.host, time.time()) is None:
+    if await authenticate_visitor(call) is None:
         return sign_in_page("")
-    page = _file("home.html").replace("{{max_message_bytes}}", str(call.host.queue.max_message_bytes))
+    page = fill_page("home.html", max_message_bytes=str(call.host.queue.max_message_bytes))
     return HTMLResponse(page, headers={"cache-control": "no-store"})
 
 
@@ -60,7 +68,7 @@ async def sign_in(call: Call) -> Response:
 
 async def sign_out(call: Call) -> Response:
     """Revoke the cookie and all copies of it, and close the connections that were opened with it."""
-    if (principal := await authenticate_visitor(call.request, call.host, time.time())) is not None:
+    if (principal := await authenticate_visitor(call)) is not None:
         await call.host.revocation.sign_out(principal)
         await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
     response = RedirectResponse("/", 303)
@@ -81,21 +89,20 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
         return sign_in_page(_REFUSED if principal is None else _NOT_A_PERSON, target)
     await call.host.audit.record(principal, "sign_in.succeeded", details=details)
-    location = target if _CANVAS.fullmatch(target) else "/"
-    response = RedirectResponse(location, 303, {"cache-control": "no-store"})
-    previous = await authenticate_visitor(call.request, call.host, time.time())
+    response = RedirectResponse(_safe_target(target), 303, {"cache-control": "no-store"})
+    previous = await authenticate_visitor(call)
     call.request.state.cookie.set(response, call.host.cookies.issue(time.time(), principal, previous))
     return response
 
 
 def sign_in_page(problem: str, target: str = "/", *, status: int = 401) -> Response:
     """Return the sign-in form. After the sign-in the browser is redirected to the canvas `target`."""
-    page = (
-        _file("sign_in.html")
-        .replace("{{problem}}", problem)
-        .replace("{{next}}", target if _CANVAS.fullmatch(target) else "/")
-    )
+    page = fill_page("sign_in.html", problem=problem, next=_safe_target(target))
     return HTMLResponse(page, status if problem else 200, {"cache-control": "no-store"})
+
+
+def _safe_target(target: str) -> str:
+    return target if _CANVAS.fullmatch(target) else "/"
 
 
 def prefers_html(scope: Scope) -> bool:
@@ -109,14 +116,12 @@ def error_page(
 ) -> Response:
     """Return a page for a person: the problem, and a link to continue."""
     is_missing = isinstance(problem, NotFound)
-    values = {
-        "title": title or ("Page not found" if is_missing else "You are not signed in"),
-        "link": "All canvases" if is_missing else "Sign in",
-        "problem": problem.message,
-    }
-    page = _file("refusal.html")
-    for name, value in values.items():
-        page = page.replace(f"{{{{{name}}}}}", html.escape(value))
+    page = fill_page(
+        "refusal.html",
+        title=title or ("Page not found" if is_missing else "You are not signed in"),
+        link="All canvases" if is_missing else "Sign in",
+        problem=problem.message,
+    )
     return HTMLResponse(page, problem.http, headers)
 
 
@@ -127,7 +132,7 @@ async def ui_file(call: Call) -> Response:
     if name not in listed or kind is None:
         raise NotFound(what="page", id=f"/ui/{name}")
     return Response(
-        _file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
+        read_ui_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
     )
 
 
@@ -136,7 +141,7 @@ async def openapi_json(call: Call) -> Response:
 
 
 async def api_page(_: Call) -> Response:
-    return HTMLResponse(_file("api.html").replace("{{methods}}", _methods()))
+    return HTMLResponse(read_ui_file("api.html").replace("{{methods}}", _methods()))
 
 
 @cache

@@ -103,7 +103,6 @@ class Row:
     status: int = 200
     response: type[Any] | str = "text/plain"  # a struct or a media type; `*/*`: any bytes, also by range
     errors: tuple[type[HostError], ...] = ()
-    is_listed: bool = True  # in the OpenAPI description
 
 
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
@@ -218,81 +217,30 @@ API: tuple[Row, ...] = (
 # Served by every process, also by a worker.
 OPS: tuple[Row, ...] = (
     Row("GET", "/healthz", ops.healthz, "Check that the process is alive.", _OPEN),
-    Row(
-        "GET",
-        "/readyz",
-        ops.readyz,
-        "Check that the process can store data now.",
-        _OPEN,
-        errors=(Unavailable,),
-    ),
+    Row("GET", "/readyz", ops.readyz, "Check that the process can store data now.", _OPEN,
+        errors=(Unavailable,)),
     Row("GET", "/metrics", ops.metrics, "Get Prometheus metrics.", _ADMIN),
-)
+)  # fmt: skip
 
+# For people: not in the OpenAPI description.
 PAGES: tuple[Row, ...] = (
-    Row("GET", "/api/docs", pages.api_page, "The API page.", response="text/html", is_listed=False),
-    Row(
-        "GET",
-        "/",
-        pages.home,
-        "The home page, or the sign-in page.",
-        _OPEN,
-        response="text/html",
-        is_listed=False,
-    ),
-    Row(
-        "POST",
-        "/sign-in",
-        pages.sign_in,
-        "Sign in with a token. Sets a cookie.",
-        _OPEN,
-        response="text/html",
-        is_listed=False,
-    ),
-    Row(
-        "POST",
-        "/sign-out",
-        pages.sign_out,
-        "Sign out: revoke the cookie and close its connections.",
-        _OPEN,
-        response="text/html",
-        is_listed=False,
-    ),
-    Row(
-        "GET",
-        "/canvas/{agent_id}/{canvas_id}",
-        canvas_page.canvas_page,
-        "The page of a canvas, or the sign-in page.",
-        _OPEN,
-        response="text/html",
-        is_listed=False,
-    ),
-    Row(
-        "GET",
-        "/canvas-view/{token}/{file:path}",
-        canvas_page.view_file,
-        "A file of a canvas's page, by the token of its view.",
-        _OPEN,
-        response="*/*",
-        is_listed=False,
-    ),
-    Row(
-        "GET",
-        "/ui/{file}",
-        pages.ui_file,
-        "A script, style or picture of our own pages.",
-        _OPEN,
-        response="text/css",
-        is_listed=False,
-    ),
-)
+    Row("GET", "/api/docs", pages.api_page, "The API page.", response="text/html"),
+    Row("GET", "/", pages.home, "The home page, or the sign-in page.", _OPEN, response="text/html"),
+    Row("POST", "/sign-in", pages.sign_in, "Sign in with a token. Sets a cookie.", _OPEN,
+        response="text/html"),
+    Row("POST", "/sign-out", pages.sign_out, "Sign out: revoke the cookie and close its connections.", _OPEN,
+        response="text/html"),
+    Row("GET", "/canvas/{agent_id}/{canvas_id}", canvas_page.canvas_page,
+        "The page of a canvas, or the sign-in page.", _OPEN, response="text/html"),
+    Row("GET", "/canvas-view/{token}/{file:path}", canvas_page.view_file,
+        "A file of a canvas's page, by the token of its view.", _OPEN, response="*/*"),
+    Row("GET", "/ui/{file}", pages.ui_file, "A script, style or picture of our own pages.", _OPEN,
+        response="text/css"),
+)  # fmt: skip
 
 ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
 
 SOCKETS: tuple[SocketRow, ...] = (
-    SocketRow(
-        "/ws/chat/{thread_id}",
-        chat.chat,
-        "The chat of a session: the server sends events, the client messages and cancels.",
-    ),
+    # The chat of a session: the server sends events, the client messages and cancels.
+    SocketRow("/ws/chat/{thread_id}", chat.chat),
 )

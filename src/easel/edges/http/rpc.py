@@ -4,16 +4,14 @@ import asyncio
 from typing import Annotated, Any
 
 from msgspec import Meta
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from easel.edges.caller import Caller
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call, json_response, watch_disconnect
 from easel.edges.methods import CONNECTION_METHODS, dispatch
 from easel.errors import BadInput
-
-INVOKE = "tool.invoke"
 
 
 class RpcCall(Params):
@@ -25,7 +23,7 @@ async def rpc(call: Call) -> Response:
     request: RpcCall = call.params
     if request.method in CONNECTION_METHODS:
         raise BadInput(problem=f"{request.method} is available on the WebSocket only.")
-    if request.method == INVOKE:
+    if request.method == "tool.invoke":
         return json_response(await _invoke(call, request))
     return json_response(await dispatch(Caller(call.host, call.principal), request.method, request.params))
 
@@ -33,19 +31,15 @@ async def rpc(call: Call) -> Response:
 async def _invoke(call: Call, request: RpcCall) -> Any:
     """Call a tool; it is cancelled if the client disconnects or signs out, as on a WebSocket. RS-67"""
     calling = asyncio.create_task(dispatch(Caller(call.host, call.principal), request.method, request.params))
-    disconnected = asyncio.create_task(_wait_for_disconnect(call.request))
     try:
-        async with call.host.revocation.while_valid(call.principal):
-            await asyncio.wait({calling, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+        async with (
+            watch_disconnect(call.request.receive) as disconnect,
+            call.host.revocation.while_valid(call.principal),
+        ):
+            await asyncio.wait({calling, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not calling.done():
             raise ClientDisconnect
         return calling.result()
     finally:
         calling.cancel()
-        disconnected.cancel()
-        await asyncio.gather(calling, disconnected, return_exceptions=True)
-
-
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        await asyncio.gather(calling, return_exceptions=True)

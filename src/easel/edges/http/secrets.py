@@ -10,6 +10,7 @@ from starlette.responses import Response
 from easel.core.secret.secret import SecretInfo
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, json_response
+from easel.edges.http.wire import PageCursor, PageLimit
 from easel.edges.paging import read_page
 
 
@@ -21,8 +22,8 @@ class SetSecret(Params):
 
 
 class ListSecrets(Params):
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    limit: PageLimit = 50
+    after: PageCursor = None
 
 
 class SecretView(Struct):

@@ -69,25 +69,23 @@ class _BoundedHttp(HttpToolsProtocol):
         is_websocket = self.transport.get_protocol() is not self
         if self.transport.is_closing() or is_websocket:
             return
-        waited = (
-            0.0
-            if self._waiting_since is None or self.flow.read_paused
-            else self.loop.time() - self._waiting_since
-        )
+        waited = 0.0
+        if self._waiting_since is not None and not self.flow.read_paused:
+            waited = self.loop.time() - self._waiting_since
         if waited >= HEADER_TIMEOUT_SECONDS:
             self.transport.abort()
             return
         self._header_timer = self.loop.call_later(HEADER_TIMEOUT_SECONDS - waited, self._check_timeout)
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_in_head and self._waiting_since is not None:
-            self._waiting_since = self.loop.time()
         if self._is_in_head:
             self._head_bytes += len(data)
             # All bytes before this chunk belong to the headers; this chunk may contain a part of the body.
             if self._head_bytes > MAX_HEADER_BYTES + len(data):
                 self.send_400_response("Headers too large.")
                 return
+        elif self._waiting_since is not None:
+            self._waiting_since = self.loop.time()
         super().data_received(data)
 
     def on_message_begin(self) -> None:

@@ -10,11 +10,10 @@ from starlette.responses import Response
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, to_session_key
 from easel.core.stream.filter import WHOLE_RUN
-from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.sse import EventStream
-from easel.edges.http.wire import MarkerView, RunStarted, marker_views
+from easel.edges.http.wire import MarkerView, NumberCursor, PageCursor, PageLimit, RunStarted, marker_views
 from easel.edges.paging import read_page
 from easel.errors import BadInput
 from easel.ids import SessionId, is_name
@@ -46,8 +45,8 @@ class RenameSession(Params):
 
 class ListSessions(Params):
     search: Annotated[str, Meta(description="Text to search for in titles and ids.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    limit: PageLimit = 50
+    before: PageCursor = None
 
 
 class SessionPage(Struct, omit_defaults=True):
@@ -56,11 +55,8 @@ class SessionPage(Struct, omit_defaults=True):
 
 
 class ListMessages(Params):
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[
-        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the previous page."),
-    ] = None
+    limit: PageLimit = 50
+    before: NumberCursor = None
 
 
 class MessageView(Struct, omit_defaults=True):

@@ -53,11 +53,8 @@ async def get_settings(call: Call) -> Response:
 
 
 async def change_settings(call: Call) -> Response:
-    changes: dict[str, Any] = {
-        name: value
-        for name, value in msgspec.structs.asdict(call.params).items()
-        if not isinstance(value, UnsetType)
-    }
+    sent = msgspec.structs.asdict(call.params)
+    changes = {name: value for name, value in sent.items() if value is not UNSET}
     return json_response(_view(await call.host.settings.change(call.principal, changes)))
 
 

@@ -1,10 +1,8 @@
 """WebSocket routes: authenticated like any request, and refused with an HTTP status and a JSON error."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from starlette.responses import Response
 from starlette.routing import Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -30,14 +28,10 @@ class SocketCall:
         return self.socket.path_params
 
 
-SocketHandler = Callable[[SocketCall], Awaitable[None]]
-
-
 @dataclass(frozen=True, slots=True)
 class SocketRow:
     path: str
-    handler: SocketHandler
-    summary: str
+    handler: Callable[[SocketCall], Awaitable[None]]
     is_open: bool = False  # the handler authenticates the client itself
 
 
@@ -51,7 +45,7 @@ async def serve_socket(
             scope.update(child)
             scope["state"]["route"] = row.path
             socket = WebSocket(scope, receive, send)
-            principal = await authenticate_socket(socket, host, time.time()) or ANONYMOUS
+            principal = await authenticate_socket(socket, host) or ANONYMOUS
             scope["state"]["principal"] = principal
             if row.is_open:
                 await row.handler(SocketCall(host, principal, socket))
@@ -71,11 +65,6 @@ async def _serve(row: SocketRow, call: SocketCall) -> None:
             await row.handler(call)
     except NotSignedIn:
         await call.socket.close(SIGNED_OUT, "Signed out.")
-
-
-async def refuse(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
-    """Refuse a handshake with an HTTP response."""
-    await WebSocket(scope, receive, send).send_denial_response(response)
 
 
 async def _unused(_: WebSocket) -> None: ...

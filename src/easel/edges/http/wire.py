@@ -20,14 +20,21 @@ from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
 
-SessionName = Annotated[
-    str,
-    Meta(description="A conversation. An unknown session is created by its first run.", examples=["main"]),
+
+PageLimit = Annotated[int, Meta(ge=1, le=200)]
+NumberCursor = Annotated[
+    Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None, Meta(description="`next` of the previous page.")
 ]
+PageCursor = Annotated[str | None, Meta(description="`next` of the previous page.")]
 
 
 class StartRun(Params):
-    session_id: SessionName
+    session_id: Annotated[
+        str,
+        Meta(
+            description="A conversation. An unknown session is created by its first run.", examples=["main"]
+        ),
+    ]
     message: Annotated[str, Meta(description="The task of the agent.", examples=["noop"])]
     idempotency_key: Annotated[
         str | None, Meta(description="Requests with the same key return the same run.")
@@ -85,11 +92,8 @@ class ListRuns(Params):
     statuses: Annotated[
         str, Meta(description="Comma separated: queued, running, completed, failed, cancelled.")
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    before: Annotated[
-        Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None,
-        Meta(description="`next` of the previous page."),
-    ] = None
+    limit: PageLimit = 50
+    before: NumberCursor = None
 
 
 class RunPage(Struct, omit_defaults=True):
@@ -115,7 +119,7 @@ class ToolView(Struct):
 
 
 class ListTools(Params):
-    after: Annotated[str | None, Meta(description="`next` of the previous page.")] = None
+    after: PageCursor = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
