@@ -21,12 +21,11 @@ from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
 from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
 from easel.host.actions.service import ActionService
-from easel.host.actions.transitions import ExecutionTransitions
+from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation

@@ -11,9 +11,9 @@ from easel.core.action.ending import EXPIRED, expire_confirmation, reject_execut
 from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import ActionResult
+from easel.host.actions.transitions import ActionLimits
 from easel.host.artifacts.artifacts import Artifacts, restore
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
@@ -60,7 +60,7 @@ class Confirmations:
     async def get(self, principal: Principal, confirmation_id: str) -> Execution:
         """Return the execution of a confirmation, answered or not. Raises Forbidden or NotFound. RS-59"""
         if not may_confirm(principal):
-            raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
+            raise self.forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
         found = (
             await self._executions.get(principal.account_id, confirmation_id)
             if is_generated_id(confirmation_id)
@@ -88,7 +88,7 @@ class Confirmations:
         Raises Forbidden if not, and ConfirmationClosed if the confirmation has expired.
         """
         if not may_withdraw(principal, pending):
-            raise self._forbidden(
+            raise self.forbidden(
                 principal,
                 pending.event_id,
                 "A confirmation can be withdrawn by a person or by the program that started the action.",
@@ -129,7 +129,8 @@ class Confirmations:
         """Return the execution with offloaded arguments restored: a person must see the complete call. X6"""
         return replace(pending, resolved=await restore(self._artifacts, pending.account_id, pending.resolved))
 
-    def _forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
+    def forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
+        """Return the error, and record the refusal in the audit trail."""
         self._audit.record_throttled(
             principal, "guardrail.refused", subject=subject[:200], details={"problem": problem}
         )

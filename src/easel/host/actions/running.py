@@ -11,20 +11,8 @@ from typing import Any
 
 from easel.errors import HostError, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import ActionResult
 from easel.host.metrics import ACTIONS_RUNNING
-
-
-@dataclass(slots=True)
-class ExecutionContext:
-    """The callback for live output, if it is streamed, and the id of the run that the execution started.
-
-    `commands` are the audit details of the commands of a refresh job, which is tallied; None otherwise.
-    """
-
-    on_output: Callable[[str], object] | None = None
-    run_id: str | None = None
-    commands: list[Mapping[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -32,8 +20,11 @@ class RunningExecution:
     """An execution that runs in this process."""
 
     task: asyncio.Task[Any]
-    context: ExecutionContext = field(default_factory=ExecutionContext)
     output: LiveOutput = field(init=False)
+    on_output: Callable[[str], object] | None = None  # if the live output is streamed
+    run_id: str | None = None  # of the run that the execution started
+    # The audit details of the commands of a refresh job, which is tallied; None for other executions.
+    commands: list[Mapping[str, Any]] | None = None
     is_ending: bool = False  # its end is being stored, and must not be interrupted
     is_abandoned: bool = False  # cancelled or adopted: another task or instance stores its end
 

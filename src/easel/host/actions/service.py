@@ -37,14 +37,11 @@ from easel.errors import (
 )
 from easel.host.actions.confirmations import ANSWERED, Confirmations
 from easel.host.actions.executor import ActionExecutor
-from easel.host.actions.failures import result_not_stored
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.request import CLIENT, ActionRequest
-from easel.host.actions.result import ActionResult
-from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
-from easel.host.actions.transitions import ExecutionTransitions
+from easel.host.actions.outcomes import ExecutionOutcomes, result_not_stored
+from easel.host.actions.request import CLIENT, ActionRequest, ActionResult
+from easel.host.actions.running import RunningExecution, RunningExecutions
+from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.audit.audit import Audit
 from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
 from easel.host.periodic import Periodic
@@ -129,10 +126,7 @@ class ActionService:
         """Cancel an execution on any instance, or withdraw a pending one unless `only_running`. CV-23"""
         if not may_cancel(principal):
             problem = "Agents cannot run or cancel canvas actions."
-            self._audit.record_throttled(
-                principal, "guardrail.refused", subject=event_id[:200], details={"problem": problem}
-            )
-            raise Forbidden(problem=problem)
+            raise self.confirmations.forbidden(principal, event_id, problem)
         execution = await self._find(principal, canvas_id, event_id)
         if execution.status is ExecutionStatus.ASKED and not only_running:
             try:
@@ -217,17 +211,22 @@ class ActionService:
 
     async def _continue(self, principal: Principal, started: StartedExecution) -> ActionResult:
         """Return the outcome of a started execution: at once, or after its work has run."""
-        match started.execution.status:
+        execution = started.execution
+        match execution.status:
             case ExecutionStatus.RUNNING:
                 return await self._run(principal, started)
-            case ExecutionStatus.ASKED:
-                return ActionResult.needs_confirmation(started)
-            case ExecutionStatus.COMPLETED:
-                self._outcomes.record(principal, started.execution, "completed")
-                return ActionResult.completed(started)
+            case ExecutionStatus.ASKED | ExecutionStatus.COMPLETED as status:
+                if status is ExecutionStatus.COMPLETED:
+                    self._outcomes.record(principal, execution, "completed")
+                return ActionResult(
+                    status=status,
+                    event_id=execution.event_id,
+                    revision=started.revision,
+                    resolved=started.confirmation,
+                )
             case ExecutionStatus.FAILED | ExecutionStatus.REFUSED:
                 problem = started.problem or ActionFailed(problem=INTERNAL_ERROR)
-                raise self._outcomes.report_failure(principal, started.execution, problem)
+                raise self._outcomes.report_failure(principal, execution, problem)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -236,10 +235,10 @@ class ActionService:
         with self._running.register(execution.event_id) as running:
             running.output = self._outputs.open(principal, execution, running.abandon)
             # The output of a refresh job is not streamed: it would only grow the log.
-            is_streamed = execution.actor.get("trigger") == CLIENT
-            running.context = (
-                ExecutionContext(running.output.feed) if is_streamed else ExecutionContext(commands=[])
-            )
+            if execution.actor.get("trigger") == CLIENT:
+                running.on_output = running.output.feed
+            else:
+                running.commands = []
             try:
                 return await self._run_to_end(principal, started, running)
             except StaleTransition:
@@ -263,11 +262,9 @@ class ActionService:
         cause: BaseException
         is_retried = True
         try:
-            result = await self._executor.run(principal, started, running.context)
+            result = await self._executor.run(principal, started, running)
             running.is_ending = True
-            return await self._outcomes.complete(
-                principal, started, result, running.output, running.context.commands
-            )
+            return await self._outcomes.complete(principal, started, result, running.output, running.commands)
         except StaleTransition:
             raise
         except HostError as error:
@@ -279,7 +276,7 @@ class ActionService:
             if running.is_abandoned:
                 raise
             # This instance stops, or the tool's own task was cancelled.
-            if self._running.is_stopping and running.context.run_id is not None:
+            if self._running.is_stopping and running.run_id is not None:
                 raise ActionFailed.with_message(HANDED_OVER, eventId=execution.event_id) from None
             problem, cause = ActionFailed(problem=INTERRUPTED), error
         except Exception as error:
@@ -287,7 +284,7 @@ class ActionService:
             log.exception("actions.error", event_id=execution.event_id)
             problem, cause = ActionFailed(problem=INTERNAL_ERROR), error
         running.is_ending = True
-        self._outcomes.record_commands(principal, execution, running.context.commands)
+        self._outcomes.record_commands(principal, execution, running.commands)
         raise await self._outcomes.fail(
             principal, execution, problem, running.output, is_retried=is_retried
         ) from cause
@@ -307,7 +304,7 @@ class ActionService:
         try:
             return await self._outcomes.stored_answer(principal, stored)
         except Cancelled:
-            await self._executor.cancel_run(principal, running.context)
+            await self._executor.cancel_run(principal, running)
             raise
 
     # -- repeated requests -------------------------------------------------------------------------
@@ -363,7 +360,7 @@ class ActionService:
         self._running.is_stopping = True
         await self._maintenance.stop()
         await self._running.stop(STOP_SECONDS)
-        self._outcomes.close()
+        self._outcomes.tallies.close()
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, ActionStopped) and self._running.get(notification.event_id):
