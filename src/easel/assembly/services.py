@@ -23,7 +23,7 @@ from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
+from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
@@ -248,7 +248,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         actions,
         shared.transactions,
         audit,
-        refresh_limits(settings),
+        claim_seconds=settings.claim_seconds,
+        poll_seconds=settings.poll_seconds,
+        unwatched=settings.refresh_unwatched,
         instance_id=instance_id,
         random=random,
     )
@@ -315,14 +317,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-    )
-
-
-def refresh_limits(settings: Settings) -> RefreshLimits:
-    return RefreshLimits(
-        claim_seconds=settings.claim_seconds,
-        poll_seconds=settings.poll_seconds,
-        unwatched=settings.refresh_unwatched,
     )
 
 

@@ -11,7 +11,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -36,13 +35,6 @@ MAX_REASON_LENGTH = 300  # characters, so that the event stays within its size l
 log = structlog.get_logger("refresh")
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshLimits:
-    claim_seconds: float  # an instance that does not renew within this time counts as stopped
-    poll_seconds: float
-    unwatched: bool  # whether jobs without `onlyWatched` run while their canvas has no view
-
-
 class RefreshScheduler:
     def __init__(
         self,
@@ -50,8 +42,10 @@ class RefreshScheduler:
         actions: ActionService,
         changes: CanvasTransactions,
         audit: Audit,
-        limits: RefreshLimits,
         *,
+        claim_seconds: float,
+        poll_seconds: float,
+        unwatched: bool,
         instance_id: str,
         random: Callable[[], float] = random.random,
     ) -> None:
@@ -59,15 +53,17 @@ class RefreshScheduler:
         self._actions = actions
         self._changes = changes
         self._audit = audit
-        self._limits = limits
+        self._claim_seconds = claim_seconds  # an instance that does not renew within this time has stopped
+        self._poll_seconds = poll_seconds
+        self._unwatched = unwatched  # whether jobs without `onlyWatched` run while their canvas has no view
         self._instance_id = instance_id
         self._random = random
         self.running: dict[Job, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._starting = Periodic(
-            "start refresh jobs", limits.poll_seconds, self._start_due_jobs, on_error=self._record_exception
+            "start refresh jobs", poll_seconds, self._start_due_jobs, on_error=self._record_exception
         )
-        interval = limits.claim_seconds / 3
+        interval = claim_seconds / 3
         self._renewing = Periodic(
             "renew refresh jobs", interval, self.renew, delay=interval, on_error=self._record_exception
         )
@@ -91,7 +87,7 @@ class RefreshScheduler:
     async def _start_due_jobs(self) -> None:
         self._stop_timer()
         wait = await self.start_due()
-        if wait < self._limits.poll_seconds:
+        if wait < self._poll_seconds:
             self._timer = asyncio.get_running_loop().call_later(wait, self._starting.wake)
 
     def _stop_timer(self) -> None:
@@ -104,8 +100,8 @@ class RefreshScheduler:
 
         Returns the seconds until the next job is due, at most the poll interval.
         """
-        max_wait = self._limits.poll_seconds
-        while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
+        max_wait = self._poll_seconds
+        while (due_in := await self._jobs.next_refresh(unwatched=self._unwatched)) is not None:
             if due_in > 0:
                 return min(max_wait, max(MIN_WAIT_SECONDS, due_in))
             if not await self.claim_and_start():
@@ -122,9 +118,9 @@ class RefreshScheduler:
         claimed = await self._jobs.claim_refreshes(
             self._instance_id,
             capacity,
-            self._limits.claim_seconds,
+            self._claim_seconds,
             running=list(self.running),
-            unwatched=self._limits.unwatched,
+            unwatched=self._unwatched,
         )
         for due in claimed:
             self.running[due.job] = task = asyncio.create_task(self._run(due))
@@ -134,9 +130,7 @@ class RefreshScheduler:
     async def renew(self) -> None:
         """Renew the claims of the jobs that run here."""
         if self.running:
-            await self._jobs.renew_refreshes(
-                self._instance_id, list(self.running), self._limits.claim_seconds
-            )
+            await self._jobs.renew_refreshes(self._instance_id, list(self.running), self._claim_seconds)
 
     def _on_done(self, job: Job) -> None:
         del self.running[job]
@@ -145,32 +139,12 @@ class RefreshScheduler:
     # -- running -----------------------------------------------------------------------------------
 
     async def _run(self, due: Due) -> None:
-        with self._supervised(due):
-            await self._run_and_reschedule(due)
-
-    async def _run_and_reschedule(self, due: Due) -> None:
         """Run the action and store when the job is due next.
 
         If that time cannot be stored, the claim expires and the job is due again.
         """
         started = time.monotonic()
         principal = Principal(due.account_id, REFRESH, kind=PrincipalKind.SERVICE)
-        problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
-        with self._supervised(due):
-            problem = await self._execute(principal, due)
-        REFRESHES.labels("completed" if problem is None else "failed").inc()
-        failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
-        # The interval counts from start to start: a job that is slower than its interval is due at once.
-        delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
-        # Store the outcome before its event, so that a canvas that is read after the event shows it too.
-        await self._jobs.finish_refresh(
-            self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
-        )
-        if failures or due.failures:
-            with contextlib.suppress(NotFound):  # the canvas was deleted with its jobs
-                await self._report(principal, due, failures, error)
-
-    async def _execute(self, principal: Principal, due: Due) -> HostError | None:
         request = ActionRequest(
             canvas_id=due.canvas_id,
             action_id=due.action_id,
@@ -178,11 +152,25 @@ class RefreshScheduler:
             client_id=due.refresh_id,
             trigger=REFRESH,
         )
-        try:
-            await self._actions.execute(principal, request)
-        except HostError as problem:
-            return problem
-        return None
+        problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
+        with self._supervised(due):
+            try:
+                await self._actions.execute(principal, request)
+                problem = None
+            except HostError as failure:
+                problem = failure
+        REFRESHES.labels("completed" if problem is None else "failed").inc()
+        failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
+        # The interval counts from start to start: a job that is slower than its interval is due at once.
+        delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
+        with self._supervised(due):
+            # Store the outcome before its event, so that a canvas that is read after the event shows it too.
+            await self._jobs.finish_refresh(
+                self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
+            )
+            if failures or due.failures:
+                with contextlib.suppress(NotFound):  # the canvas was deleted with its jobs
+                    await self._report(principal, due, failures, error)
 
     # -- reporting ---------------------------------------------------------------------------------
 
