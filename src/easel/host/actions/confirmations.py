@@ -9,6 +9,7 @@ from dataclasses import replace
 from easel.core.action.confirmation import may_confirm, may_withdraw
 from easel.core.action.ending import EXPIRED, expire_confirmation, reject_execution
 from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
 from easel.host.actions.outcomes import ExecutionOutcomes
@@ -16,7 +17,7 @@ from easel.host.actions.request import ActionResult
 from easel.host.actions.transitions import ActionLimits
 from easel.host.artifacts.artifacts import Artifacts, restore
 from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
+from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import ExecutionStore
 from easel.ids import is_generated_id
 

@@ -20,6 +20,7 @@ from easel.core.action.execution import (
     principal_of,
 )
 from easel.core.action.transitions import StartedExecution
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.principal import Principal
 from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
@@ -43,7 +44,7 @@ from easel.host.actions.request import CLIENT, ActionRequest, ActionResult
 from easel.host.actions.running import RunningExecution, RunningExecutions
 from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
 from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
+from easel.host.canvases.transactions import CanvasTransactions
 from easel.host.periodic import Periodic
 from easel.host.ports import ExecutionStore, Notifier
 from easel.ids import is_generated_id

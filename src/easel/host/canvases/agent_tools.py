@@ -138,7 +138,7 @@ class _CanvasTool:
                 return {"canvases": [_describe_canvas(canvas) for canvas in canvases]}
             case "open":
                 view, snapshot = await self._views.open(
-                    principal, args["canvasId"], _client_id(context), NO_CONNECTION
+                    principal, args["canvasId"], context.session_key[:128], NO_CONNECTION
                 )
                 return {
                     "viewId": view.view_id,
@@ -191,10 +191,6 @@ def _require(args: Args, name: str) -> Any:
     if name not in args:
         raise BadInput(problem=f"{name}: is required for `{args['operation']}`.")
     return args[name]
-
-
-def _client_id(context: ToolContext) -> str:
-    return context.session_key[:128]
 
 
 def _view_url(canvas: Canvas) -> str:

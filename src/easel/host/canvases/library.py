@@ -18,6 +18,7 @@ from easel.core.canvas.canvas import (
     NewCanvas,
     check_revision,
     choose_title,
+    parse_canvas_id,
     require_agent_id,
     require_canvas_id,
     require_session_key,
@@ -41,7 +42,6 @@ from easel.core.values.patch import apply_patch, check_patch_names, offload_patc
 from easel.errors import (
     AlreadyExists,
     Forbidden,
-    HostError,
     InputConflict,
     NotFound,
     RevisionConflict,
@@ -55,7 +55,7 @@ from easel.host.canvases.drafts import (
     DraftChecker,
     enabled_refreshes,
 )
-from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import scoped_key
@@ -252,15 +252,7 @@ class CanvasLibrary:
                 state=checked.state,
             )
 
-        try:
-            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).after
-        except HostError as problem:
-            # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
-            if not isinstance(problem, Unavailable):
-                await self._transactions.delete_blobs(asset.blob_key for asset in added)
-            raise
-        await self._assets.delete_unused(added, snapshot)
-        return snapshot
+        return await self._assets.apply(principal, canvas_id, decide, added=added)
 
     async def _hints(self, principal: Principal, spec: CanvasSpec | None) -> Callable[[Hints], Hints] | None:
         return (
