@@ -215,13 +215,6 @@ class ExecutionOutcomes:
             details={**names, "status": status, **details, "actor": dict(execution.actor)},
         )
 
-    def record_commands(
-        self, principal: Principal, execution: Execution, commands: Sequence[Mapping[str, Any]] | None
-    ) -> None:
-        """Record the commands of a refresh job that failed: only successful ones are tallied. SB-16"""
-        for details in commands or ():
-            self._audit.note(principal, "sandbox.ran", subject=execution.event_id, details=details)
-
 
 def error_of(execution: Execution, problem: HostError, message: str) -> HostError:
     """Return the error for the caller, with the id of the execution."""

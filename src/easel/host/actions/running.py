@@ -40,7 +40,7 @@ class RunningExecutions:
         self._limit = limit
         self._abandoned_count = abandoned_count
         self._tasks: set[asyncio.Task[ActionResult]] = set()
-        self._by_event_id: dict[str, RunningExecution] = {}
+        self.by_event_id: dict[str, RunningExecution] = {}
         self.is_stopping = False
 
     @property
@@ -74,24 +74,18 @@ class RunningExecutions:
         if not task.cancelled():
             task.exception()  # mark the exception as retrieved: the caller may have disconnected
 
-    def get(self, event_id: str) -> RunningExecution | None:
-        return self._by_event_id.get(event_id)
-
-    def all(self) -> dict[str, RunningExecution]:
-        return dict(self._by_event_id)
-
     @contextmanager
     def register(self, event_id: str) -> Generator[RunningExecution]:
         """Register the current task as the task that runs this execution, until the block ends."""
         task = asyncio.current_task()
         assert task is not None
-        running = self._by_event_id[event_id] = RunningExecution(task)
-        ACTIONS_RUNNING.set(len(self._by_event_id))
+        running = self.by_event_id[event_id] = RunningExecution(task)
+        ACTIONS_RUNNING.set(len(self.by_event_id))
         try:
             yield running
         finally:
-            del self._by_event_id[event_id]
-            ACTIONS_RUNNING.set(len(self._by_event_id))
+            del self.by_event_id[event_id]
+            ACTIONS_RUNNING.set(len(self.by_event_id))
 
     async def stop(self, seconds: float) -> None:
         """Cancel all tasks, and once more the tasks that have not ended after `seconds`. Waits for all."""

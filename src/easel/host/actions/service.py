@@ -139,7 +139,7 @@ class ActionService:
                 execution = await self._find(principal, canvas_id, event_id)
         if execution.status is not ExecutionStatus.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
-        running = self._running.get(event_id)
+        running = self._running.by_event_id.get(event_id)
         result = await self._outcomes.cancel(principal, execution, running.output if running else None)
         if running is None:
             self._notifier.notify(ActionStopped(event_id))
@@ -285,7 +285,8 @@ class ActionService:
             log.exception("actions.error", event_id=execution.event_id)
             problem, cause = ActionFailed(problem=INTERNAL_ERROR), error
         running.is_ending = True
-        self._outcomes.record_commands(principal, execution, running.commands)
+        for details in running.commands or ():  # of a refresh job: only successful ones are tallied. SB-16
+            self._audit.note(principal, "sandbox.ran", subject=execution.event_id, details=details)
         raise await self._outcomes.fail(
             principal, execution, problem, running.output, is_retried=is_retried
         ) from cause
@@ -325,7 +326,7 @@ class ActionService:
         """
         if previous.action_id != request.action_id or previous.request_digest not in (None, request.digest):
             raise IdempotencyConflict(what="requestId", key=previous.request_id)
-        if (running := self._running.get(previous.event_id)) is not None:
+        if (running := self._running.by_event_id.get(previous.event_id)) is not None:
             return await asyncio.shield(running.task)
         if previous.status is ExecutionStatus.RUNNING:
             previous = await self._wait_while_running(previous)
@@ -364,7 +365,7 @@ class ActionService:
         self._outcomes.tallies.close()
 
     def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, ActionStopped) and self._running.get(notification.event_id):
+        if isinstance(notification, ActionStopped) and self._running.by_event_id.get(notification.event_id):
             self._maintenance.wake()
 
     def _record_exception(self, problem: Exception) -> None:
@@ -375,7 +376,7 @@ class ActionService:
 
         Returns how many were recovered.
         """
-        if running := self._running.all():
+        if running := dict(self._running.by_event_id):
             renewed = await self._executions.renew(
                 self._instance_id, sorted(running), self._limits.claim_seconds
             )

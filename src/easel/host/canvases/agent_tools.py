@@ -18,7 +18,7 @@ from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
 from easel.core.tool.context import ToolContext
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import ToolDefinition, object_schema
 from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
@@ -39,12 +39,7 @@ _REVISION = {
     "minimum": 0,
     "description": "Fail unless the canvas is at this revision. Default: any revision.",
 }
-_ENCODED = {
-    "type": "object",
-    "properties": {"base64": {"type": "string"}},
-    "required": ["base64"],
-    "additionalProperties": False,
-}
+_ENCODED = object_schema({"base64": {"type": "string"}}, "base64")
 
 CANVAS = ToolDefinition(
     "gsv__Canvas",

@@ -90,7 +90,7 @@ class Documents:
         promotes_before: bool = False,
     ) -> Document:
         events = _events_of(principal, canvas_id)
-        author = author_of(principal)
+        author = Author(AuthorKind.PERSON, principal.actor_id)  # or a service in the name of its user
         revision_id = revision_of(text)
 
         def is_conflict(document: Document) -> bool:
@@ -182,11 +182,6 @@ class Documents:
         if text is None:
             raise NotFound(what="revision", id=f"{revision_id[:100]} of document {canvas_id}")
         return text
-
-
-def author_of(principal: Principal) -> Author:
-    """Return the author of a write over HTTP: a person, or a service in the name of its user."""
-    return Author(AuthorKind.PERSON, principal.actor_id)
 
 
 def take_from_holder(document: Document) -> Lease:
