@@ -14,11 +14,9 @@ from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
 from easel.host.actions.outcomes import ExecutionOutcomes
 from easel.host.actions.request import ActionResult
-from easel.host.actions.transitions import ActionLimits
-from easel.host.artifacts.artifacts import Artifacts, restore
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, now_ms
-from easel.host.ports import ExecutionStore
+from easel.host.actions.transitions import ActionResources
+from easel.host.artifacts.artifacts import restore
+from easel.host.canvases.transactions import now_ms
 from easel.ids import is_generated_id
 
 MAX_LISTED = 100
@@ -27,24 +25,14 @@ TOO_OLD = "it has expired."
 
 
 class Confirmations:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        outcomes: ExecutionOutcomes,
-        artifacts: Artifacts,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
+    def __init__(self, resources: ActionResources, outcomes: ExecutionOutcomes) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
         self._outcomes = outcomes
-        self._artifacts = artifacts
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
 
     async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
         """Return the executions of a canvas that wait for a confirmation, newest first."""

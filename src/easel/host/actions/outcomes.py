@@ -19,34 +19,23 @@ from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunnin
 from easel.host.actions.live_output import LiveOutput
 from easel.host.actions.request import REFRESH, ActionResult
 from easel.host.actions.tallies import RefreshTallies
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions, public_message
-from easel.host.artifacts.artifacts import Artifacts, restore
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, now_ms
+from easel.host.actions.transitions import ActionResources, ExecutionTransitions, public_message
+from easel.host.artifacts.artifacts import restore
+from easel.host.canvases.transactions import now_ms
 from easel.host.metrics import ACTIONS_ENDED
-from easel.host.ports import ExecutionStore
 
 log = structlog.get_logger("actions")
 
 
 class ExecutionOutcomes:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        transitions: ExecutionTransitions,
-        artifacts: Artifacts,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
+    def __init__(self, resources: ActionResources, transitions: ExecutionTransitions) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._audit = resources.audit
+        self._limits = resources.limits
         self._transitions = transitions
-        self._artifacts = artifacts
-        self._audit = audit
-        self._limits = limits
-        self.tallies = RefreshTallies(audit)
+        self.tallies = RefreshTallies(resources.audit)
         # Failures that are not stored yet because the store was unavailable, by event id.
         self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 

@@ -22,11 +22,10 @@ from easel.core.run.deltas import shorten
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.actions.request import REFRESH, ActionRequest
 from easel.host.actions.service import INTERNAL_ERROR, ActionService
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, events_for
+from easel.host.actions.transitions import ActionResources
+from easel.host.canvases.transactions import events_for
 from easel.host.metrics import REFRESHES
 from easel.host.periodic import Periodic
-from easel.host.ports import ExecutionStore
 
 MIN_WAIT_SECONDS = 0.01
 MAX_RUNNING = 50  # jobs of one instance, so that actions of people have slots left
@@ -38,32 +37,29 @@ log = structlog.get_logger("refresh")
 class RefreshScheduler:
     def __init__(
         self,
-        jobs: ExecutionStore,
+        resources: ActionResources,
         actions: ActionService,
-        changes: CanvasTransactions,
-        audit: Audit,
         *,
-        claim_seconds: float,
-        poll_seconds: float,
         unwatched: bool,
-        instance_id: str,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self._jobs = jobs
+        self._jobs = resources.executions
         self._actions = actions
-        self._changes = changes
-        self._audit = audit
-        self._claim_seconds = claim_seconds  # an instance that does not renew within this time has stopped
-        self._poll_seconds = poll_seconds
+        self._changes = resources.changes
+        self._audit = resources.audit
+        self._limits = resources.limits
         self._unwatched = unwatched  # whether jobs without `onlyWatched` run while their canvas has no view
-        self._instance_id = instance_id
+        self._instance_id = resources.instance_id
         self._random = random
         self.running: dict[Job, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._starting = Periodic(
-            "start refresh jobs", poll_seconds, self._start_due_jobs, on_error=self._record_exception
+            "start refresh jobs",
+            self._limits.poll_seconds,
+            self._start_due_jobs,
+            on_error=self._record_exception,
         )
-        interval = claim_seconds / 3
+        interval = self._limits.claim_seconds / 3
         self._renewing = Periodic(
             "renew refresh jobs", interval, self.renew, delay=interval, on_error=self._record_exception
         )
@@ -87,7 +83,7 @@ class RefreshScheduler:
     async def _start_due_jobs(self) -> None:
         self._stop_timer()
         wait = await self.start_due()
-        if wait < self._poll_seconds:
+        if wait < self._limits.poll_seconds:
             self._timer = asyncio.get_running_loop().call_later(wait, self._starting.wake)
 
     def _stop_timer(self) -> None:
@@ -100,7 +96,7 @@ class RefreshScheduler:
 
         Returns the seconds until the next job is due, at most the poll interval.
         """
-        max_wait = self._poll_seconds
+        max_wait = self._limits.poll_seconds
         while (due_in := await self._jobs.next_refresh(unwatched=self._unwatched)) is not None:
             if due_in > 0:
                 return min(max_wait, max(MIN_WAIT_SECONDS, due_in))
@@ -118,7 +114,7 @@ class RefreshScheduler:
         claimed = await self._jobs.claim_refreshes(
             self._instance_id,
             capacity,
-            self._claim_seconds,
+            self._limits.claim_seconds,
             running=list(self.running),
             unwatched=self._unwatched,
         )
@@ -130,7 +126,9 @@ class RefreshScheduler:
     async def renew(self) -> None:
         """Renew the claims of the jobs that run here."""
         if self.running:
-            await self._jobs.renew_refreshes(self._instance_id, list(self.running), self._claim_seconds)
+            await self._jobs.renew_refreshes(
+                self._instance_id, list(self.running), self._limits.claim_seconds
+            )
 
     def _on_done(self, job: Job) -> None:
         del self.running[job]

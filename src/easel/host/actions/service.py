@@ -42,11 +42,9 @@ from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.outcomes import ExecutionOutcomes, result_not_stored
 from easel.host.actions.request import CLIENT, ActionRequest, ActionResult
 from easel.host.actions.running import RunningExecution, RunningExecutions
-from easel.host.actions.transitions import ActionLimits, ExecutionTransitions
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions
+from easel.host.actions.transitions import ActionResources, ExecutionTransitions
 from easel.host.periodic import Periodic
-from easel.host.ports import ExecutionStore, Notifier
+from easel.host.ports import Notifier
 from easel.ids import is_generated_id
 
 # How long a stopping instance tries to store the interruption of its executions, and how long a cancel waits
@@ -69,34 +67,27 @@ log = structlog.get_logger("actions")
 class ActionService:
     def __init__(
         self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        transitions: ExecutionTransitions,
+        resources: ActionResources,
         executor: ActionExecutor,
-        outcomes: ExecutionOutcomes,
-        *,
-        confirmations: Confirmations,
         outputs: LiveOutputs,
         notifier: Notifier,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
+        *,
         single_process: bool,
     ) -> None:
-        self._executions = executions
-        self._changes = changes
-        self._transitions = transitions
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
+        self._transitions = ExecutionTransitions(resources)
         self._executor = executor
-        self._outcomes = outcomes
-        self.confirmations = confirmations
+        self._outcomes = ExecutionOutcomes(resources, self._transitions)
+        self.confirmations = Confirmations(resources, self._outcomes)
         self._outputs = outputs
         self._notifier = notifier
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
         self._single_process = single_process
-        self._running = RunningExecutions(limits.max_running, executor.abandoned_count)
-        interval = limits.claim_seconds / 3
+        self._running = RunningExecutions(resources.limits.max_running, executor.abandoned_count)
+        interval = resources.limits.claim_seconds / 3
         self._maintenance = Periodic(
             "actions", interval, self.renew_and_recover, delay=interval, on_error=self._record_exception
         )

@@ -52,25 +52,28 @@ class ActionLimits:
     floor: Confirm
 
 
+@dataclass(frozen=True, slots=True)
+class ActionResources:
+    """What all services of actions need, on one instance."""
+
+    executions: ExecutionStore
+    changes: CanvasTransactions
+    artifacts: Artifacts
+    tools: ToolRegistry
+    audit: Audit
+    limits: ActionLimits
+    instance_id: str
+
+
 class ExecutionTransitions:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        artifacts: Artifacts,
-        tools: ToolRegistry,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
-        self._artifacts = artifacts
-        self._tools = tools
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
+    def __init__(self, resources: ActionResources) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._tools = resources.tools
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
 
     # -- starting ----------------------------------------------------------------------------------
 
