@@ -157,11 +157,11 @@ class RefreshScheduler:
                 problem = None
             except HostError as failure:
                 problem = failure
-        REFRESHES.labels("completed" if problem is None else "failed").inc()
-        failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
-        # The interval counts from start to start: a job that is slower than its interval is due at once.
-        delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
         with self._supervised(due):
+            REFRESHES.labels("completed" if problem is None else "failed").inc()
+            failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
+            # The interval counts from start to start: a job that is slower than its interval is due at once.
+            delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
             # Store the outcome before its event, so that a canvas that is read after the event shows it too.
             await self._jobs.finish_refresh(
                 self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
