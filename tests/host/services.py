@@ -19,7 +19,7 @@ from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from easel.core.principal import Principal
-    from easel.host.actions.result import ActionResult
+    from easel.host.actions.request import ActionResult
     from easel.host.ports import Tool
     from easel.host.services import Services
     from tests.host.conftest import RunHarness

@@ -49,7 +49,7 @@ async def serve(
     )
     await server.start()
     if gateway is not None:
-        services.views.start()
+        services.views.periodic.start()
         await services.actions.start()
         services.refresh.start()
     try:
@@ -60,7 +60,7 @@ async def serve(
             await gateway.close()
             await services.refresh.stop()
             await services.actions.stop()
-            await services.views.stop()
+            await services.views.periodic.stop()
         for tails in (services.tails, services.threads, services.canvas_tails):
             await tails.close()
         await server.stop()

@@ -18,15 +18,12 @@ from easel.assembly.storage import derive_key, owner_credential, owner_token
 from easel.core.action.policy import APPROVAL_MODES
 from easel.core.canvas.spec import SpecLimits
 from easel.core.tool.node import LOCAL, LocalNode, full_tool_name
-from easel.host.actions.confirmations import Confirmations
 from easel.host.actions.executor import ActionExecutor
 from easel.host.actions.invocations import ToolInvocations
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.refresh import RefreshLimits, RefreshScheduler
+from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
-from easel.host.actions.transitions import ExecutionTransitions
+from easel.host.actions.transitions import ActionLimits, ActionResources
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
@@ -210,49 +207,22 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         )
 
     run_tails = tails(RUNS, database.runs)
-    instance_id = new_worker_id()
-    records, limits = database.executions, action_limits(settings)
-    transitions = ExecutionTransitions(
-        records,
-        shared.transactions,
-        artifacts,
-        shared.tools,
-        audit=audit,
-        limits=limits,
-        instance_id=instance_id,
-    )
-    outcomes = ExecutionOutcomes(
-        records, shared.transactions, transitions, artifacts, audit=audit, limits=limits
-    )
-    confirmations = Confirmations(
-        records, shared.transactions, outcomes, artifacts, audit=audit, limits=limits, instance_id=instance_id
-    )
     executor = ActionExecutor(
         shared.tools, queue, run_tails, artifacts, answer_seconds=settings.run_timeout_seconds
     )
-    actions = ActionService(
-        records,
-        shared.transactions,
-        transitions,
-        executor,
-        outcomes,
-        confirmations=confirmations,
-        outputs=shared.outputs,
-        notifier=notifier,
+    parts = ActionResources(
+        executions=database.executions,
+        changes=shared.transactions,
+        artifacts=artifacts,
+        tools=shared.tools,
         audit=audit,
-        limits=limits,
-        instance_id=instance_id,
-        single_process=not settings.on_postgres,
+        limits=action_limits(settings),
+        instance_id=new_worker_id(),
     )
-    refresh = RefreshScheduler(
-        database.executions,
-        actions,
-        shared.transactions,
-        audit,
-        refresh_limits(settings),
-        instance_id=instance_id,
-        random=random,
+    actions = ActionService(
+        parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
     )
+    refresh = RefreshScheduler(parts, actions, unwatched=settings.refresh_unwatched, random=random)
     pages = CanvasPages(
         shared.transactions,
         artifacts,
@@ -286,7 +256,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         canvas_tails=tails(CANVASES, database.canvases),
         readiness=Readiness(database.runs),
         tools=shared.tools,
-        invocations=ToolInvocations(shared.tools, audit, floor=limits.floor),
+        invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
@@ -316,14 +286,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-    )
-
-
-def refresh_limits(settings: Settings) -> RefreshLimits:
-    return RefreshLimits(
-        claim_seconds=settings.claim_seconds,
-        poll_seconds=settings.poll_seconds,
-        unwatched=settings.refresh_unwatched,
     )
 
 

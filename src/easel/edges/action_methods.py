@@ -28,8 +28,7 @@ from easel.edges.views import (
     tool_view,
 )
 from easel.errors import NotFound
-from easel.host.actions.request import ActionRequest
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import ActionRequest, ActionResult
 
 # --- actions ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from easel.core.canvas.canvas import Canvas, CanvasSnapshot, to_ms
 from easel.core.canvas.versions import Version
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import ActionResult
 
 
 def descriptor(canvas: Canvas) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from easel.errors import TooMany
-from easel.host.actions.limits import MAX_CONFIRMATIONS
 from easel.host.actions.request import ActionRequest
+from easel.host.actions.transitions import MAX_CONFIRMATIONS
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,

@@ -63,13 +63,13 @@ async def test_views_of_a_crashed_instance_expire_and_another_instance_closes_th
 async def test_started_service_closes_expired_views(services: HostServices, harness: RunHarness) -> None:
     views = CanvasViews(harness.database.canvases, services.views._transactions, view_ttl_seconds=0.03)
     await views.open(THE_OWNER, "c", "browser", NO_CONNECTION)
-    views.start()
+    views.periodic.start()
 
     async def has_no_views() -> bool:
         return not (await services.library.get(THE_OWNER, "c")).views
 
     await wait_for(has_no_views, what="the expired view is closed")
-    await views.stop()
+    await views.periodic.stop()
 
 
 @rule("CV-35")

@@ -25,7 +25,7 @@ from easel.core.session.session import (
 )
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.marker import OffloadedValue
-from easel.errors import BadInput, RevisionConflict
+from easel.errors import BadInput, NotFound, RevisionConflict
 from easel.ids import AccountId, CanvasId, is_name
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -187,6 +187,13 @@ def require_canvas_id(value: str) -> CanvasId:
     if not is_name(value) or "__" in value:
         raise BadInput(problem=f"canvasId {_ID_RULE}")
     return CanvasId(value)
+
+
+def parse_canvas_id(canvas_id: str, what: str = "canvas") -> CanvasId:
+    """Return the id of a stored canvas. Raises `NotFound`, without a query, if it is not a valid id."""
+    if not is_name(canvas_id):
+        raise NotFound(what=what, id=canvas_id[:200])
+    return CanvasId(canvas_id)
 
 
 def make_canvas_id(title: str | None, suffix: str = "") -> str:

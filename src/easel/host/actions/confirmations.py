@@ -9,15 +9,14 @@ from dataclasses import replace
 from easel.core.action.confirmation import may_confirm, may_withdraw
 from easel.core.action.ending import EXPIRED, expire_confirmation, reject_execution
 from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.principal import Principal, host_for
 from easel.errors import ConfirmationClosed, Forbidden, NotFound
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.result import ActionResult
-from easel.host.artifacts.artifacts import Artifacts, restore
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, now_ms, parse_canvas_id
-from easel.host.ports import ExecutionStore
+from easel.host.actions.request import ActionResult
+from easel.host.actions.transitions import ActionResources
+from easel.host.artifacts.artifacts import restore
+from easel.host.canvases.transactions import now_ms
 from easel.ids import is_generated_id
 
 MAX_LISTED = 100
@@ -26,24 +25,14 @@ TOO_OLD = "it has expired."
 
 
 class Confirmations:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        outcomes: ExecutionOutcomes,
-        artifacts: Artifacts,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
+    def __init__(self, resources: ActionResources, outcomes: ExecutionOutcomes) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
         self._outcomes = outcomes
-        self._artifacts = artifacts
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
 
     async def list_pending(self, principal: Principal, canvas_id: str) -> list[Execution]:
         """Return the executions of a canvas that wait for a confirmation, newest first."""
@@ -60,7 +49,7 @@ class Confirmations:
     async def get(self, principal: Principal, confirmation_id: str) -> Execution:
         """Return the execution of a confirmation, answered or not. Raises Forbidden or NotFound. RS-59"""
         if not may_confirm(principal):
-            raise self._forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
+            raise self.forbidden(principal, confirmation_id, "Only a person can answer a confirmation.")
         found = (
             await self._executions.get(principal.account_id, confirmation_id)
             if is_generated_id(confirmation_id)
@@ -88,7 +77,7 @@ class Confirmations:
         Raises Forbidden if not, and ConfirmationClosed if the confirmation has expired.
         """
         if not may_withdraw(principal, pending):
-            raise self._forbidden(
+            raise self.forbidden(
                 principal,
                 pending.event_id,
                 "A confirmation can be withdrawn by a person or by the program that started the action.",
@@ -129,7 +118,8 @@ class Confirmations:
         """Return the execution with offloaded arguments restored: a person must see the complete call. X6"""
         return replace(pending, resolved=await restore(self._artifacts, pending.account_id, pending.resolved))
 
-    def _forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
+    def forbidden(self, principal: Principal, subject: str, problem: str) -> Forbidden:
+        """Return the error, and record the refusal in the audit trail."""
         self._audit.record_throttled(
             principal, "guardrail.refused", subject=subject[:200], details={"problem": problem}
         )

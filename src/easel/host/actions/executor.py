@@ -7,7 +7,6 @@ it counts against the limit of running actions until it ends. Does not know how 
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,7 +25,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.tool.context import ToolContext, UsedSecrets, Watched
 from easel.core.tool.long_command import check_has_ended
 from easel.errors import HostError, TimedOut, ToolFailed, Unavailable
-from easel.host.actions.running import ExecutionContext
+from easel.host.actions.running import RunningExecution
 from easel.host.artifacts.artifacts import Artifacts, read_text
 from easel.host.metrics import ACTIONS_ABANDONED
 from easel.host.runs.queue import RunQueue
@@ -64,19 +63,19 @@ class ActionExecutor:
         """Return how many cancelled tool calls still run."""
         return len(self._abandoned)
 
-    async def run(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
+    async def run(self, principal: Principal, started: StartedExecution, running: RunningExecution) -> Any:
         """Run the work and return its result. Raises a HostError if it fails. A cancel stops the tool."""
-        result = await self._work(principal, started, context)
+        result = await self._work(principal, started, running)
         return await asyncio.to_thread(parse_result, started.action, result)  # megabytes take seconds
 
-    async def _work(self, principal: Principal, started: StartedExecution, context: ExecutionContext) -> Any:
+    async def _work(self, principal: Principal, started: StartedExecution, running: RunningExecution) -> Any:
         match started.action, started.work:
             case CallTool(), ResolvedCall():
-                return await self._call_tool(principal, started.action, started.work, started, context)
+                return await self._call_tool(principal, started.action, started.work, started, running)
             case SendMessage(), ResolvedMessage():
-                return await self._send(principal, started.action, started.work, started, context)
+                return await self._send(principal, started.action, started.work, started, running)
             case SendMessage(), PendingReply(session_key, run):
-                return await self._wait_for_reply(principal, started.action, session_key, run, context)
+                return await self._wait_for_reply(principal, started.action, session_key, run, running)
             case _:
                 raise AssertionError("a patch of the state completes when it starts")
 
@@ -88,10 +87,20 @@ class ActionExecutor:
         action: CallTool,
         call: ResolvedCall,
         started: StartedExecution,
-        context: ExecutionContext,
+        running: RunningExecution,
     ) -> Any:
-        tool_context = replace(
-            _tool_context(principal, call.session_key, started, context),
+        execution, watched = started.execution, None
+        if running.on_output is not None:
+            watched = Watched(
+                execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or ""
+            )
+        context = ToolContext(
+            principal,
+            call.session_key,
+            on_output=running.on_output,
+            watched=watched,
+            commands=running.commands,
+            unaccepted_canvas=None if started.is_trusted else execution.canvas_id,
             secrets=UsedSecrets(call.secrets, call.env, call.texts),
             hosts=action.hosts if started.is_trusted else frozenset[str](),
         )
@@ -100,7 +109,7 @@ class ActionExecutor:
         result = await self._run_with_deadline(
             (action.timeout_ms or default_ms) / 1000,
             call.tool,
-            self._tools.call(call.tool, call.args, tool_context),
+            self._tools.call(call.tool, call.args, context),
         )
         check_has_ended(call.tool, result)
         # Plain JSON, so that the returned result equals the stored one.
@@ -114,7 +123,7 @@ class ActionExecutor:
         action: SendMessage,
         message: ResolvedMessage,
         started: StartedExecution,
-        context: ExecutionContext,
+        running: RunningExecution,
     ) -> Any:
         """Enqueue a run in the session, and wait for its reply if the action saves the reply. CV-24"""
         event_id = started.execution.event_id
@@ -129,10 +138,10 @@ class ActionExecutor:
             raise Unavailable.after_sending(problem.details["what"], is_repeatable=False) from problem
         except asyncio.CancelledError:
             with contextlib.suppress(HostError):
-                context.run_id = (await starting).run_id
+                running.run_id = (await starting).run_id
             raise
         return await self._wait_for_reply(
-            principal, action, message.session_key, StartedRun(run.run_id, 0), context
+            principal, action, message.session_key, StartedRun(run.run_id, 0), running
         )
 
     async def _wait_for_reply(
@@ -141,11 +150,11 @@ class ActionExecutor:
         action: SendMessage,
         session_key: str,
         run: StartedRun,
-        context: ExecutionContext,
+        running: RunningExecution,
     ) -> Any:
         if action.save_target is None:
             return {"runId": run.run_id, "sessionKey": session_key}
-        context.run_id = run.run_id
+        running.run_id = run.run_id
         seconds = action.timeout_ms / 1000 if action.timeout_ms else self._answer_seconds
         remaining = max(seconds - run.seconds, MIN_SECONDS) if run.seconds else seconds
         reply = self._read_reply(principal, run.run_id)
@@ -177,12 +186,12 @@ class ActionExecutor:
             )
         return await read_text(self._artifacts, principal.account_id, message)
 
-    async def cancel_run(self, principal: Principal, context: ExecutionContext) -> None:
+    async def cancel_run(self, principal: Principal, running: RunningExecution) -> None:
         """Cancel the run that the execution started, if there is one."""
-        if context.run_id is not None:
+        if running.run_id is not None:
             # The run may have ended, or the store may be unavailable: then the run continues.
             with contextlib.suppress(HostError):
-                await self._queue.cancel(principal, context.run_id)
+                await self._queue.cancel(principal, running.run_id)
 
     # -- deadlines ---------------------------------------------------------------------------------
 
@@ -224,16 +233,3 @@ class ActionExecutor:
             self._abandoned.discard(task)
             ACTIONS_ABANDONED.set(len(self._abandoned))
             log.info("actions.abandoned_ended")
-
-
-def _tool_context(
-    principal: Principal, session_key: str, started: StartedExecution, context: ExecutionContext
-) -> ToolContext:
-    execution = started.execution
-    plain = ToolContext(
-        principal, session_key, unaccepted_canvas=None if started.is_trusted else execution.canvas_id
-    )
-    if context.on_output is None:
-        return replace(plain, commands=context.commands)
-    watched = Watched(execution.canvas_id, execution.event_id, execution.action_id, execution.owner_id or "")
-    return replace(plain, on_output=context.on_output, watched=watched)

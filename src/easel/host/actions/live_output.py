@@ -28,10 +28,6 @@ MAX_OUTPUT_BYTES = 65_536
 log = structlog.get_logger("actions")
 
 
-def _ignore() -> None:
-    """Do nothing: the default of `on_ended`."""
-
-
 class LiveOutput:
     """The output of one execution, on the instance where its tool runs."""
 
@@ -140,7 +136,7 @@ class LiveOutputs:
     max_bytes: int = MAX_OUTPUT_BYTES
 
     def open(
-        self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = _ignore
+        self, principal: Principal, execution: Execution, on_ended: Callable[[], None] = lambda: None
     ) -> LiveOutput:
         """Return the output of one execution.
 

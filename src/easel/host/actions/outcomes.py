@@ -15,41 +15,27 @@ from easel.core.action.ending import Decision, complete_execution, fail_executio
 from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.action.transitions import StartedExecution
 from easel.core.principal import Principal
-from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable
-from easel.host.actions.failures import error_of, public_message, stored_error
-from easel.host.actions.limits import ActionLimits
+from easel.errors import ActionFailed, Cancelled, HostError, NotFound, NotRunning, Unavailable, by_code
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.request import REFRESH
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import REFRESH, ActionResult
 from easel.host.actions.tallies import RefreshTallies
-from easel.host.actions.transitions import ExecutionTransitions
-from easel.host.artifacts.artifacts import Artifacts, restore
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, now_ms
+from easel.host.actions.transitions import ActionResources, ExecutionTransitions, public_message
+from easel.host.artifacts.artifacts import restore
+from easel.host.canvases.transactions import now_ms
 from easel.host.metrics import ACTIONS_ENDED
-from easel.host.ports import ExecutionStore
 
 log = structlog.get_logger("actions")
 
 
 class ExecutionOutcomes:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        transitions: ExecutionTransitions,
-        artifacts: Artifacts,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
+    def __init__(self, resources: ActionResources, transitions: ExecutionTransitions) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._audit = resources.audit
+        self._limits = resources.limits
         self._transitions = transitions
-        self._artifacts = artifacts
-        self._audit = audit
-        self._limits = limits
-        self._tallies = RefreshTallies(audit)
+        self.tallies = RefreshTallies(resources.audit)
         # Failures that are not stored yet because the store was unavailable, by event id.
         self._unsaved_failures: dict[str, tuple[Principal, Execution, HostError]] = {}
 
@@ -208,7 +194,7 @@ class ExecutionOutcomes:
         """
         ACTIONS_ENDED.labels(status).inc()
         if status == "completed" and execution.actor.get("trigger") == REFRESH:
-            self._tallies.add(principal, execution, commands or ())
+            self.tallies.add(principal, execution, commands or ())
             return
         names = {"actionId": execution.action_id, "eventId": execution.event_id, "tool": execution.tool}
         self._audit.note(
@@ -218,13 +204,31 @@ class ExecutionOutcomes:
             details={**names, "status": status, **details, "actor": dict(execution.actor)},
         )
 
-    def record_commands(
-        self, principal: Principal, execution: Execution, commands: Sequence[Mapping[str, Any]] | None
-    ) -> None:
-        """Record the commands of a refresh job that failed: only successful ones are tallied. SB-16"""
-        for details in commands or ():
-            self._audit.note(principal, "sandbox.ran", subject=execution.event_id, details=details)
 
-    def close(self) -> None:
-        """Record the open tallies."""
-        self._tallies.close()
+def error_of(execution: Execution, problem: HostError, message: str) -> HostError:
+    """Return the error for the caller, with the id of the execution."""
+    details = {name: value for name, value in problem.details.items() if name not in ("problem", "reason")}
+    error = type(problem).with_message(message, **details, eventId=execution.event_id)
+    error.retry_after = problem.retry_after
+    return error
+
+
+def stored_error(execution: Execution, answer: Any) -> HostError:
+    """Return the error that is stored in the answer of a failed execution."""
+    kind = by_code(answer["error"]["name"], ActionFailed)
+    return kind.with_message(answer["error"]["message"], eventId=execution.event_id)
+
+
+def result_not_stored(problem: Unavailable) -> ActionFailed:
+    """Return the failure of an execution whose tool ran but whose result was not stored.
+
+    The failure is not `Unavailable`, because a retry by the caller would run the tool twice.
+    """
+    result = (
+        "it is not known whether its result is stored"
+        if "mayBeStored" in problem.details
+        else "its result could not be stored"
+    )
+    return ActionFailed(
+        problem=f"The tool has done its work; {result}: {problem.details['what']} was unavailable."
+    )

@@ -11,7 +11,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -23,11 +22,10 @@ from easel.core.run.deltas import shorten
 from easel.errors import ActionFailed, HostError, NotFound, Unavailable
 from easel.host.actions.request import REFRESH, ActionRequest
 from easel.host.actions.service import INTERNAL_ERROR, ActionService
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, events_for
+from easel.host.actions.transitions import ActionResources
+from easel.host.canvases.transactions import events_for
 from easel.host.metrics import REFRESHES
 from easel.host.periodic import Periodic
-from easel.host.ports import ExecutionStore
 
 MIN_WAIT_SECONDS = 0.01
 MAX_RUNNING = 50  # jobs of one instance, so that actions of people have slots left
@@ -36,38 +34,32 @@ MAX_REASON_LENGTH = 300  # characters, so that the event stays within its size l
 log = structlog.get_logger("refresh")
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshLimits:
-    claim_seconds: float  # an instance that does not renew within this time counts as stopped
-    poll_seconds: float
-    unwatched: bool  # whether jobs without `onlyWatched` run while their canvas has no view
-
-
 class RefreshScheduler:
     def __init__(
         self,
-        jobs: ExecutionStore,
+        resources: ActionResources,
         actions: ActionService,
-        changes: CanvasTransactions,
-        audit: Audit,
-        limits: RefreshLimits,
         *,
-        instance_id: str,
+        unwatched: bool,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self._jobs = jobs
+        self._jobs = resources.executions
         self._actions = actions
-        self._changes = changes
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
+        self._changes = resources.changes
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._unwatched = unwatched  # whether jobs without `onlyWatched` run while their canvas has no view
+        self._instance_id = resources.instance_id
         self._random = random
         self.running: dict[Job, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._starting = Periodic(
-            "start refresh jobs", limits.poll_seconds, self._start_due_jobs, on_error=self._record_exception
+            "start refresh jobs",
+            self._limits.poll_seconds,
+            self._start_due_jobs,
+            on_error=self._record_exception,
         )
-        interval = limits.claim_seconds / 3
+        interval = self._limits.claim_seconds / 3
         self._renewing = Periodic(
             "renew refresh jobs", interval, self.renew, delay=interval, on_error=self._record_exception
         )
@@ -105,7 +97,7 @@ class RefreshScheduler:
         Returns the seconds until the next job is due, at most the poll interval.
         """
         max_wait = self._limits.poll_seconds
-        while (due_in := await self._jobs.next_refresh(unwatched=self._limits.unwatched)) is not None:
+        while (due_in := await self._jobs.next_refresh(unwatched=self._unwatched)) is not None:
             if due_in > 0:
                 return min(max_wait, max(MIN_WAIT_SECONDS, due_in))
             if not await self.claim_and_start():
@@ -124,7 +116,7 @@ class RefreshScheduler:
             capacity,
             self._limits.claim_seconds,
             running=list(self.running),
-            unwatched=self._limits.unwatched,
+            unwatched=self._unwatched,
         )
         for due in claimed:
             self.running[due.job] = task = asyncio.create_task(self._run(due))
@@ -145,32 +137,12 @@ class RefreshScheduler:
     # -- running -----------------------------------------------------------------------------------
 
     async def _run(self, due: Due) -> None:
-        with self._supervised(due):
-            await self._run_and_reschedule(due)
-
-    async def _run_and_reschedule(self, due: Due) -> None:
         """Run the action and store when the job is due next.
 
         If that time cannot be stored, the claim expires and the job is due again.
         """
         started = time.monotonic()
         principal = Principal(due.account_id, REFRESH, kind=PrincipalKind.SERVICE)
-        problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
-        with self._supervised(due):
-            problem = await self._execute(principal, due)
-        REFRESHES.labels("completed" if problem is None else "failed").inc()
-        failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
-        # The interval counts from start to start: a job that is slower than its interval is due at once.
-        delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
-        # Store the outcome before its event, so that a canvas that is read after the event shows it too.
-        await self._jobs.finish_refresh(
-            self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
-        )
-        if failures or due.failures:
-            with contextlib.suppress(NotFound):  # the canvas was deleted with its jobs
-                await self._report(principal, due, failures, error)
-
-    async def _execute(self, principal: Principal, due: Due) -> HostError | None:
         request = ActionRequest(
             canvas_id=due.canvas_id,
             action_id=due.action_id,
@@ -178,11 +150,25 @@ class RefreshScheduler:
             client_id=due.refresh_id,
             trigger=REFRESH,
         )
-        try:
-            await self._actions.execute(principal, request)
-        except HostError as problem:
-            return problem
-        return None
+        problem: HostError | None = ActionFailed(problem=INTERNAL_ERROR)
+        with self._supervised(due):
+            try:
+                await self._actions.execute(principal, request)
+                problem = None
+            except HostError as failure:
+                problem = failure
+        with self._supervised(due):
+            REFRESHES.labels("completed" if problem is None else "failed").inc()
+            failures, error = (0, None) if problem is None else (due.failures + 1, self._error(problem))
+            # The interval counts from start to start: a job that is slower than its interval is due at once.
+            delay = next_delay(due.every_ms, failures, self._random()) - (time.monotonic() - started)
+            # Store the outcome before its event, so that a canvas that is read after the event shows it too.
+            await self._jobs.finish_refresh(
+                self._instance_id, due, failures=failures, delay=max(0.0, delay), error=error
+            )
+            if failures or due.failures:
+                with contextlib.suppress(NotFound):  # the canvas was deleted with its jobs
+                    await self._report(principal, due, failures, error)
 
     # -- reporting ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The request to run an action, as callers send it. CV-36, CV-45
+"""The request to run an action, as callers send it, and its outcome, as they get it. CV-36, CV-45
 
 Owns the checks that need no store. Does not know whether the action exists or may run.
 """
@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from easel.core.action.execution import actor_of
+from easel.core.action.execution import ExecutionStatus, actor_of
 from easel.core.action.transitions import ActionStart
 from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
@@ -74,3 +74,18 @@ class ActionRequest:
             is_attended=self.trigger == CLIENT,
             has_gesture=self.has_gesture,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResult:
+    """The outcome of an action request.
+
+    `status` is `failed` only in the reply to a cancel: other failures are raised.
+    """
+
+    status: ExecutionStatus
+    event_id: str
+    revision: int
+    result: Any = None
+    has_result: bool = False
+    resolved: Any = None

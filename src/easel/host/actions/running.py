@@ -11,20 +11,8 @@ from typing import Any
 
 from easel.errors import HostError, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutput
-from easel.host.actions.result import ActionResult
+from easel.host.actions.request import ActionResult
 from easel.host.metrics import ACTIONS_RUNNING
-
-
-@dataclass(slots=True)
-class ExecutionContext:
-    """The callback for live output, if it is streamed, and the id of the run that the execution started.
-
-    `commands` are the audit details of the commands of a refresh job, which is tallied; None otherwise.
-    """
-
-    on_output: Callable[[str], object] | None = None
-    run_id: str | None = None
-    commands: list[Mapping[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -32,8 +20,11 @@ class RunningExecution:
     """An execution that runs in this process."""
 
     task: asyncio.Task[Any]
-    context: ExecutionContext = field(default_factory=ExecutionContext)
     output: LiveOutput = field(init=False)
+    on_output: Callable[[str], object] | None = None  # if the live output is streamed
+    run_id: str | None = None  # of the run that the execution started
+    # The audit details of the commands of a refresh job, which is tallied; None for other executions.
+    commands: list[Mapping[str, Any]] | None = None
     is_ending: bool = False  # its end is being stored, and must not be interrupted
     is_abandoned: bool = False  # cancelled or adopted: another task or instance stores its end
 
@@ -49,7 +40,7 @@ class RunningExecutions:
         self._limit = limit
         self._abandoned_count = abandoned_count
         self._tasks: set[asyncio.Task[ActionResult]] = set()
-        self._by_event_id: dict[str, RunningExecution] = {}
+        self.by_event_id: dict[str, RunningExecution] = {}
         self.is_stopping = False
 
     @property
@@ -83,24 +74,18 @@ class RunningExecutions:
         if not task.cancelled():
             task.exception()  # mark the exception as retrieved: the caller may have disconnected
 
-    def get(self, event_id: str) -> RunningExecution | None:
-        return self._by_event_id.get(event_id)
-
-    def all(self) -> dict[str, RunningExecution]:
-        return dict(self._by_event_id)
-
     @contextmanager
     def register(self, event_id: str) -> Generator[RunningExecution]:
         """Register the current task as the task that runs this execution, until the block ends."""
         task = asyncio.current_task()
         assert task is not None
-        running = self._by_event_id[event_id] = RunningExecution(task)
-        ACTIONS_RUNNING.set(len(self._by_event_id))
+        running = self.by_event_id[event_id] = RunningExecution(task)
+        ACTIONS_RUNNING.set(len(self.by_event_id))
         try:
             yield running
         finally:
-            del self._by_event_id[event_id]
-            ACTIONS_RUNNING.set(len(self._by_event_id))
+            del self.by_event_id[event_id]
+            ACTIONS_RUNNING.set(len(self.by_event_id))
 
     async def stop(self, seconds: float) -> None:
         """Cancel all tasks, and once more the tasks that have not ended after `seconds`. Waits for all."""

@@ -20,6 +20,7 @@ from easel.core.action.execution import (
     principal_of,
 )
 from easel.core.action.transitions import StartedExecution
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.principal import Principal
 from easel.core.stream.notifications import ActionStopped, Notification
 from easel.errors import (
@@ -37,18 +38,13 @@ from easel.errors import (
 )
 from easel.host.actions.confirmations import ANSWERED, Confirmations
 from easel.host.actions.executor import ActionExecutor
-from easel.host.actions.failures import result_not_stored
-from easel.host.actions.limits import ActionLimits
 from easel.host.actions.live_output import LiveOutputs
-from easel.host.actions.outcomes import ExecutionOutcomes
-from easel.host.actions.request import CLIENT, ActionRequest
-from easel.host.actions.result import ActionResult
-from easel.host.actions.running import ExecutionContext, RunningExecution, RunningExecutions
-from easel.host.actions.transitions import ExecutionTransitions
-from easel.host.audit.audit import Audit
-from easel.host.canvases.transactions import CanvasTransactions, parse_canvas_id
+from easel.host.actions.outcomes import ExecutionOutcomes, result_not_stored
+from easel.host.actions.request import CLIENT, ActionRequest, ActionResult
+from easel.host.actions.running import RunningExecution, RunningExecutions
+from easel.host.actions.transitions import ActionResources, ExecutionTransitions
 from easel.host.periodic import Periodic
-from easel.host.ports import ExecutionStore, Notifier
+from easel.host.ports import Notifier
 from easel.ids import is_generated_id
 
 # How long a stopping instance tries to store the interruption of its executions, and how long a cancel waits
@@ -71,34 +67,27 @@ log = structlog.get_logger("actions")
 class ActionService:
     def __init__(
         self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        transitions: ExecutionTransitions,
+        resources: ActionResources,
         executor: ActionExecutor,
-        outcomes: ExecutionOutcomes,
-        *,
-        confirmations: Confirmations,
         outputs: LiveOutputs,
         notifier: Notifier,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
+        *,
         single_process: bool,
     ) -> None:
-        self._executions = executions
-        self._changes = changes
-        self._transitions = transitions
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
+        self._transitions = ExecutionTransitions(resources)
         self._executor = executor
-        self._outcomes = outcomes
-        self.confirmations = confirmations
+        self._outcomes = ExecutionOutcomes(resources, self._transitions)
+        self.confirmations = Confirmations(resources, self._outcomes)
         self._outputs = outputs
         self._notifier = notifier
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
         self._single_process = single_process
-        self._running = RunningExecutions(limits.max_running, executor.abandoned_count)
-        interval = limits.claim_seconds / 3
+        self._running = RunningExecutions(resources.limits.max_running, executor.abandoned_count)
+        interval = resources.limits.claim_seconds / 3
         self._maintenance = Periodic(
             "actions", interval, self.renew_and_recover, delay=interval, on_error=self._record_exception
         )
@@ -129,10 +118,7 @@ class ActionService:
         """Cancel an execution on any instance, or withdraw a pending one unless `only_running`. CV-23"""
         if not may_cancel(principal):
             problem = "Agents cannot run or cancel canvas actions."
-            self._audit.record_throttled(
-                principal, "guardrail.refused", subject=event_id[:200], details={"problem": problem}
-            )
-            raise Forbidden(problem=problem)
+            raise self.confirmations.forbidden(principal, event_id, problem)
         execution = await self._find(principal, canvas_id, event_id)
         if execution.status is ExecutionStatus.ASKED and not only_running:
             try:
@@ -144,7 +130,7 @@ class ActionService:
                 execution = await self._find(principal, canvas_id, event_id)
         if execution.status is not ExecutionStatus.RUNNING:
             raise NotRunning(id=event_id, status=execution.status.value)
-        running = self._running.get(event_id)
+        running = self._running.by_event_id.get(event_id)
         result = await self._outcomes.cancel(principal, execution, running.output if running else None)
         if running is None:
             self._notifier.notify(ActionStopped(event_id))
@@ -217,17 +203,22 @@ class ActionService:
 
     async def _continue(self, principal: Principal, started: StartedExecution) -> ActionResult:
         """Return the outcome of a started execution: at once, or after its work has run."""
-        match started.execution.status:
+        execution = started.execution
+        match execution.status:
             case ExecutionStatus.RUNNING:
                 return await self._run(principal, started)
-            case ExecutionStatus.ASKED:
-                return ActionResult.needs_confirmation(started)
-            case ExecutionStatus.COMPLETED:
-                self._outcomes.record(principal, started.execution, "completed")
-                return ActionResult.completed(started)
+            case ExecutionStatus.ASKED | ExecutionStatus.COMPLETED as status:
+                if status is ExecutionStatus.COMPLETED:
+                    self._outcomes.record(principal, execution, "completed")
+                return ActionResult(
+                    status=status,
+                    event_id=execution.event_id,
+                    revision=started.revision,
+                    resolved=started.confirmation,
+                )
             case ExecutionStatus.FAILED | ExecutionStatus.REFUSED:
                 problem = started.problem or ActionFailed(problem=INTERNAL_ERROR)
-                raise self._outcomes.report_failure(principal, started.execution, problem)
+                raise self._outcomes.report_failure(principal, execution, problem)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -236,10 +227,10 @@ class ActionService:
         with self._running.register(execution.event_id) as running:
             running.output = self._outputs.open(principal, execution, running.abandon)
             # The output of a refresh job is not streamed: it would only grow the log.
-            is_streamed = execution.actor.get("trigger") == CLIENT
-            running.context = (
-                ExecutionContext(running.output.feed) if is_streamed else ExecutionContext(commands=[])
-            )
+            if execution.actor.get("trigger") == CLIENT:
+                running.on_output = running.output.feed
+            else:
+                running.commands = []
             try:
                 return await self._run_to_end(principal, started, running)
             except StaleTransition:
@@ -263,11 +254,9 @@ class ActionService:
         cause: BaseException
         is_retried = True
         try:
-            result = await self._executor.run(principal, started, running.context)
+            result = await self._executor.run(principal, started, running)
             running.is_ending = True
-            return await self._outcomes.complete(
-                principal, started, result, running.output, running.context.commands
-            )
+            return await self._outcomes.complete(principal, started, result, running.output, running.commands)
         except StaleTransition:
             raise
         except HostError as error:
@@ -279,7 +268,7 @@ class ActionService:
             if running.is_abandoned:
                 raise
             # This instance stops, or the tool's own task was cancelled.
-            if self._running.is_stopping and running.context.run_id is not None:
+            if self._running.is_stopping and running.run_id is not None:
                 raise ActionFailed.with_message(HANDED_OVER, eventId=execution.event_id) from None
             problem, cause = ActionFailed(problem=INTERRUPTED), error
         except Exception as error:
@@ -287,7 +276,8 @@ class ActionService:
             log.exception("actions.error", event_id=execution.event_id)
             problem, cause = ActionFailed(problem=INTERNAL_ERROR), error
         running.is_ending = True
-        self._outcomes.record_commands(principal, execution, running.context.commands)
+        for details in running.commands or ():  # of a refresh job: only successful ones are tallied. SB-16
+            self._audit.note(principal, "sandbox.ran", subject=execution.event_id, details=details)
         raise await self._outcomes.fail(
             principal, execution, problem, running.output, is_retried=is_retried
         ) from cause
@@ -307,7 +297,7 @@ class ActionService:
         try:
             return await self._outcomes.stored_answer(principal, stored)
         except Cancelled:
-            await self._executor.cancel_run(principal, running.context)
+            await self._executor.cancel_run(principal, running)
             raise
 
     # -- repeated requests -------------------------------------------------------------------------
@@ -327,7 +317,7 @@ class ActionService:
         """
         if previous.action_id != request.action_id or previous.request_digest not in (None, request.digest):
             raise IdempotencyConflict(what="requestId", key=previous.request_id)
-        if (running := self._running.get(previous.event_id)) is not None:
+        if (running := self._running.by_event_id.get(previous.event_id)) is not None:
             return await asyncio.shield(running.task)
         if previous.status is ExecutionStatus.RUNNING:
             previous = await self._wait_while_running(previous)
@@ -363,10 +353,10 @@ class ActionService:
         self._running.is_stopping = True
         await self._maintenance.stop()
         await self._running.stop(STOP_SECONDS)
-        self._outcomes.close()
+        self._outcomes.tallies.close()
 
     def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, ActionStopped) and self._running.get(notification.event_id):
+        if isinstance(notification, ActionStopped) and self._running.by_event_id.get(notification.event_id):
             self._maintenance.wake()
 
     def _record_exception(self, problem: Exception) -> None:
@@ -377,7 +367,7 @@ class ActionService:
 
         Returns how many were recovered.
         """
-        if running := self._running.all():
+        if running := dict(self._running.by_event_id):
             renewed = await self._executions.renew(
                 self._instance_id, sorted(running), self._limits.claim_seconds
             )

@@ -5,10 +5,10 @@ execution while the store is unavailable. The rules are in `core.action.transiti
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from easel.core.action.confirmation import PendingReply, can_resume_waiting
 from easel.core.action.ending import Decision, fail_start
@@ -21,14 +21,13 @@ from easel.core.action.transitions import (
     approve_execution,
     start_execution,
 )
-from easel.core.canvas.actions import CallTool
+from easel.core.canvas.actions import CallTool, Confirm
 from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.principal import Principal
+from easel.core.run.deltas import shorten
 from easel.core.values.template import MissingArtifacts
-from easel.errors import ActionFailed, Unavailable
-from easel.host.actions.failures import public_message
-from easel.host.actions.limits import MAX_CONFIRMATIONS, ActionLimits
+from easel.errors import ActionFailed, HostError, Unavailable
 from easel.host.actions.request import ActionRequest
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
@@ -36,34 +35,45 @@ from easel.host.canvases.parsed_specs import ParsedSpec
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import ExecutionStore
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import AccountId, ArtifactId, CanvasId
+from easel.ids import ArtifactId, CanvasId
+
+MAX_CONFIRMATIONS = 20  # pending ones of a canvas, so that no page can flood a person
+
+StartRule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
 
-class StartRule(Protocol):
-    """Decides a start on the snapshot of a canvas."""
+@dataclass(frozen=True, slots=True)
+class ActionLimits:
+    max_running: int  # executions of one instance
+    state_bytes: int
+    claim_seconds: float  # an instance that does not renew within this time counts as stopped
+    poll_seconds: float
+    confirm_seconds: float  # how long a confirmation can be answered
+    floor: Confirm
 
-    def __call__(self, snapshot: CanvasSnapshot, *, spec: CanvasSpec, rules: Rules) -> StartedExecution: ...
+
+@dataclass(frozen=True, slots=True)
+class ActionResources:
+    """What all services of actions need, on one instance."""
+
+    executions: ExecutionStore
+    changes: CanvasTransactions
+    artifacts: Artifacts
+    tools: ToolRegistry
+    audit: Audit
+    limits: ActionLimits
+    instance_id: str
 
 
 class ExecutionTransitions:
-    def __init__(
-        self,
-        executions: ExecutionStore,
-        changes: CanvasTransactions,
-        artifacts: Artifacts,
-        tools: ToolRegistry,
-        *,
-        audit: Audit,
-        limits: ActionLimits,
-        instance_id: str,
-    ) -> None:
-        self._executions = executions
-        self._changes = changes
-        self._artifacts = artifacts
-        self._tools = tools
-        self._audit = audit
-        self._limits = limits
-        self._instance_id = instance_id
+    def __init__(self, resources: ActionResources) -> None:
+        self._executions = resources.executions
+        self._changes = resources.changes
+        self._artifacts = resources.artifacts
+        self._tools = resources.tools
+        self._audit = resources.audit
+        self._limits = resources.limits
+        self._instance_id = resources.instance_id
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -80,19 +90,19 @@ class ExecutionTransitions:
             principal,
             canvas_id,
             request.action_id,
-            partial(start_execution, start=start),
+            lambda snapshot, spec, rules: start_execution(snapshot, spec, start, rules),
             is_repeatable=request.is_repeatable,
         )
 
     async def approve(self, principal: Principal, pending: Execution) -> StartedExecution:
         """Start a pending execution as it was confirmed. Raises StaleTransition if it was answered before."""
-        rule = partial(
-            approve_execution,
-            pending=pending,
-            principal=principal,
-            owner_id=self._instance_id,
-            now_ms=now_ms(),
-        )
+        decided_ms = now_ms()
+
+        def rule(snapshot: CanvasSnapshot, spec: CanvasSpec, rules: Rules) -> StartedExecution:
+            return approve_execution(
+                snapshot, spec, pending, principal, rules, owner_id=self._instance_id, now_ms=decided_ms
+            )
+
         return await self._start(principal, pending.canvas_id, pending.action_id, rule)
 
     async def _start(
@@ -110,7 +120,10 @@ class ExecutionTransitions:
         the lock, the decision stands if the canvas is the same, else it is made again. If a template needs
         artifacts, they are read and the decision is repeated.
         """
-        definitions = await self._load_definitions(principal.account_id)
+        try:
+            definitions: Definitions | Unavailable = await self._tools.definitions(principal.account_id)
+        except Unavailable as problem:
+            definitions = problem  # raised by the start of an action that calls a tool: others need no tools
         fetched: dict[ArtifactId, bytes] = {}
         seen: CanvasSnapshot | None = None
         parsed = self._changes.specs.find(principal.account_id, canvas_id)
@@ -120,7 +133,7 @@ class ExecutionTransitions:
         while True:
             rules = self._rules(definitions, fetched)
             try:
-                early = None if seen is None else (seen, rule(seen, spec=parsed.spec, rules=rules))
+                early = None if seen is None else (seen, rule(seen, parsed.spec, rules))
                 done = await self._changes.apply(
                     principal,
                     canvas_id,
@@ -138,16 +151,6 @@ class ExecutionTransitions:
                     fetched[artifact_id] = await self._artifacts.read(principal.account_id, artifact_id)
             else:
                 return done.change
-
-    async def _load_definitions(self, account_id: AccountId) -> Definitions | Unavailable:
-        """Return the tools of this user, or the error if they cannot be read.
-
-        The error is not raised, because only an action that calls a tool needs the definitions.
-        """
-        try:
-            return await self._tools.definitions(account_id)
-        except Unavailable as problem:
-            return problem
 
     def _rules(self, definitions: Definitions | Unavailable, fetched: dict[ArtifactId, bytes]) -> Rules:
         limits = self._limits
@@ -261,8 +264,13 @@ def _decide(
         raise SpecChanged(snapshot)
     if early is not None and early[0].canvas.revision == snapshot.canvas.revision:
         return early[1]
-    return rule(snapshot, spec=parsed.spec, rules=rules)
+    return rule(snapshot, parsed.spec, rules)
 
 
-def _fail(failure: StartFailed, message: str, snapshot: CanvasSnapshot, **_: Any) -> StartedExecution:
+def _fail(failure: StartFailed, message: str, snapshot: CanvasSnapshot, *_: Any) -> StartedExecution:
     return fail_start(snapshot.canvas, failure, message)
+
+
+def public_message(audit: Audit, problem: HostError) -> str:
+    """Return the message of an error with secrets redacted, shortened to fit into an event."""
+    return shorten(audit.redact(problem.message))

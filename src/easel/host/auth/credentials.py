@@ -8,7 +8,6 @@ every instance within `RECHECK_SECONDS`. Tokens are never logged. Does not know 
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from easel.core.principal import Principal
@@ -20,12 +19,6 @@ from easel.host.ports import AccountStore, TokenStore
 RECHECK_SECONDS = 1.0
 MAX_CACHED = 1_000
 UNGUESSABLE_LENGTH = 24  # of a token that was made known; Easel generates longer ones
-
-
-@dataclass(frozen=True, slots=True)
-class _Cached:
-    principal: Principal
-    read_at: float
 
 
 class Credentials:
@@ -43,7 +36,8 @@ class Credentials:
         self._known = known
         self._throttle = throttle
         self.recheck_seconds = recheck_seconds
-        self._cache: dict[str, _Cached] = {}  # by the token's digest, or by its id
+        # Principals with the time when each was read, by the token's digest or by its id.
+        self._cache: dict[str, tuple[Principal, float]] = {}
 
     async def authenticate(self, token: str, address: str = "") -> Principal | None:
         """Return the principal of the token, or None if it is wrong.
@@ -73,7 +67,7 @@ class Credentials:
             valid |= await self._tokens.filter_valid(list(stored))
         revoked = token_ids - valid
         self._cache = {
-            key: cached for key, cached in self._cache.items() if cached.principal.token_id not in revoked
+            key: cached for key, cached in self._cache.items() if cached[0].token_id not in revoked
         }
         return revoked
 
@@ -97,18 +91,18 @@ class Credentials:
 
         While the database is unavailable, a token that was last found valid counts as valid.
         """
-        cached = self._cache.get(key)
-        if cached is not None and time.monotonic() - cached.read_at < self.recheck_seconds:
-            return cached.principal
+        cached, read_at = self._cache.get(key, (None, 0.0))
+        if cached is not None and time.monotonic() - read_at < self.recheck_seconds:
+            return cached
         try:
             principal = await read()
         except Unavailable:
             if cached is None:
                 raise
-            return cached.principal
+            return cached
         self._cache.pop(key, None)
         if principal is not None:
             if len(self._cache) >= MAX_CACHED:
                 self._cache.clear()
-            self._cache[key] = _Cached(principal, time.monotonic())
+            self._cache[key] = (principal, time.monotonic())
         return principal

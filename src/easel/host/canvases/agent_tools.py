@@ -18,7 +18,7 @@ from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
 from easel.core.tool.context import ToolContext
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import ToolDefinition, object_schema
 from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.library import CanvasLibrary
@@ -39,12 +39,7 @@ _REVISION = {
     "minimum": 0,
     "description": "Fail unless the canvas is at this revision. Default: any revision.",
 }
-_ENCODED = {
-    "type": "object",
-    "properties": {"base64": {"type": "string"}},
-    "required": ["base64"],
-    "additionalProperties": False,
-}
+_ENCODED = object_schema({"base64": {"type": "string"}}, "base64")
 
 CANVAS = ToolDefinition(
     "gsv__Canvas",
@@ -138,7 +133,7 @@ class _CanvasTool:
                 return {"canvases": [_describe_canvas(canvas) for canvas in canvases]}
             case "open":
                 view, snapshot = await self._views.open(
-                    principal, args["canvasId"], _client_id(context), NO_CONNECTION
+                    principal, args["canvasId"], context.session_key[:128], NO_CONNECTION
                 )
                 return {
                     "viewId": view.view_id,
@@ -191,10 +186,6 @@ def _require(args: Args, name: str) -> Any:
     if name not in args:
         raise BadInput(problem=f"{name}: is required for `{args['operation']}`.")
     return args[name]
-
-
-def _client_id(context: ToolContext) -> str:
-    return context.session_key[:128]
 
 
 def _view_url(canvas: Canvas) -> str:

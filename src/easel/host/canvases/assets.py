@@ -74,20 +74,13 @@ class CanvasAssets:
 
         def decide(snapshot: CanvasSnapshot) -> Change | None:
             check_revision(snapshot.canvas, expected_revision)
-            self.check_fits(snapshot, stored)
+            self._check_paths(dict.fromkeys(asset.path for asset in (*snapshot.assets, *stored)))
             change, marks = change_content(principal, snapshot, ContentWrite(put=stored))
             updated = [events.updated(snapshot.canvas.revision + 1, marks)]
             return replace(change, events=updated) if marks else None
 
-        try:
-            done = await self._transactions.apply(principal, canvas_id, decide)
-        except HostError as problem:
-            if isinstance(problem, Unavailable):  # the row may be stored; if not, a sweep deletes the blob
-                raise
-            await self._transactions.delete_blobs([asset.blob_key])
-            raise
-        await self.delete_unused(stored, done.after)
-        return asset, done.after.canvas.revision
+        snapshot = await self.apply(principal, canvas_id, decide, added=stored)
+        return asset, snapshot.canvas.revision
 
     async def delete(
         self, principal: Principal, canvas_id: str, path: str, expected_revision: int | None
@@ -98,16 +91,35 @@ class CanvasAssets:
 
         def decide(snapshot: CanvasSnapshot) -> Change:
             check_revision(snapshot.canvas, expected_revision)
-            _find_asset(snapshot, path)
+            find_asset(snapshot.assets, path)
             change, marks = change_content(principal, snapshot, ContentWrite(removed=[path]))
             return replace(change, events=[events.updated(snapshot.canvas.revision + 1, marks)])
 
         return (await self._transactions.apply(principal, canvas_id, decide)).after.canvas.revision
 
-    async def delete_unused(self, stored: Sequence[Asset], snapshot: CanvasSnapshot) -> None:
-        """Delete the blobs of stored assets that the canvas had already with the same content."""
-        used = {asset.blob_key for asset in snapshot.assets}
-        await self._transactions.delete_blobs({asset.blob_key for asset in stored} - used)
+    async def apply(
+        self,
+        principal: Principal,
+        canvas_id: str,
+        decide: Callable[[CanvasSnapshot], Change | None],
+        *,
+        added: Sequence[Asset],
+    ) -> CanvasSnapshot:
+        """Commit a change and delete those blobs of the added assets that the canvas does not have then.
+
+        It may have had their content already. After `Unavailable` the change may be stored; if it is not, a
+        sweep deletes the blobs.
+        """
+        unused = {asset.blob_key for asset in added}
+        try:
+            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).after
+        except Unavailable:
+            raise
+        except HostError:
+            await self._transactions.delete_blobs(unused)
+            raise
+        await self._transactions.delete_blobs(unused - {asset.blob_key for asset in snapshot.assets})
+        return snapshot
 
     async def check_stored(self, assets: Sequence[Asset]) -> None:
         """Raise `CorruptData` if the blob of an asset is missing or has another size."""
@@ -137,10 +149,6 @@ class CanvasAssets:
     def _check_size(self, path: str, size: int) -> None:
         if size > self._limits.max_bytes:
             raise TooLarge(what=path, limit=self._limits.max_bytes, setting="EASEL_MAX_ASSET_BYTES")
-
-    def check_fits(self, snapshot: CanvasSnapshot, added: Sequence[Asset]) -> None:
-        """Raise `BadInput` if the canvas would have too many assets or conflicting paths."""
-        self._check_paths(dict.fromkeys(asset.path for asset in (*snapshot.assets, *added)))
 
     def _check_paths(self, paths: Mapping[str, object]) -> None:
         if len(paths) > self._limits.max_count:
@@ -205,7 +213,7 @@ class CanvasAssets:
             nonlocal revision
             snapshot = await self._transactions.find(principal, canvas_id)
             revision = snapshot.canvas.revision
-            return _find_asset(snapshot, path)
+            return find_asset(snapshot.assets, path)
 
         asset, content = await self.read_found(canvas_id, path, find)
         return asset, content, revision
@@ -248,8 +256,9 @@ class CanvasAssets:
         return len(unknown)
 
 
-def _find_asset(snapshot: CanvasSnapshot, path: str) -> Asset:
-    for asset in snapshot.assets:
+def find_asset(assets: Sequence[Asset], path: str, of: str = "") -> Asset:
+    """Return the asset with this path. Raises `NotFound`; `of` says where it was looked for."""
+    for asset in assets:
         if asset.path == path:
             return asset
-    raise NotFound(what="asset", id=path)
+    raise NotFound(what="asset", id=f"{path}{of}")

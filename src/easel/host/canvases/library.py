@@ -10,7 +10,6 @@ from typing import Any
 
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import (
     Canvas,
     CanvasSnapshot,
@@ -18,6 +17,7 @@ from easel.core.canvas.canvas import (
     NewCanvas,
     check_revision,
     choose_title,
+    parse_canvas_id,
     require_agent_id,
     require_canvas_id,
     require_session_key,
@@ -41,7 +41,6 @@ from easel.core.values.patch import apply_patch, check_patch_names, offload_patc
 from easel.errors import (
     AlreadyExists,
     Forbidden,
-    HostError,
     InputConflict,
     NotFound,
     RevisionConflict,
@@ -55,7 +54,7 @@ from easel.host.canvases.drafts import (
     DraftChecker,
     enabled_refreshes,
 )
-from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import scoped_key
@@ -219,6 +218,7 @@ class CanvasLibrary:
                 principal.account_id, current.agent_id, canvas_id, draft.assets, found.assets
             )
         )
+        paths = {asset.path for asset in assets or ()}
         added = [asset for asset in assets or () if asset not in found.assets]
         events = events_for(principal, canvas_id)
         write = ContentWrite(
@@ -239,8 +239,9 @@ class CanvasLibrary:
                 raise NotFound(
                     what="asset", id=canvas_id
                 )  # replaced by another write, with its blob: try again
-            removed = _removed_paths(snapshot, assets)
-            change, marks = change_content(principal, snapshot, replace(write, removed=removed))
+            removed = [asset.path for asset in snapshot.assets if asset.path not in paths]
+            full = write if assets is None else replace(write, removed=removed)
+            change, marks = change_content(principal, snapshot, full)
             if checked.state is not None:
                 marks += changed_members(canvas.state, checked.state)
             if not marks:
@@ -252,15 +253,7 @@ class CanvasLibrary:
                 state=checked.state,
             )
 
-        try:
-            snapshot = (await self._transactions.apply(principal, canvas_id, decide)).after
-        except HostError as problem:
-            # After `Unavailable` the change may be stored; if it is not, a sweep deletes the blobs.
-            if not isinstance(problem, Unavailable):
-                await self._transactions.delete_blobs(asset.blob_key for asset in added)
-            raise
-        await self._assets.delete_unused(added, snapshot)
-        return snapshot
+        return await self._assets.apply(principal, canvas_id, decide, added=added)
 
     async def _hints(self, principal: Principal, spec: CanvasSpec | None) -> Callable[[Hints], Hints] | None:
         return (
@@ -410,11 +403,3 @@ class CanvasLibrary:
         await self._audit.record(principal, "canvas.deleted", subject=canvas_id)
         self._notifier.notify(LogDeleted("canvas", scoped_key(principal.account_id, canvas_id)))
         await self._transactions.delete_blobs(blob_keys)
-
-
-def _removed_paths(snapshot: CanvasSnapshot, assets: list[Asset] | None) -> list[str]:
-    """Return the paths of current assets that a new set of assets does not contain."""
-    if assets is None:
-        return []
-    new_paths = {asset.path for asset in assets}
-    return [asset.path for asset in snapshot.assets if asset.path not in new_paths]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas
+from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas, parse_canvas_id
 from easel.core.canvas.differences import Difference, describe_change, describe_creation
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.unreviewed import unreviewed_after
@@ -23,7 +23,7 @@ from easel.host.audit.audit import Audit
 from easel.host.canvases.parsed_specs import ParsedSpecs
 from easel.host.commits import Committed, commit
 from easel.host.ports import ArtifactAccess, BlobStore, CanvasStore, Notifier
-from easel.ids import CanvasId, is_name, new_event_id, scoped_key
+from easel.ids import CanvasId, new_event_id, scoped_key
 
 Decided = TypeVar("Decided", bound=Change | None)
 
@@ -122,13 +122,6 @@ class CanvasTransactions:
 def now_ms() -> int:
     """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
-
-
-def parse_canvas_id(canvas_id: str) -> CanvasId:
-    """Return a canvas id. Raises `NotFound`, without a query, if it is not a valid id."""
-    if not is_name(canvas_id):
-        raise NotFound(what="canvas", id=canvas_id[:200])
-    return CanvasId(canvas_id)
 
 
 def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:

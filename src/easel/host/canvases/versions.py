@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from easel.core.action.hints import remember_hints, stricter_hints
 from easel.core.action.policy import Definitions
 from easel.core.canvas.assets import Asset, require_asset_path
-from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision
+from easel.core.canvas.canvas import CanvasSnapshot, Change, check_revision, parse_canvas_id
 from easel.core.canvas.content import ContentWrite, Hints, change_content
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.canvas.versions import Version, VersionContent
 from easel.core.principal import Principal
 from easel.errors import BadInput, NotFound, Unavailable
 from easel.host.audit.audit import Audit
-from easel.host.canvases.assets import CanvasAssets
+from easel.host.canvases.assets import CanvasAssets, find_asset
 from easel.host.canvases.drafts import DraftChecker, enabled_refreshes
-from easel.host.canvases.transactions import CanvasTransactions, events_for, parse_canvas_id
+from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import CanvasVersionStore
 
 MAX_ATTEMPTS = 10  # of a restore while other requests change the canvas
@@ -78,16 +78,12 @@ class CanvasVersions:
     ) -> tuple[Asset, bytes]:
         """Return an asset of a version and its content. Raises `NotFound` or `CorruptData`."""
         require_asset_path(path)
-        return await self._assets.read_found(
-            canvas_id, path, lambda: self._find_asset(principal, canvas_id, number, path)
-        )
 
-    async def _find_asset(self, principal: Principal, canvas_id: str, number: int, path: str) -> Asset:
-        found = await self.get(principal, canvas_id, number)
-        for asset in found.assets:
-            if asset.path == path:
-                return asset
-        raise NotFound(what="asset", id=f"{path} in version {number} of the canvas {canvas_id}")
+        async def find() -> Asset:
+            found = await self.get(principal, canvas_id, number)
+            return find_asset(found.assets, path, f" in version {number} of the canvas {canvas_id}")
+
+        return await self._assets.read_found(canvas_id, path, find)
 
     async def restore(
         self, principal: Principal, canvas_id: str, number: int, expected_revision: int | None = None

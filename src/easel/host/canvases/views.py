@@ -39,7 +39,7 @@ class CanvasViews:
         self._ttl_seconds = view_ttl_seconds
         self._connections: set[str] = set()  # connections to this instance that opened a view
         interval = view_ttl_seconds / 3
-        self._periodic = Periodic("views.renew", interval, self.once, delay=interval)
+        self.periodic = Periodic("views.renew", interval, self.once, delay=interval)
 
     async def open(
         self, principal: Principal, canvas_id: str, client_id: str, connection_id: str
@@ -116,14 +116,6 @@ class CanvasViews:
         return (await self._transactions.apply(principal, canvas_id, decide)).change is not None
 
     # -- renewal and expiry ----------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the periodic renewal and expiry of views."""
-        self._periodic.start()
-
-    async def stop(self) -> None:
-        """Stop the periodic renewal and expiry of views."""
-        await self._periodic.stop()
 
     async def once(self) -> int:
         """Renew this instance's views and close expired views of any instance.

@@ -7,7 +7,7 @@ CT-38
 from collections.abc import Mapping
 from typing import Any
 
-from easel.core.tool.definition import ToolDefinition
+from easel.core.tool.definition import ToolDefinition, object_schema
 from easel.host.documents.answers import ToolRules
 
 DEFAULTS = ToolRules()
@@ -51,23 +51,13 @@ def _line(description: str) -> Mapping[str, Any]:
 
 def definitions(rules: ToolRules = DEFAULTS) -> Mapping[str, ToolDefinition]:
     """Return the definitions by name. Without leases, reads and patches take a `canvas_id` instead. CT-60"""
-    needs_lease = rules.needs_lease
 
     def schema(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
-        target = {"lease_id": _LEASE_ID} if needs_lease else {"lease_id": _LEASE_ID, "canvas_id": _CANVAS_ID}
-        return {
-            "type": "object",
-            "properties": {**target, **properties},
-            "required": [*(["lease_id"] if needs_lease else []), *required],
-            "additionalProperties": False,
-        }
+        if rules.needs_lease:
+            return object_schema({"lease_id": _LEASE_ID, **properties}, "lease_id", *required)
+        return object_schema({"lease_id": _LEASE_ID, "canvas_id": _CANVAS_ID, **properties}, *required)
 
-    lease = {
-        "type": "object",
-        "properties": {"lease_id": _LEASE_ID},
-        "required": ["lease_id"],
-        "additionalProperties": False,
-    }
+    lease = object_schema({"lease_id": _LEASE_ID}, "lease_id")
     tools = (
         ToolDefinition(
             "canvas_check_out",

@@ -134,18 +134,14 @@ class LeaseKeeper:
 
     async def release_expired(self) -> int:
         """Release expired leases, so that viewers see their end. Returns how many were released. CT-12"""
-        self._forget_expired()
+        now = self._clock()
+        for run_id, renewed_at in list(self._renewed_at.items()):
+            if now - renewed_at > FORGET_SECONDS:  # such as a run whose claim was lost
+                self._forget(run_id)
         expired = await self._documents.list_expired_leases(MAX_EXPIRED)
         for account_id, canvas_id in expired:
             await self._release_expired(account_id, canvas_id)
         return len(expired)
-
-    def _forget_expired(self) -> None:
-        """Forget runs whose leases have surely expired, such as those whose claim was lost."""
-        now = self._clock()
-        for run_id, renewed_at in list(self._renewed_at.items()):
-            if now - renewed_at > FORGET_SECONDS:
-                self._forget(run_id)
 
     async def _release_expired(self, account_id: AccountId, canvas_id: CanvasId) -> None:
         events = CanvasEvents.by(host_for(account_id), canvas_id, event_id=new_event_id())

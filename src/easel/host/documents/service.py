@@ -7,6 +7,7 @@ Owns the rules of a person's write: it goes to a draft only (CT-55), and it wins
 import asyncio
 from dataclasses import dataclass
 
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.diff import make_diff
 from easel.core.document.document import (
@@ -22,7 +23,7 @@ from easel.core.principal import Principal
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
 from easel.host.audit.audit import Audit
-from easel.host.documents.transactions import DocumentTransactions, parse_document_id
+from easel.host.documents.transactions import DocumentTransactions
 from easel.ids import CanvasId, new_event_id
 
 EMPTY_REVISION = revision_of("")  # the first one of every document, which is neither a draft nor a version
@@ -89,7 +90,7 @@ class Documents:
         promotes_before: bool = False,
     ) -> Document:
         events = _events_of(principal, canvas_id)
-        author = author_of(principal)
+        author = Author(AuthorKind.PERSON, principal.actor_id)  # or a service in the name of its user
         revision_id = revision_of(text)
 
         def is_conflict(document: Document) -> bool:
@@ -149,7 +150,7 @@ class Documents:
         self, principal: Principal, canvas_id: str, before: int | None, limit: int
     ) -> list[DocumentVersion]:
         """Return versions below the `version_no` in `before`, newest first. Raises `NotFound`."""
-        name = parse_document_id(canvas_id)
+        name = parse_canvas_id(canvas_id, "document")
         versions = await self._transactions.store.list_versions(
             principal.account_id, name, before=before, limit=limit
         )
@@ -174,18 +175,13 @@ class Documents:
     ) -> str:
         if document is not None and revision_id == document.revision_id:
             return document.text
-        name = parse_document_id(canvas_id)
+        name = parse_canvas_id(canvas_id, "document")
         if revision_id == EMPTY_REVISION:
             return ""
         text = await self._transactions.store.read_revision(principal.account_id, name, revision_id)
         if text is None:
             raise NotFound(what="revision", id=f"{revision_id[:100]} of document {canvas_id}")
         return text
-
-
-def author_of(principal: Principal) -> Author:
-    """Return the author of a write over HTTP: a person, or a service in the name of its user."""
-    return Author(AuthorKind.PERSON, principal.actor_id)
 
 
 def take_from_holder(document: Document) -> Lease:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.canvas.events import CanvasEvents
 from easel.core.document.document import (
     Author,
@@ -57,7 +58,7 @@ from easel.host.documents.answers import (
 )
 from easel.host.documents.definitions import MAX_LEASE_ID_LENGTH, definitions
 from easel.host.documents.leases import LeaseKeeper
-from easel.host.documents.transactions import DocumentTransactions, parse_document_id
+from easel.host.documents.transactions import DocumentTransactions
 from easel.host.ports import Tool
 from easel.host.tools.native import Args, NativeTool
 from easel.ids import CanvasId, is_name, new_event_id
@@ -316,7 +317,7 @@ class _DocumentTools:
             return canvas_id
         if (name := args.get("canvas_id")) is not None:
             try:
-                return parse_document_id(name)
+                return parse_canvas_id(name, "document")
             except NotFound as problem:
                 raise CallFailed(_no_document(name[:200], args), None) from problem
         newest = await self._find_newest(claim)

@@ -5,13 +5,14 @@ Owns the order of the steps, which people and agents share. Does not know the co
 
 from functools import partial
 
+from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.document.document import Decide, Document, DocumentChange
 from easel.core.run.run import Claim
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import NotFound
 from easel.host.commits import Committed, commit
 from easel.host.ports import ArtifactAccess, DocumentStore, Notifier
-from easel.ids import AccountId, CanvasId, is_name, scoped_key
+from easel.ids import AccountId, scoped_key
 
 
 class DocumentTransactions:
@@ -22,7 +23,7 @@ class DocumentTransactions:
 
     async def find(self, account_id: AccountId, canvas_id: str) -> Document:
         """Return the document. Raises `NotFound`, also for a canvas of another mode."""
-        document = await self.store.get(account_id, parse_document_id(canvas_id))
+        document = await self.store.get(account_id, parse_canvas_id(canvas_id, "document"))
         if document is None:
             raise NotFound(what="document", id=canvas_id)
         return document
@@ -41,7 +42,7 @@ class DocumentTransactions:
 
         Raises `NotFound`, and `ClaimLost` if the claim is lost.
         """
-        name = parse_document_id(canvas_id)
+        name = parse_canvas_id(canvas_id, "document")
         done = await commit(
             "document",
             name,
@@ -55,10 +56,3 @@ class DocumentTransactions:
         if done.change is not None and done.change.events:
             self._notifier.notify(CanvasAppended(scoped_key(account_id, name), done.after.last_seq))
         return done
-
-
-def parse_document_id(canvas_id: str) -> CanvasId:
-    """Return the id of a document. Raises `NotFound`, without a query, if it is not a valid id."""
-    if not is_name(canvas_id):
-        raise NotFound(what="document", id=canvas_id[:200])
-    return CanvasId(canvas_id)

@@ -13,13 +13,11 @@ from easel.host.ports.documents import DocumentStore, Leases, RunLease
 from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
-from easel.host.ports.runs import BoardStore, RunStore
-from easel.host.ports.secrets import RotatedStore, SecretSource, SecretStore
+from easel.host.ports.runs import BoardStore, RunStore, TurnStore
+from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, SecretStore, SettingStore
 from easel.host.ports.sessions import SessionStore
-from easel.host.ports.settings import SecretCipher, SettingStore
 from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import RemoteTool, Tool, ToolSource
-from easel.host.ports.turns import TurnStore
 
 __all__ = [
     "AccountStore",

@@ -1,17 +1,31 @@
-"""Ports of runs and boards: their stores."""
+"""Ports of runs, their turns and their boards: their stores."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.boards import Board, BoardValue, BoardWrite, Written
+from easel.core.run.past_turn import PastTurn
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import Bounds, LoggedEvent
-from easel.host.ports.turns import TurnStore
 from easel.ids import AccountId, RunId, SessionId, WorkerId
+
+
+class TurnStore(Protocol):
+    """The earlier turns of a session, of which the context of a run is made."""
+
+    async def list_turns(self, claim: Claim, *, before: RunId, limit: int) -> list[PastTurn]:
+        """Return ended turns of the claim's session before the run `before`, newest first."""
+        ...
+
+    async def read_logs(
+        self, run_ids: Sequence[RunId], types: Collection[str]
+    ) -> dict[RunId, list[LoggedEvent]]:
+        """Return the events of these types of each log, in order, in one query."""
+        ...
 
 
 class RunStore(TurnStore, Protocol):

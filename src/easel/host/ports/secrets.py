@@ -1,9 +1,9 @@
-"""Ports of the secrets of accounts: their store, and the part of a store that a rotation of keys needs."""
+"""Ports of the settings and secrets of accounts: their stores, their encryption, and the source of values."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from easel.core.model.stored import EncryptedText
+from easel.core.model.stored import EncryptedText, StoredSetting
 from easel.core.secret.secret import SecretInfo
 from easel.ids import AccountId
 
@@ -22,6 +22,19 @@ class RotatedStore(Protocol):
         ...
 
 
+class SettingStore(RotatedStore, Protocol):
+    async def read(self, account_id: AccountId) -> dict[str, StoredSetting]:
+        """Return the settings of the account by name."""
+        ...
+
+    async def change(self, account_id: AccountId, changes: Mapping[str, StoredSetting | None]) -> None:
+        """Set these settings, all or none of them; None deletes one. The others stay. RX-19
+
+        Nothing is stored for a user who does not exist.
+        """
+        ...
+
+
 class SecretStore(RotatedStore, Protocol):
     async def list_names(self, account_id: AccountId, after: str, limit: int) -> list[SecretInfo]:
         """Return the names of the account's secrets after `after`, in their order, without values."""
@@ -37,6 +50,21 @@ class SecretStore(RotatedStore, Protocol):
 
     async def delete(self, account_id: AccountId, name: str) -> bool:
         """Delete a secret. Returns False if there is none of this name."""
+        ...
+
+
+class SecretCipher(Protocol):
+    @property
+    def current_key_id(self) -> str | None:
+        """The id of the key that encrypts; None: there is none."""
+        ...
+
+    def encrypt(self, account_id: AccountId, name: str, text: str) -> EncryptedText:
+        """Encrypt a secret for this row. Raises `SecretsUnavailable` if there is no key."""
+        ...
+
+    def decrypt(self, account_id: AccountId, name: str, secret: EncryptedText) -> str:
+        """Decrypt the secret of this row. Raises `SecretsUnavailable` if the key is not known."""
         ...
 
 

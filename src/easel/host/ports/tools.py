@@ -21,16 +21,11 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class RemoteTool(Protocol):
+class RemoteTool(Tool, Protocol):
     """A tool of another instance. It gets the names of secrets; that instance resolves them. RS-66"""
 
     @property
     def instance_of_node(self) -> str: ...
-
-    @property
-    def definition(self) -> ToolDefinition: ...
-
-    async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any: ...
 
 
 class ToolSource(Protocol):
